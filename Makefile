@@ -1,0 +1,49 @@
+# The one menu. `make` lists it; every target installs what it needs, once, under build/.
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+ENV = $(if $(PYTHON),,$(error Python 3.11 or later is needed: apt install python3, or make PYTHON=...))$(PYTHON) .ci/env.py
+# Arguments for pytest, as in: make test-core ARGS="tests/codec -x"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-core lint types format bench env clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## the main job on real input: load, kill, resume, delete, compact, ask Spark
+	@$(ENV) demo -- python -m logstore.tools.demo
+
+test: ## every check and every test, Spark included
+	@$(ENV) lint test demo
+	@$(MAKE) --no-print-directory lint types
+	@$(ENV) lint test demo -- pytest $(ARGS)
+
+test-core: ## the tests that need neither Spark nor Java
+	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
+
+lint: ## ruff, the format, and the direction of imports
+	@$(ENV) lint -- ruff check --cache-dir build/ruff .
+	@$(ENV) lint -- ruff format --cache-dir build/ruff --check .
+	@$(ENV) lint -- lint-imports --cache-dir build/imports
+
+types: ## mypy and pyright, both strict
+	@$(ENV) lint -- mypy
+	@$(ENV) lint -- pyright
+
+format: ## let ruff repair and format what it can
+	@$(ENV) lint -- ruff check --cache-dir build/ruff --fix .
+	@$(ENV) lint -- ruff format --cache-dir build/ruff .
+
+bench: ## the benchmarks, as ratios against a peer in the same run
+	@$(ENV) test -- python -m benchmarks $(ARGS)
+
+env: ## make the environment without Spark, and print where it is
+	@$(ENV) lint test
+
+clean: ## remove the environment and everything else that was made
+	rm -rf build dist *.egg-info .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -f logstore/codec/native.c logstore/codec/*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
