@@ -1,0 +1,47 @@
+"""The codec: entries to macro nodes and back, byte for byte as Redis and Valkey keep them.
+
+`codec()` gives the module in use, compiled or pure; `interface.Codec` names what it has.
+
+Invariants: no I/O. It may not know about streams, files or the log.
+"""
+
+from __future__ import annotations
+
+from logstore.codec.choose import codec, codec_name, native_or_none, pure
+from logstore.codec.interface import (
+    ARROW_COLUMNS,
+    ID,
+    MAX_ID,
+    ZERO_ID,
+    ArrowBuilder,
+    Codec,
+    NodeEntry,
+    NodeHead,
+    NodePart,
+    Packed,
+    PackedNode,
+    Row,
+    RowBatch,
+    Value,
+)
+
+__all__ = [
+    "ARROW_COLUMNS",
+    "ID",
+    "MAX_ID",
+    "ZERO_ID",
+    "ArrowBuilder",
+    "Codec",
+    "NodeEntry",
+    "NodeHead",
+    "NodePart",
+    "Packed",
+    "PackedNode",
+    "Row",
+    "RowBatch",
+    "Value",
+    "codec",
+    "codec_name",
+    "native_or_none",
+    "pure",
+]

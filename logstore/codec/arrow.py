@@ -1,0 +1,166 @@
+"""Nodes to Arrow columns, in pure Python.
+
+Invariants: a column that was not asked for costs nothing; text columns hold valid UTF-8, whatever
+the entries hold; a node that fails to decode adds no row. pyarrow is imported by `finish` only.
+
+It may not know where nodes come from, or how many rows a batch should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from logstore.codec import node
+from logstore.codec.interface import ARROW_COLUMNS, ID, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeEntry
+from logstore.errors import OptionError, TooLargeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMN_BYTES_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+def check_columns(columns: Sequence[str], field_columns: Sequence[str]) -> None:
+    """OptionError unless every column exists and none is asked for twice."""
+    for name in columns:
+        if name not in ARROW_COLUMNS:
+            raise OptionError(f"no column {name!r}; there are {', '.join(ARROW_COLUMNS)}")
+    for names in (columns, field_columns):
+        if len(set(names)) != len(names):
+            raise OptionError(f"a column is named twice: {', '.join(names)}")
+
+
+def arrow_type(name: str, binary: bool) -> Any:
+    """The Arrow type of a column; any name but those of ARROW_COLUMNS is a field's."""
+    import pyarrow as pa
+
+    values = pa.binary() if binary else pa.string()
+    types = {
+        "stream": pa.string(),
+        "id": pa.string(),
+        "ms": pa.int64(),
+        "seq": pa.int64(),
+        "ts": pa.timestamp("us", tz="UTC"),
+        "fields": pa.map_(pa.string(), values),
+    }
+    return types.get(name, values)
+
+
+class ArrowBuilder:
+    """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
+
+    def __init__(
+        self,
+        columns: Sequence[str] = ARROW_COLUMNS,
+        field_columns: Sequence[str] = (),
+        binary: bool = False,
+    ) -> None:
+        check_columns(columns, field_columns)
+        self._columns = tuple(columns)
+        self._field_columns = tuple(field_columns)
+        self._field_keys = [name.encode() for name in field_columns]
+        self._binary = binary
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = 0
+        self._data: list[list[Any]] = [[] for _ in self._columns + self._field_columns]
+        self._bytes = [0] * len(self._data)
+
+    @property
+    def rows(self) -> int:
+        """Rows added since the last `finish`."""
+        return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns so far; for a caller that bounds its batches."""
+        return sum(self._bytes)
+
+    def add(
+        self,
+        stream_name: bytes,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+    ) -> int:
+        """Add the live entries with start <= ID <= end; return how many."""
+        entries = node.entries(lp, master_ms, master_seq, vector, start, end)
+        name = _text(stream_name)
+        made = [self._column(column, name, entries) for column in self._columns]
+        made += [self._field_column(key, entries) for key in self._field_keys]
+        sizes = [
+            before + sum(map(_size, column))
+            for before, column in zip(self._bytes, made, strict=True)
+        ]
+        if max(sizes, default=0) > COLUMN_BYTES_MAX:
+            raise TooLargeError("a column would pass 2 GiB; finish the batch before this node")
+        for at, column in enumerate(made):
+            self._data[at] += column
+        self._bytes = sizes
+        self._rows += len(entries)
+        return len(entries)
+
+    def _column(self, column: str, name: str, entries: list[NodeEntry]) -> list[Any]:
+        match column:
+            case "stream":
+                return [name] * len(entries)
+            case "id":
+                return [f"{ms}-{seq}" for _, ms, seq, _ in entries]
+            case "ms":
+                return [ms if ms <= _INT64_MAX else None for _, ms, _, _ in entries]
+            case "seq":
+                return [seq if seq <= _INT64_MAX else None for _, _, seq, _ in entries]
+            case "ts":
+                return [ms * 1000 if ms <= TIMESTAMP_MS_MAX else None for _, ms, _, _ in entries]
+            case _:
+                return [self._pairs(flat) for _, _, _, flat in entries]
+
+    def _pairs(self, flat: list[bytes]) -> list[tuple[str, str | bytes]]:
+        return [(_text(flat[i]), self._value(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+    def _field_column(self, key: bytes, entries: list[NodeEntry]) -> list[Any]:
+        column: list[Any] = []
+        for _, _, _, flat in entries:
+            at = [i for i in range(0, len(flat), 2) if flat[i] == key]
+            column.append(self._value(flat[at[-1] + 1]) if at else None)
+        return column
+
+    def _value(self, value: bytes) -> str | bytes:
+        return value if self._binary else _text(value)
+
+    def finish(self) -> pa.RecordBatch:
+        """The batch; the builder is empty again."""
+        import pyarrow as pa
+
+        names = self._columns + self._field_columns
+        types = [arrow_type(name, self._binary) for name in self._columns]
+        types += [arrow_type("", self._binary) for _ in self._field_columns]
+        arrays = [pa.array(data, kind) for data, kind in zip(self._data, types, strict=True)]
+        schema = pa.schema(list(zip(names, types, strict=True)))
+        if not names:
+            batch = pa.RecordBatch.from_struct_array(pa.array([{}] * self._rows, pa.struct([])))
+        else:
+            batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        self._clear()
+        return batch
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _size(value: Any) -> int:
+    """Bytes of one value in its column, near enough to bound a batch."""
+    if isinstance(value, str):
+        return len(value.encode()) + 4
+    if isinstance(value, bytes):
+        return len(value) + 4
+    if isinstance(value, list):
+        return 4 + sum(_size(key) + _size(item) for key, item in value)
+    return 8

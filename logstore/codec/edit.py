@@ -1,0 +1,189 @@
+"""Edits of macro nodes: add an entry, set tombstones, rewrite nodes without them.
+
+Invariants: a node is never changed in place, each edit gives new bytes; an added entry leaves all
+bytes but the header and the live counter as they are, so that the added bytes alone, put behind
+the old ones by `extend`, give the same node. Canonical form throughout, as servers write it.
+
+It may not know whether a node is open, sealed or dropped: that is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from logstore.codec import listpack, node
+from logstore.codec.interface import ID, NodePart
+from logstore.errors import CorruptNodeError, TooLargeError
+
+NODE_BYTES_MAX: Final = 1 << 30
+ENTRY_BYTES_MAX: Final = 1 << 30
+_SIGN: Final = 1 << 63
+
+
+def _signed(diff: int) -> int:
+    """The int64 with the same low 64 bits."""
+    return ((diff & (2 * _SIGN - 1)) ^ _SIGN) - _SIGN
+
+
+def _check_flat(flat: Sequence[bytes]) -> None:
+    if not flat or len(flat) % 2:
+        raise ValueError(f"an entry is one or more field/value pairs, not {len(flat)} items")
+    if sum(map(len, flat)) > ENTRY_BYTES_MAX:
+        raise TooLargeError("an entry's fields and values exceed 1 GiB together; split it")
+
+
+def encode_master(fields: Sequence[bytes]) -> bytes:
+    """The master's elements behind its two counters."""
+    return b"".join(
+        (listpack.encode_int(len(fields)), *map(listpack.encode, fields), listpack.encode_int(0))
+    )
+
+
+def encode_entry(ms_diff: int, seq_diff: int, flat: Sequence[bytes], same: bool) -> bytes:
+    """The elements of a live entry."""
+    if same:
+        items = flat[1::2]
+        lp_count = len(items) + 3
+    else:
+        items = flat
+        lp_count = len(items) + 4
+    return b"".join(
+        (
+            listpack.encode_int(node.SAME_FIELDS if same else 0),
+            listpack.encode_int(_signed(ms_diff)),
+            listpack.encode_int(_signed(seq_diff)),
+            b"" if same else listpack.encode_int(len(items) // 2),
+            *map(listpack.encode, items),
+            listpack.encode_int(lp_count),
+        )
+    )
+
+
+def entry_element_count(added: bytes) -> int:
+    """How many elements the one entry has whose bytes `append` returned as ``added``."""
+    framed = listpack.finish(0, added)
+    end = listpack.check(framed)
+    lp_count, _ = listpack.read_int(framed, listpack.before(framed, end, end), end)
+    return lp_count + 1
+
+
+def new_node(master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes:  # noqa: ARG001
+    """The node with exactly this first entry, whose ID is the master ID."""
+    _check_flat(flat)
+    fields = flat[::2]
+    return listpack.finish(
+        2 * len(fields) + 8,
+        listpack.encode_int(1),
+        listpack.encode_int(0),
+        encode_master(fields),
+        encode_entry(0, 0, flat, True),
+    )
+
+
+def append(
+    lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, flat: Sequence[bytes]
+) -> tuple[bytes, bytes]:
+    """(the node with this entry added, exactly the bytes of the entry)."""
+    _check_flat(flat)
+    fields = node.read_master(lp).fields
+    same = fields == list(flat[::2])
+    added = encode_entry(ms - master_ms, seq - master_seq, flat, same)
+    return extend(lp, added, 1, len(flat) // 2 + 4 if same else len(flat) + 5), added
+
+
+def extend(lp: bytes, added: bytes, entry_count: int, element_count: int) -> bytes:
+    """The node with ``added`` put behind its entries: so many entries, in so many elements."""
+    count, _, deleted_at, _, end = node.read_counters(lp)
+    return listpack.finish(
+        listpack.stored_count(lp) + element_count,
+        listpack.encode_int(count + entry_count),
+        lp[deleted_at:end],
+        added,
+    )
+
+
+def fits(lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int) -> bool:
+    """True if the next entry goes into this node, False if it opens a new one.
+
+    ``raw_bytes`` is the sum of the lengths of the entry's fields and values; a limit of 0 is none.
+    """
+    if not 0 < node_max_bytes <= NODE_BYTES_MAX:
+        node_max_bytes = NODE_BYTES_MAX
+    if len(lp) + raw_bytes >= node_max_bytes:
+        return False
+    return node_max_entries <= 0 or sum(node.counts(lp)) < node_max_entries
+
+
+def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
+    """The node with these entries turned into tombstones; those that are already stay so."""
+    wanted = set(ordinals)
+    master = node.read_master(lp)
+    pieces: list[bytes] = []
+    copied = master.width_at
+    changed = 0
+    for entry in node.forward(lp, master):
+        if not wanted:
+            break
+        if entry.ordinal not in wanted:
+            continue
+        wanted.remove(entry.ordinal)
+        if not entry.flags & node.DELETED:
+            pieces += (lp[copied : entry.at], listpack.encode_int(entry.flags | node.DELETED))
+            copied = listpack.skip(lp, entry.at, master.end)
+            changed += 1
+    if wanted:
+        raise CorruptNodeError(f"the node has no entry {min(wanted)} that could be deleted")
+    if changed > master.live:
+        raise CorruptNodeError("the node has more live entries than its counter says")
+    if not changed:
+        return lp
+    return listpack.finish(
+        listpack.stored_count(lp),
+        listpack.encode_int(master.live - changed),
+        listpack.encode_int(master.deleted + changed),
+        *pieces,
+        lp[copied : master.end],
+    )
+
+
+def fold(lp: bytes, vector: bytes) -> bytes:
+    """The node with all ordinals of the vector turned into tombstones."""
+    ordinals = node.vector_ordinals(vector)
+    return mark_deleted(lp, ordinals) if ordinals else lp
+
+
+def rewrite(parts: Sequence[NodePart], master_ms: int, master_seq: int) -> bytes:
+    """One node that holds the live entries of all parts, in their order, and no tombstone.
+
+    It has the first part's master fields and the given master ID.
+    """
+    fields: list[bytes] | None = None
+    encoded: list[bytes] = []
+    elements = 0
+    for lp, part_ms, part_seq, vector in parts:
+        if fields is None:
+            fields = node.read_master(lp).fields
+            elements = len(fields) + 4
+        for _, ms, seq, flat in node.entries(lp, part_ms, part_seq, vector):
+            same = flat[::2] == fields
+            encoded.append(encode_entry(ms - master_ms, seq - master_seq, flat, same))
+            elements += len(flat) // 2 + 4 if same else len(flat) + 5
+    if fields is None or not encoded:
+        raise ValueError("no live entry is left to rewrite: drop the node instead")
+    return listpack.finish(
+        elements,
+        listpack.encode_int(len(encoded)),
+        listpack.encode_int(0),
+        encode_master(fields),
+        *encoded,
+    )
+
+
+def next_id(ms: int, seq: int) -> ID:
+    """The ID after this one; ValueError after the last possible one."""
+    if seq < 2 * _SIGN - 1:
+        return ms, seq + 1
+    if ms == 2 * _SIGN - 1:
+        raise ValueError("no ID is left above 18446744073709551615-18446744073709551615")
+    return ms + 1, 0

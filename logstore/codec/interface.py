@@ -1,0 +1,214 @@
+"""What a codec is: the names that the pure and the compiled codec both have, and their types.
+
+Words: an entry's *flat* is field, value, field, value, ..; a node is its listpack (``lp``) and its
+master ID; an *ordinal* counts the node's entries from 0, tombstones included; a *vector* is a
+little-endian bitmap of ordinals (bit i & 7 of byte i >> 3) that are tombstones besides those that
+the listpack marks itself, b"" if there are none.
+
+Invariants: both codecs give the same bytes and refuse the same bytes. Hostile bytes give
+CorruptNodeError, never a crash, a hang, or an allocation beyond the size of the input.
+
+It may not know how either codec works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ID: TypeAlias = tuple[int, int]
+NodeEntry: TypeAlias = tuple[int, int, int, list[bytes]]  # ordinal, ms, seq, flat
+NodePart: TypeAlias = tuple[bytes, int, int, bytes]  # lp, master ms, master seq, vector
+Value: TypeAlias = str | bytes | int | float
+Row: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]]  # of Value to Value
+
+ZERO_ID: Final[ID] = (0, 0)
+MAX_ID: Final[ID] = (2**64 - 1, 2**64 - 1)
+
+ARROW_COLUMNS: Final = ("stream", "id", "ms", "seq", "ts", "fields")
+# 9999-12-31T23:59:59.999 UTC, the last moment that timestamps of Python and of SQL can hold
+TIMESTAMP_MS_MAX: Final = 253402300799999
+
+
+class NodeHead(NamedTuple):
+    """A node's counters (live entries, tombstones), its master fields, where its entries begin."""
+
+    count: int  # type: ignore[assignment]
+    deleted: int
+    fields: list[bytes]
+    first_entry_offset: int
+
+
+class PackedNode(NamedTuple):
+    """A new node: its IDs (of the first and of the last entry), its live entries, its listpack."""
+
+    master_ms: int
+    master_seq: int
+    last_ms: int
+    last_seq: int
+    count: int  # type: ignore[assignment]
+    lp: bytes
+
+
+class Packed(NamedTuple):
+    """What `pack` made: what goes into the open node, and the nodes after it.
+
+    ``added``: the bytes that are put behind the open node's, of ``added_entries`` entries in
+    ``added_elements`` elements, the last of them ``last_of_added`` (None if nothing is added);
+    ``open_lp``: the open node afterwards (None if there was none).
+    """
+
+    added: bytes
+    added_entries: int
+    added_elements: int
+    open_lp: bytes | None
+    last_of_added: ID | None
+    nodes: list[PackedNode]
+
+
+class RowBatch(Protocol):
+    """Rows made ready to be packed."""
+
+    def __len__(self) -> int: ...
+
+    def raw_bytes(self, index: int, /) -> int:
+        """Sum of the lengths of the row's fields and values."""
+        ...
+
+    def flat(self, index: int, /) -> list[bytes]:
+        """The row as field, value, field, value, .."""
+        ...
+
+
+class ArrowBuilder(Protocol):
+    """Nodes made into one pyarrow.RecordBatch. One thread at a time."""
+
+    def add(
+        self,
+        stream_name: bytes,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+    ) -> int:
+        """Add the live entries with start <= ID <= end; return how many.
+
+        CorruptNodeError or TooLargeError (a column would pass 2 GiB: finish first) add nothing.
+        """
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows added since the last `finish`."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns so far; for a caller that bounds its batches."""
+        ...
+
+    def finish(self) -> pa.RecordBatch:
+        """The batch; the builder is empty again."""
+        ...
+
+
+class ArrowBuilderFactory(Protocol):
+    """Makes an `ArrowBuilder`.
+
+    ``columns`` is any selection of ARROW_COLUMNS; ``field_columns`` name fields that become
+    columns of their own, behind these (the last value of a repeated field counts, null where the
+    field is absent). Types: stream and id string, ms and seq int64 (null past 2**63-1), ts
+    timestamp[us, tz=UTC] (null past the year 9999), fields map<string, string>, field columns
+    string. ``binary`` makes the values of the map and the field columns binary. What is not UTF-8
+    has U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
+    """
+
+    def __call__(
+        self,
+        columns: Sequence[str] = ARROW_COLUMNS,
+        field_columns: Sequence[str] = (),
+        binary: bool = False,
+    ) -> ArrowBuilder: ...
+
+
+class Codec(Protocol):
+    """The codec's functions; docstrings stand with the pure ones (node, edit, bulk, arrow)."""
+
+    def new_node(self, master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes: ...
+
+    def append(
+        self, lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, flat: Sequence[bytes]
+    ) -> tuple[bytes, bytes]: ...
+
+    def extend(self, lp: bytes, added: bytes, entry_count: int, element_count: int) -> bytes: ...
+
+    def entry_element_count(self, added: bytes) -> int: ...
+
+    def fits(
+        self, lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int
+    ) -> bool: ...
+
+    def head(self, lp: bytes) -> NodeHead: ...
+
+    def counts(self, lp: bytes) -> tuple[int, int]: ...
+
+    def last_id(self, lp: bytes, master_ms: int, master_seq: int) -> ID: ...
+
+    def last_live_id(
+        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
+    ) -> ID | None: ...
+
+    def first_live_id(
+        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
+    ) -> ID | None: ...
+
+    def entries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+        limit: int = -1,
+        reverse: bool = False,
+    ) -> list[NodeEntry]: ...
+
+    def ids(
+        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
+    ) -> list[tuple[int, int, int]]: ...
+
+    def find(
+        self, lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, vector: bytes = b""
+    ) -> int: ...
+
+    def mark_deleted(self, lp: bytes, ordinals: Sequence[int]) -> bytes: ...
+
+    def fold(self, lp: bytes, vector: bytes) -> bytes: ...
+
+    def rewrite(self, parts: Sequence[NodePart], master_ms: int, master_seq: int) -> bytes: ...
+
+    def validate(self, lp: bytes, master_ms: int, master_seq: int) -> None: ...
+
+    def rows(self, items: Sequence[Row]) -> RowBatch: ...
+
+    def pack(
+        self,
+        batch: RowBatch,
+        first: int,
+        last_exclusive: int,
+        ids: ID | Sequence[ID],
+        open_lp: bytes | None,
+        open_ms: int,
+        open_seq: int,
+        node_max_bytes: int,
+        node_max_entries: int,
+    ) -> Packed: ...
+
+    @property
+    def ArrowBuilder(self) -> ArrowBuilderFactory: ...  # noqa: N802  (a class stands there)

@@ -1,0 +1,292 @@
+"""Macro nodes: many entries in one listpack, byte for byte as Redis and Valkey keep them.
+
+Layout, each item one element::
+
+    master   count of live entries | count of tombstones | N | field_1 .. field_N | 0
+    entry    flags | ms diff | seq diff | (values, where the fields are the master's
+                                           | number of pairs, field, value, .. otherwise) | lp-count
+
+flags: 1 tombstone, 2 same fields as the master. The diffs are to the master ID, modulo 2**64,
+stored as int64. lp-count is the number of the entry's elements before it: it leads back to the
+entry's start from behind.
+
+Invariants: what is written equals what the servers write for the same operations; no operation
+changes an entry's bytes but for its flags; bytes that break the layout give CorruptNodeError.
+A node's ordinals count its entries from 0, tombstones included; a *vector* is a little-endian
+bitmap of ordinals that are tombstones although their flags do not say so.
+
+It may not know about streams, files, or which node is open. Edits are in edit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from logstore.codec import listpack
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead
+from logstore.errors import CorruptNodeError
+
+DELETED: Final = 1
+SAME_FIELDS: Final = 2
+_U64: Final = 2**64 - 1
+
+
+class Master(NamedTuple):
+    """A node's master, and where its parts are."""
+
+    live: int
+    deleted: int
+    deleted_at: int
+    width_at: int
+    fields: list[bytes]
+    first: int
+    end: int
+
+
+class Entry(NamedTuple):
+    """One entry as it lies in the node: ``at`` is its flags, ``body`` its first field or value."""
+
+    ordinal: int
+    at: int
+    flags: int
+    ms_diff: int
+    seq_diff: int
+    pairs: int
+    body: int
+    after: int
+
+    def id(self, master_ms: int, master_seq: int) -> ID:
+        """The entry's ID, given its node's master ID."""
+        return (master_ms + self.ms_diff) & _U64, (master_seq + self.seq_diff) & _U64
+
+
+def _counter(lp: bytes, pos: int, end: int) -> tuple[int, int]:
+    """A number that counts things which each take a byte of the node at least."""
+    number, after = listpack.read_int(lp, pos, end)
+    if not 0 <= number <= end:
+        raise CorruptNodeError(f"the node cannot hold {number} of what the element at {pos} counts")
+    return number, after
+
+
+def read_counters(lp: bytes) -> tuple[int, int, int, int, int]:
+    """(live, deleted, offset of deleted, offset after it, offset of the end byte)."""
+    end = listpack.check(lp)
+    count, deleted_at = _counter(lp, listpack.HEADER_BYTES, end)
+    deleted, width_at = _counter(lp, deleted_at, end)
+    return count, deleted, deleted_at, width_at, end
+
+
+def read_master(lp: bytes) -> Master:
+    """The whole master, its fields decoded."""
+    count, deleted, deleted_at, width_at, end = read_counters(lp)
+    width, pos = _counter(lp, width_at, end)
+    fields: list[bytes] = []
+    for _ in range(width):
+        field, pos = listpack.read_bytes(lp, pos, end)
+        fields.append(field)
+    terminator, pos = listpack.read_int(lp, pos, end)
+    if terminator != 0:
+        raise CorruptNodeError("the node's master fields do not end with 0")
+    return Master(count, deleted, deleted_at, width_at, fields, pos, end)
+
+
+def read_entry(lp: bytes, pos: int, master: Master, ordinal: int) -> Entry:
+    """The entry whose flags are at ``pos``; its values are walked over, not decoded."""
+    end = master.end
+    at = pos
+    flags, pos = listpack.read_int(lp, pos, end)
+    ms_diff, pos = listpack.read_int(lp, pos, end)
+    seq_diff, pos = listpack.read_int(lp, pos, end)
+    if flags & SAME_FIELDS:
+        pairs = items = len(master.fields)
+        expected = pairs + 3
+    else:
+        pairs, pos = _counter(lp, pos, end)
+        items = 2 * pairs
+        expected = items + 4
+    body = pos
+    for _ in range(items):
+        pos = listpack.skip(lp, pos, end)
+    lp_count, pos = listpack.read_int(lp, pos, end)
+    if lp_count != expected:
+        raise CorruptNodeError(f"the entry at {at} says {lp_count} elements, it has {expected}")
+    return Entry(ordinal, at, flags, ms_diff, seq_diff, pairs, body, pos)
+
+
+def forward(lp: bytes, master: Master) -> Iterator[Entry]:
+    """All entries, tombstones included, first to last."""
+    pos = master.first
+    ordinal = 0
+    while pos < master.end:
+        entry = read_entry(lp, pos, master, ordinal)
+        yield entry
+        pos = entry.after
+        ordinal += 1
+
+
+def backward(lp: bytes, master: Master) -> Iterator[Entry]:
+    """All entries, tombstones included, last to first; each is reached without those before it."""
+    pos = master.end
+    ordinal = master.live + master.deleted
+    while pos > master.first:
+        ordinal -= 1
+        if ordinal < 0:
+            raise CorruptNodeError("the node has more entries than its counters say")
+        start = listpack.before(lp, pos, master.end)
+        hops, _ = listpack.read_int(lp, start, master.end)
+        while hops > 0 and start > master.first:
+            start = listpack.before(lp, start, master.end)
+            hops -= 1
+        if hops or start < master.first:
+            raise CorruptNodeError(f"the entry that ends at {pos} does not begin in the node")
+        entry = read_entry(lp, start, master, ordinal)
+        if entry.after != pos:
+            raise CorruptNodeError(f"the entry at {start} does not end at {pos}")
+        yield entry
+        pos = start
+    if ordinal != 0:
+        raise CorruptNodeError("the node has fewer entries than its counters say")
+
+
+def in_vector(vector: bytes, ordinal: int) -> bool:
+    """True if ``ordinal``'s bit is set in ``vector``."""
+    byte = ordinal >> 3
+    return byte < len(vector) and bool(vector[byte] >> (ordinal & 7) & 1)
+
+
+def is_live(entry: Entry, vector: bytes) -> bool:
+    """True if the entry is a tombstone neither by its flags nor by the vector."""
+    return not entry.flags & DELETED and not in_vector(vector, entry.ordinal)
+
+
+def read_flat(lp: bytes, entry: Entry, master: Master) -> list[bytes]:
+    """field, value, field, value, .. of an entry."""
+    pos = entry.body
+    flat: list[bytes] = []
+    if entry.flags & SAME_FIELDS:
+        for field in master.fields:
+            value, pos = listpack.read_bytes(lp, pos, master.end)
+            flat += (field, value)
+    else:
+        for _ in range(2 * entry.pairs):
+            value, pos = listpack.read_bytes(lp, pos, master.end)
+            flat.append(value)
+    return flat
+
+
+def head(lp: bytes) -> NodeHead:
+    """Counters and master fields of a node."""
+    master = read_master(lp)
+    return NodeHead(master.live, master.deleted, master.fields, master.first)
+
+
+def counts(lp: bytes) -> tuple[int, int]:
+    """(live entries, tombstones) as the node's counters have them; reads nothing else."""
+    return read_counters(lp)[:2]
+
+
+def last_id(lp: bytes, master_ms: int, master_seq: int) -> ID:
+    """ID of the last entry, tombstone or not; found from the end."""
+    for entry in backward(lp, read_master(lp)):
+        return entry.id(master_ms, master_seq)
+    raise CorruptNodeError("the node has no entry")
+
+
+def last_live_id(lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"") -> ID | None:
+    """ID of the last live entry, or None; found from the end."""
+    for entry in backward(lp, read_master(lp)):
+        if is_live(entry, vector):
+            return entry.id(master_ms, master_seq)
+    return None
+
+
+def first_live_id(lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"") -> ID | None:
+    """ID of the first live entry, or None."""
+    for entry in forward(lp, read_master(lp)):
+        if is_live(entry, vector):
+            return entry.id(master_ms, master_seq)
+    return None
+
+
+def entries(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    vector: bytes = b"",
+    start: ID = ZERO_ID,
+    end: ID = MAX_ID,
+    limit: int = -1,
+    reverse: bool = False,
+) -> list[NodeEntry]:
+    """Live entries with start <= ID <= end, at most ``limit`` (-1: all), last first if reversed."""
+    found: list[NodeEntry] = []
+    if limit == 0:
+        return found
+    master = read_master(lp)
+    for entry in backward(lp, master) if reverse else forward(lp, master):
+        if not is_live(entry, vector):
+            continue
+        id = entry.id(master_ms, master_seq)
+        if id < start if reverse else id > end:
+            break
+        if start <= id <= end:
+            found.append((entry.ordinal, *id, read_flat(lp, entry, master)))
+            if len(found) == limit:
+                break
+    return found
+
+
+def ids(
+    lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
+) -> list[tuple[int, int, int]]:
+    """(ordinal, ms, seq) of each live entry; no values are decoded."""
+    master = read_master(lp)
+    return [
+        (entry.ordinal, *entry.id(master_ms, master_seq))
+        for entry in forward(lp, master)
+        if is_live(entry, vector)
+    ]
+
+
+def find(lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, vector: bytes = b"") -> int:
+    """Ordinal of the live entry with this ID, or -1."""
+    for entry in forward(lp, read_master(lp)):
+        if not is_live(entry, vector):
+            continue
+        id = entry.id(master_ms, master_seq)
+        if id >= (ms, seq):
+            return entry.ordinal if id == (ms, seq) else -1
+    return -1
+
+
+def validate(lp: bytes, master_ms: int, master_seq: int) -> None:
+    """Check every element, every counter, and that live IDs ascend; CorruptNodeError if not."""
+    master = read_master(lp)
+    seen = [0, 0]
+    last: ID | None = None
+    elements = len(master.fields) + 4
+    for entry in forward(lp, master):
+        deleted = entry.flags & DELETED
+        seen[deleted] += 1
+        elements += entry.pairs + 4 if entry.flags & SAME_FIELDS else 2 * entry.pairs + 5
+        if deleted:
+            continue
+        id = entry.id(master_ms, master_seq)
+        if last is not None and id <= last:
+            raise CorruptNodeError(f"entry {entry.ordinal} of the node is not above the one before")
+        last = id
+    if seen != [master.live, master.deleted]:
+        raise CorruptNodeError(
+            f"the node says {master.live} live entries and {master.deleted} tombstones, "
+            f"it has {seen[0]} and {seen[1]}"
+        )
+    if seen == [0, 0]:
+        raise CorruptNodeError("the node has no entry")
+    if listpack.stored_count(lp) not in (elements, listpack.COUNT_UNKNOWN):
+        raise CorruptNodeError("the listpack's header tells a wrong number of elements")
+
+
+def vector_ordinals(vector: bytes) -> Sequence[int]:
+    """The ordinals whose bits are set in ``vector``."""
+    return [i * 8 + bit for i, byte in enumerate(vector) for bit in range(8) if byte >> bit & 1]

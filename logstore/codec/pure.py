@@ -1,0 +1,54 @@
+"""The codec in pure Python, under the names of `interface.Codec`: the specification that runs.
+
+Invariants: nothing but names stands here. It may not know that a compiled codec exists.
+"""
+
+from __future__ import annotations
+
+from logstore.codec.arrow import ArrowBuilder
+from logstore.codec.bulk import RowBatch, pack, rows
+from logstore.codec.edit import (
+    append,
+    entry_element_count,
+    extend,
+    fits,
+    fold,
+    mark_deleted,
+    new_node,
+    rewrite,
+)
+from logstore.codec.node import (
+    counts,
+    entries,
+    find,
+    first_live_id,
+    head,
+    ids,
+    last_id,
+    last_live_id,
+    validate,
+)
+
+__all__ = [
+    "ArrowBuilder",
+    "RowBatch",
+    "append",
+    "counts",
+    "entries",
+    "entry_element_count",
+    "extend",
+    "find",
+    "first_live_id",
+    "fits",
+    "fold",
+    "head",
+    "ids",
+    "last_id",
+    "last_live_id",
+    "mark_deleted",
+    "new_node",
+    "pack",
+    "rewrite",
+    "rows",
+    "validate",
+]
