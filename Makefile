@@ -25,17 +25,17 @@ test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
 
 lint: ## ruff, the format, and the direction of imports
-	@$(ENV) lint -- ruff check --cache-dir build/ruff .
-	@$(ENV) lint -- ruff format --cache-dir build/ruff --check .
-	@$(ENV) lint -- lint-imports --cache-dir build/imports
+	@$(ENV) lint -- ruff check .
+	@$(ENV) lint -- ruff format --check .
+	@$(ENV) lint -- lint-imports --no-logo --cache-dir build/imports
 
 types: ## mypy and pyright, both strict
 	@$(ENV) lint -- mypy
 	@$(ENV) lint -- pyright
 
 format: ## let ruff repair and format what it can
-	@$(ENV) lint -- ruff check --cache-dir build/ruff --fix .
-	@$(ENV) lint -- ruff format --cache-dir build/ruff .
+	@$(ENV) lint -- ruff check --fix .
+	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test -- python -m benchmarks $(ARGS)

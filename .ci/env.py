@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     found = shutil.which(command[0], path=variables["PATH"])
     if found is None:
         sys.exit(f"no such command: {command[0]}")
-    os.execve(found, command, environment)
+    return os.execve(found, command, environment)
 
 
 def environment_key() -> str:

@@ -1,0 +1,132 @@
+"""Prevents modules that outgrow a sitting, files touched behind logstore.fs, swallowed errors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.repo import ROOMS, ROOT, modules, tree
+
+LINES_MAX = 300
+FUNCTION_LINES_MAX = 70
+OURS = (*ROOMS, "benchmarks", ".ci")
+
+# What touches files. tools/ may read what the user names on the command line.
+GUARDED = tuple(room for room in ROOMS if room != "tools")
+FILE_MODULES = {"fcntl", "mmap", "shutil", "tempfile"}
+OS_CALLS = {
+    *("fdatasync", "fsync", "ftruncate", "link", "makedirs", "mkdir", "open", "posix_fallocate"),
+    *("pread", "preadv", "pwrite", "pwritev", "read", "remove", "rename", "replace", "rmdir"),
+    *("sendfile", "symlink", "truncate", "unlink", "write", "writev"),
+}
+PATH_CALLS = {"read_bytes", "read_text", "touch", "write_bytes", "write_text"}
+
+Rule = Callable[[Path], Iterator[str]]
+
+
+def too_long(path: Path) -> Iterator[str]:
+    """A module over the limit."""
+    count = len((ROOT / path).read_text().splitlines())
+    if count > LINES_MAX:
+        yield f"{path}: {count} lines, at most {LINES_MAX}"
+
+
+def long_functions(path: Path) -> Iterator[str]:
+    """Functions that do not fit a screen."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            count = (node.end_lineno or node.lineno) - node.lineno + 1
+            if count > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.name} has {count} lines"
+
+
+def no_docstring(path: Path) -> Iterator[str]:
+    """A module that does not say what it is."""
+    if not (ast.get_docstring(tree(path)) or "").strip():
+        yield f"{path}: no docstring"
+
+
+def bare_except(path: Path) -> Iterator[str]:
+    """Handlers that catch all, also an interrupt."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"{path}:{node.lineno}: bare except"
+
+
+def printing(path: Path) -> Iterator[str]:
+    """Output that does not go through tools/output.py, so has no JSON form."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            yield f"{path}:{node.lineno}: print()"
+
+
+def touching_files(path: Path) -> Iterator[str]:
+    """File calls that a failing or crashing file system of the tests would not see."""
+    for node in ast.walk(tree(path)):
+        found = None
+        if isinstance(node, ast.Import):
+            found = {alias.name for alias in node.names} & FILE_MODULES
+        elif isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names} if node.module == "os" else set()
+            found = (names & OS_CALLS) | ({node.module} & FILE_MODULES)
+        elif isinstance(node, ast.Call):
+            found = file_call(ast.unparse(node.func))
+        if found:
+            yield f"{path}:{node.lineno}: {', '.join(sorted(map(str, found)))} beside logstore.fs"
+
+
+def file_call(name: str) -> set[str]:
+    """The name of a call, if it touches a file: `open`, `os.rename`, `path.write_bytes`."""
+    owner, _, last = name.rpartition(".")
+    opens = name in {"open", "io.open"}
+    in_os = owner == "os" and last in OS_CALLS
+    of_path = last in PATH_CALLS and owner != "" and not owner.endswith("fs")
+    return {name} if opens or in_os or of_path else set()
+
+
+def is_fs(path: Path) -> bool:
+    """Tell whether a module is the one that may touch files."""
+    return path.parts[0] == "logstore" and path.parts[1].removesuffix(".py") == "fs"
+
+
+RULES: dict[str, tuple[Rule, list[Path]]] = {
+    "no module is too long": (too_long, modules(*OURS)),
+    "functions fit a screen": (long_functions, modules(*OURS)),
+    "every module has a docstring": (no_docstring, modules(*OURS, "tests")),
+    "no bare except": (bare_except, modules(*OURS, "tests")),
+    "only tools/output.py prints": (
+        printing,
+        [path for path in modules(*ROOMS) if path != Path("tools/output.py")],
+    ),
+    "only logstore.fs touches files": (
+        touching_files,
+        [path for path in modules(*GUARDED) if not is_fs(path)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name: str) -> None:
+    rule, paths = RULES[name]
+    broken = [found for path in paths for found in rule(path)]
+    assert not broken, f"{name}:\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("call", "caught"),
+    [
+        ("open", True),
+        ("os.rename", True),
+        ("path.write_bytes", True),
+        ("fs.open", False),
+        ("self._fs.read_bytes", False),
+        ("os.getpid", False),
+        ("lmdb.open", False),
+    ],
+)
+def test_the_guard_of_files_catches(call: str, caught: bool) -> None:
+    """A canary: a guard that lets everything pass would stay green for ever."""
+    assert bool(file_call(call)) is caught

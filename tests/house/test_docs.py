@@ -1,0 +1,81 @@
+"""Prevents documents that do not run, links that lead nowhere, and paths of one machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.repo import ROOT, files
+
+PAGES = [path for path in files() if path.suffix == ".md"]
+CONTRIBUTING_LINES_MAX = 170
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Home directories and workplaces.
+MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
+
+
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ```python blocks, in order, in one namespace; `python notest` ones are left out."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text()
+    namespace: dict[str, object] = {"__name__": "readme"}
+    ran = 0
+    for block in FENCE.finditer(text):
+        if block[1] == "python" and not block[2].strip():
+            above = text.count("\n", 0, block.start(3))
+            exec(compile("\n" * above + block[3], ROOT / "README.md", "exec"), namespace)
+            ran += 1
+    assert ran > 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(FENCE.sub("", (ROOT / page).read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = ROOT / page.parent / name if name else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name in a page: its headings, as hosts of repositories spell them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def test_contributing_stays_short() -> None:
+    lines = len((ROOT / "CONTRIBUTING.md").read_text().splitlines())
+    assert lines < CONTRIBUTING_LINES_MAX
+
+
+def test_no_file_names_a_place_on_one_machine() -> None:
+    found = []
+    for path in files():
+        data = (ROOT / path).read_bytes()
+        if b"\0" in data[:8000]:
+            continue
+        lines = data.decode(errors="replace").splitlines()
+        found += [f"{path}:{n}: {line}" for n, line in enumerate(lines, 1) if MACHINE.search(line)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "caught"),
+    [
+        ("cd /" + "root/x", True),
+        ("'/" + "home/anna/x'", True),
+        ("$SPARK_HOME/work/app", False),
+        ("build/work/", False),
+    ],
+)
+def test_the_guard_of_places_catches(text: str, caught: bool) -> None:
+    """A canary: a guard that lets everything pass would stay green for ever."""
+    assert bool(MACHINE.search(text)) is caught
