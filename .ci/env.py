@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Makes the one virtual environment, and runs a command in it: env.py SET... [-- COMMAND...].
 
 A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
