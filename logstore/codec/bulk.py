@@ -12,6 +12,7 @@ It may not know what a commit is, or where the nodes go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from logstore.codec import edit, listpack, node
 from logstore.codec.interface import ID, Packed, PackedNode, Row
@@ -25,9 +26,6 @@ class RowBatch:
     def __init__(self, flats: list[list[bytes]]) -> None:
         self._flats = flats
         self._raw_bytes = [sum(map(len, flat)) for flat in flats]
-        for index, total in enumerate(self._raw_bytes):
-            if total > edit.ENTRY_BYTES_MAX:
-                raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together")
 
     def __len__(self) -> int:
         return len(self._flats)
@@ -71,6 +69,8 @@ def _to_flat(item: object, index: int) -> list[bytes]:
         flat.append(_to_bytes(value, index, field))
     if not flat:
         raise InvalidEntryError(f"row {index}: an entry needs at least one field")
+    if sum(map(len, flat)) > edit.ENTRY_BYTES_MAX:
+        raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
     return flat
 
 
@@ -93,11 +93,11 @@ def _consecutive(first: ID, count: int) -> list[ID]:
 
 def expand_ids(ids: ID | Sequence[ID], count: int) -> list[ID]:
     """The IDs of ``count`` rows: given one by one, or by the first of them."""
-    if len(ids) == 2 and isinstance(ids[0], int):
-        return _consecutive((ids[0], int(ids[1])), count)  # type: ignore[call-overload]
+    if ids and isinstance(ids[0], int):
+        return _consecutive(cast(ID, ids), count)
     if len(ids) != count:
         raise ValueError(f"{count} rows need as many IDs, not {len(ids)}")
-    return [(int(ms), int(seq)) for ms, seq in ids]  # type: ignore[misc]
+    return [(ms, seq) for ms, seq in cast(Sequence[ID], ids)]
 
 
 class _Growing:
