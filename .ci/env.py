@@ -170,7 +170,9 @@ def requirements(name: str) -> list[str]:
 
 def build_native(home: Path) -> None:
     """Install the checkout itself, editable, when that was not done for this compiled codec."""
-    sources = sorted(path for kind in ("pyx", "pxd", "h") for path in CODEC.glob(f"*.{kind}"))
+    sources = sorted(
+        path for kind in ("pyx", "pxd", "pxi", "h") for path in CODEC.glob(f"*.{kind}")
+    )
     compiler = has_compiler()
     parts = [b"compiler" if compiler else b"", *(path.read_bytes() for path in sources)]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()
