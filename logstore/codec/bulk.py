@@ -74,7 +74,7 @@ def _to_flat(item: object, index: int) -> list[bytes]:
     return flat
 
 
-def rows(items: Sequence[Row]) -> RowBatch:
+def rows(items: Iterable[Row]) -> RowBatch:
     """Make rows ready: each a mapping, or a sequence of (field, value) pairs.
 
     str becomes UTF-8, int and float their shortest decimal form. EntryTypeError (a TypeError) for

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from logstore.codec import pure as _pure
 from logstore.codec.interface import Codec
 from logstore.errors import OptionError
+
+if TYPE_CHECKING:
+    from logstore.codec import native
+
+    _same_names: Codec = native
 
 pure: Final[Codec] = _pure
 

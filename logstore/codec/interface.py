@@ -13,7 +13,7 @@ It may not know how either codec works.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Codec(Protocol):
 
     def validate(self, lp: bytes, master_ms: int, master_seq: int) -> None: ...
 
-    def rows(self, items: Sequence[Row]) -> RowBatch: ...
+    def rows(self, items: Iterable[Row]) -> RowBatch: ...
 
     def pack(
         self,

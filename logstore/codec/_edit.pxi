@@ -1,0 +1,347 @@
+# Edits of macro nodes. Pure twin: edit.py.
+
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
+
+cdef u64 NODE_BYTES_MAX = 1 << 30
+
+
+cdef object check_flat(object flat, u64* raw_bytes):
+    """The flat as a list or tuple, its items checked; raw_bytes is the sum of their lengths."""
+    cdef object items = PySequence_Fast(flat, "an entry is a sequence of fields and values")
+    cdef Py_ssize_t size = PySequence_Fast_GET_SIZE(items), i
+    cdef object item
+    if size == 0 or size % 2:
+        raise ValueError(f"an entry is one or more field/value pairs, not {size} items")
+    raw_bytes[0] = 0
+    for i in range(size):
+        item = <object>PySequence_Fast_GET_ITEM(items, i)
+        if not isinstance(item, bytes):
+            raise TypeError(f"fields and values are bytes here, not {type(item).__name__}")
+        raw_bytes[0] += <u64>PyBytes_GET_SIZE(item)
+    if raw_bytes[0] > ENTRY_BYTES_MAX:
+        raise TooLargeError("an entry's fields and values exceed 1 GiB together; split it")
+    return items
+
+
+cdef inline void item_elem(object items, Py_ssize_t i, Elem* elem) noexcept:
+    cdef object item = <object>PySequence_Fast_GET_ITEM(items, i)
+    elem.is_int = False
+    elem.data = <const u8*>PyBytes_AS_STRING(item)
+    elem.size = <u64>PyBytes_GET_SIZE(item)
+
+
+cdef int put_entry(Buf* out, u64 ms_diff, u64 seq_diff, object items, bint same) except -1:
+    cdef Py_ssize_t size = PySequence_Fast_GET_SIZE(items), i
+    cdef Elem elem
+    fail(buf_int(out, SAME_FIELDS if same else 0))
+    fail(buf_int(out, <int64_t>ms_diff))
+    fail(buf_int(out, <int64_t>seq_diff))
+    if not same:
+        fail(buf_int(out, size // 2))
+    for i in range(1 if same else 0, size, 2 if same else 1):
+        item_elem(items, i, &elem)
+        fail(buf_elem(out, &elem))
+    fail(buf_int(out, size // 2 + 3 if same else size + 4))
+    return 0
+
+
+cdef bint has_fields(const u8* p, const Master* m, object items) except -1:
+    """True if the items' fields are the master's."""
+    cdef Elem stored, given
+    cdef u64 pos = m.fields_at
+    cdef int64_t i
+    if m.width * 2 != PySequence_Fast_GET_SIZE(items):
+        return False
+    for i in range(m.width):
+        fail(lp_read(p, pos, m.end, &stored))
+        item_elem(items, 2 * i, &given)
+        if not same_elem(&stored, &given):
+            return False
+        pos = stored.after
+    return True
+
+
+cdef bytes join_node(bytes lp, const Master* m, const u8* added, u64 added_bytes,
+                     int64_t entry_count, int64_t element_count):
+    """lp with bytes added behind its entries, and the live counter raised."""
+    cdef const u8* p = data_of(lp)
+    cdef u8 counter[10]
+    cdef u64 width = put_int(counter, m.live + entry_count)
+    return lp_finish(little(p + 4, 2) + <u64>element_count, counter, width,
+                     p + m.deleted_at, m.end - m.deleted_at, added, added_bytes)
+
+
+def entry_element_count(bytes added not None):
+    cdef const u8* p = data_of(added)
+    cdef bytes framed = lp_finish(0, p, size_of(added), NULL, 0, NULL, 0)
+    cdef u64 end = size_of(framed) - 1, start = 0, after = 0
+    cdef int64_t lp_count
+    p = data_of(framed)
+    fail(lp_before(p, end, end, &start))
+    fail(lp_int(p, start, end, &lp_count, &after))
+    return lp_count + 1
+
+
+def new_node(u64 master_ms, u64 master_seq, flat):
+    cdef u64 raw_bytes
+    cdef object items = check_flat(flat, &raw_bytes)
+    cdef Py_ssize_t width = PySequence_Fast_GET_SIZE(items) // 2, i
+    cdef Buf out
+    cdef Elem elem
+    memset(&out, 0, sizeof(Buf))
+    try:
+        fail(buf_reserve(&out, raw_bytes + 64))
+        fail(buf_int(&out, 1))
+        fail(buf_int(&out, 0))
+        fail(buf_int(&out, width))
+        for i in range(width):
+            item_elem(items, 2 * i, &elem)
+            fail(buf_elem(&out, &elem))
+        fail(buf_int(&out, 0))
+        put_entry(&out, 0, 0, items, True)
+        return lp_finish(2 * width + 8, out.data, out.size, NULL, 0, NULL, 0)
+    finally:
+        buf_free(&out)
+
+
+def append(bytes lp not None, u64 master_ms, u64 master_seq, u64 ms, u64 seq, flat):
+    cdef Master m
+    cdef u64 raw_bytes
+    cdef object items = check_flat(flat, &raw_bytes)
+    cdef Py_ssize_t size = PySequence_Fast_GET_SIZE(items)
+    cdef const u8* p = data_of(lp)
+    cdef Buf out
+    cdef bint same
+    cdef bytes added
+    memset(&out, 0, sizeof(Buf))
+    fail(read_master(p, size_of(lp), &m))
+    same = has_fields(p, &m, items)
+    try:
+        put_entry(&out, ms - master_ms, seq - master_seq, items, same)
+        added = PyBytes_FromStringAndSize(<char*>out.data, out.size)
+        return join_node(lp, &m, out.data, out.size, 1, size // 2 + 4 if same else size + 5), added
+    finally:
+        buf_free(&out)
+
+
+def extend(bytes lp not None, bytes added not None, int64_t entry_count, int64_t element_count):
+    cdef Master m
+    fail(read_counters(data_of(lp), size_of(lp), &m))
+    return join_node(lp, &m, data_of(added), size_of(added), entry_count, element_count)
+
+
+cdef inline u64 limit_bytes(object node_max_bytes) except? 0:
+    return node_max_bytes if 0 < node_max_bytes <= NODE_BYTES_MAX else NODE_BYTES_MAX
+
+
+def fits(bytes lp not None, u64 raw_bytes, node_max_bytes, node_max_entries):
+    cdef Master m
+    if size_of(lp) + raw_bytes >= limit_bytes(node_max_bytes):
+        return False
+    if node_max_entries <= 0:
+        return True
+    fail(read_counters(data_of(lp), size_of(lp), &m))
+    return m.live + m.deleted < node_max_entries
+
+
+cdef bytes set_tombstones(bytes lp, const u8* wanted, u64 left):
+    """lp with the left ordinals set in the bitmap made tombstones; the bitmap covers all bytes."""
+    cdef Master m
+    cdef Entry e
+    cdef Buf out
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos, copied
+    cdef int64_t changed = 0
+    cdef u8 counters[20]
+    cdef u64 width
+    fail(read_master(p, size_of(lp), &m))
+    memset(&out, 0, sizeof(Buf))
+    e.ordinal = 0
+    pos = m.first
+    copied = m.width_at
+    try:
+        while pos < m.end and left:
+            fail(read_entry(p, pos, &m, &e))
+            if wanted[e.ordinal >> 3] >> (e.ordinal & 7) & 1:
+                left -= 1
+                if not e.flags & DELETED:
+                    fail(buf_add(&out, p + copied, e.at - copied))
+                    fail(buf_int(&out, e.flags | DELETED))
+                    copied = e.flags_after
+                    changed += 1
+            pos = e.after
+            e.ordinal += 1
+        if left:
+            fail(E_NO_ENTRY)
+        if changed > m.live:
+            fail(E_COUNTS)
+        if changed == 0:
+            return lp
+        width = put_int(counters, m.live - changed)
+        width += put_int(counters + width, m.deleted + changed)
+        return lp_finish(little(p + 4, 2), counters, width, out.data, out.size,
+                         p + copied, m.end - copied)
+    finally:
+        buf_free(&out)
+
+
+def mark_deleted(bytes lp not None, ordinals):
+    cdef u64 size = size_of(lp) // 8 + 1, left = 0
+    cdef u8* wanted = <u8*>malloc(size)
+    cdef u64 ordinal
+    if wanted == NULL:
+        raise MemoryError
+    memset(wanted, 0, size)
+    try:
+        for number in ordinals:
+            if not 0 <= number < size * 8:
+                fail(E_NO_ENTRY)
+            ordinal = number
+            if not wanted[ordinal >> 3] >> (ordinal & 7) & 1:
+                wanted[ordinal >> 3] |= 1 << (ordinal & 7)
+                left += 1
+        return set_tombstones(lp, wanted, left)
+    finally:
+        free(wanted)
+
+
+def fold(bytes lp not None, bytes vector not None):
+    return mark_deleted(lp, [
+        8 * i + bit for i, byte in enumerate(vector) for bit in range(8) if byte >> bit & 1
+    ]) if any(vector) else lp
+
+
+cdef int read_elems(const u8* p, u64 pos, u64 end, int64_t count, Buf* elems) noexcept nogil:
+    """The elements from pos on, as Elem structs in elems (grown as they are read)."""
+    cdef Elem elem
+    cdef int64_t i
+    cdef int code
+    elems.size = 0
+    for i in range(count):
+        code = lp_read(p, pos, end, &elem)
+        if code == OK:
+            code = buf_add(elems, &elem, sizeof(Elem))
+        if code != OK:
+            return code
+        pos = elem.after
+    return OK
+
+
+cdef bint equal_elems(const Elem* a, u64 a_step, const Elem* b, u64 b_step,
+                      int64_t count) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if not same_elem(a + i * a_step, b + i * b_step):
+            return False
+    return True
+
+
+ctypedef struct Rewrite:
+    Buf out             # the entries
+    Buf fields          # Elem of the first part's fields
+    Buf part_fields     # Elem of the part's fields
+    Buf items           # Elem of the entry's items
+    int64_t width       # number of the first part's fields
+    int64_t live
+    u64 elements
+    u64 master_ms
+    u64 master_seq
+
+
+cdef int rewrite_entry(Rewrite* w, const Master* m, const Entry* e, u64 ms, u64 seq) noexcept nogil:
+    cdef const Elem* first = <const Elem*>w.fields.data
+    cdef const Elem* names = <const Elem*>w.part_fields.data
+    cdef const Elem* values = <const Elem*>w.items.data
+    cdef u64 name_step = 1, value_step = 1
+    cdef int64_t i
+    cdef int code
+    cdef bint same
+    if not e.flags & SAME_FIELDS:
+        names = values
+        values = values + 1
+        name_step = value_step = 2
+    same = e.pairs == w.width and equal_elems(first, 1, names, name_step, e.pairs)
+    code = buf_int(&w.out, SAME_FIELDS if same else 0)
+    if code == OK:
+        code = buf_int(&w.out, <int64_t>(ms - w.master_ms))
+    if code == OK:
+        code = buf_int(&w.out, <int64_t>(seq - w.master_seq))
+    if code == OK and not same:
+        code = buf_int(&w.out, e.pairs)
+    for i in range(e.pairs):
+        if code == OK and not same:
+            code = buf_elem(&w.out, names + i * name_step)
+        if code == OK:
+            code = buf_elem(&w.out, values + i * value_step)
+    if code == OK:
+        code = buf_int(&w.out, e.pairs + 3 if same else 2 * e.pairs + 4)
+    w.live += 1
+    w.elements += <u64>(e.pairs + 4 if same else 2 * e.pairs + 5)
+    return code
+
+
+cdef int rewrite_part(Rewrite* w, const u8* p, const Master* m, u64 part_ms, u64 part_seq,
+                      const u8* vector, u64 vector_bytes) noexcept nogil:
+    cdef Entry e
+    cdef u64 pos = m.first
+    cdef int64_t items
+    cdef int code = read_elems(p, m.fields_at, m.end, m.width, &w.part_fields)
+    e.ordinal = 0
+    while code == OK and pos < m.end:
+        code = read_entry(p, pos, m, &e)
+        if code != OK:
+            return code
+        if is_live(&e, vector, vector_bytes):
+            items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
+            code = read_elems(p, e.body, m.end, items, &w.items)
+            if code == OK:
+                code = rewrite_entry(w, m, &e, part_ms + <u64>e.ms_diff, part_seq + <u64>e.seq_diff)
+        pos = e.after
+        e.ordinal += 1
+    return code
+
+
+cdef bytes rewrite_finish(Rewrite* w):
+    cdef Buf top
+    cdef int64_t i
+    if w.live == 0:
+        raise ValueError("no live entry is left to rewrite: drop the node instead")
+    memset(&top, 0, sizeof(Buf))
+    try:
+        fail(buf_int(&top, w.live))
+        fail(buf_int(&top, 0))
+        fail(buf_int(&top, w.width))
+        for i in range(w.width):
+            fail(buf_elem(&top, <const Elem*>w.fields.data + i))
+        fail(buf_int(&top, 0))
+        return lp_finish(w.elements, top.data, top.size, w.out.data, w.out.size, NULL, 0)
+    finally:
+        buf_free(&top)
+
+
+def rewrite(parts, u64 master_ms, u64 master_seq):
+    cdef Rewrite w
+    cdef Master m
+    cdef bytes lp, vector
+    cdef u64 part_ms, part_seq
+    cdef bint begun = False
+    cdef list kept = list(parts)    # holds the first part's fields, which w points into
+    memset(&w, 0, sizeof(Rewrite))
+    w.master_ms = master_ms
+    w.master_seq = master_seq
+    try:
+        for lp, part_ms, part_seq, vector in kept:
+            fail(read_master(data_of(lp), size_of(lp), &m))
+            if not begun:
+                begun = True
+                w.width = m.width
+                w.elements = <u64>m.width + 4
+                fail(read_elems(data_of(lp), m.fields_at, m.end, m.width, &w.fields))
+            fail(rewrite_part(&w, data_of(lp), &m, part_ms, part_seq,
+                              data_of(vector), size_of(vector)))
+        return rewrite_finish(&w)
+    finally:
+        buf_free(&w.out)
+        buf_free(&w.fields)
+        buf_free(&w.part_fields)
+        buf_free(&w.items)

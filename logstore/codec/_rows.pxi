@@ -1,0 +1,244 @@
+# Rows made ready to be packed. Pure twin: the first half of bulk.py.
+#
+# A row is kept as its values, already elements, and the number of its *shape*: its field names in
+# their order, which most rows of a batch share. So a row costs no Python object, and an entry with
+# its node's fields is written by one copy.
+
+from collections.abc import Iterable, Mapping
+
+from cpython.dict cimport PyDict_Next, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.mem cimport PyMem_Free
+from cpython.object cimport PyObject
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+    void* PyUnicode_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    char* PyOS_double_to_string(double number, char format, int precision, int flags,
+                                int* kind) except NULL
+    int Py_DTSF_ADD_DOT_0
+
+
+ctypedef struct Shape:
+    u64 at              # of its elements in the batch's names
+    u64 size
+    u64 raw_bytes       # lengths of the field names
+    int64_t width
+
+
+ctypedef struct RowRef:
+    u64 at              # of its values in the batch's values
+    u64 raw_bytes
+    u64 shape
+
+
+cdef inline u64 raw_of(const Elem* elem) noexcept nogil:
+    cdef u8 text[20]
+    return format_i64(elem.number, text) if elem.is_int else elem.size
+
+
+cdef class RowBatch:
+    """Rows made ready to be packed."""
+
+    cdef Buf values             # elements
+    cdef Buf names              # elements
+    cdef Buf shapes             # Shape
+    cdef Buf refs               # RowRef
+    cdef Buf known              # Elem of the shape that the last row had
+    cdef Buf scratch            # elements of the names of the row at hand
+    cdef dict by_names          # encoded names -> number of the shape
+    cdef list keys              # the objects that were the known shape's names
+    cdef object held            # what the Elem at hand points into
+    cdef u64 known_shape
+
+    def __cinit__(self):
+        self.by_names = {}
+        self.keys = []
+
+    def __dealloc__(self):
+        buf_free(&self.values)
+        buf_free(&self.names)
+        buf_free(&self.shapes)
+        buf_free(&self.refs)
+        buf_free(&self.known)
+        buf_free(&self.scratch)
+
+    def __len__(self):
+        return self.refs.size // sizeof(RowRef)
+
+    cdef const RowRef* ref(self, object index) except NULL:
+        cdef Py_ssize_t at = index
+        cdef Py_ssize_t size = self.refs.size // sizeof(RowRef)
+        if at < 0:
+            at += size
+        if not 0 <= at < size:
+            raise IndexError(f"row {index} of {size} does not exist")
+        return <const RowRef*>self.refs.data + at
+
+    def raw_bytes(self, index, /):
+        """Sum of the lengths of the row's fields and values."""
+        return self.ref(index).raw_bytes
+
+    def flat(self, index, /):
+        """The row as field, value, field, value, .."""
+        cdef const RowRef* ref = self.ref(index)
+        cdef const Shape* shape = <const Shape*>self.shapes.data + ref.shape
+        cdef Elem elem
+        cdef u64 name_at = shape.at, value_at = ref.at
+        cdef int64_t i
+        cdef list flat = []
+        for i in range(shape.width):
+            fail(lp_read(self.names.data, name_at, self.names.size, &elem))
+            name_at = elem.after
+            flat.append(elem_bytes(&elem))
+            fail(lp_read(self.values.data, value_at, self.values.size, &elem))
+            value_at = elem.after
+            flat.append(elem_bytes(&elem))
+        return flat
+
+    cdef int to_elem(self, object value, Elem* elem, u64 index, object field) except -1:
+        """The bytes of a field or value; they stay valid until the next call."""
+        cdef int overflow = 0
+        cdef char* digits
+        elem.is_int = False
+        if isinstance(value, str):
+            if PyUnicode_IS_COMPACT_ASCII(value):
+                elem.data = <const u8*>PyUnicode_DATA(value)
+                elem.size = <u64>PyUnicode_GET_LENGTH(value)
+                return 0
+            self.held = self.encoded(value, index, field)
+        elif isinstance(value, bytes):
+            elem.data = <const u8*>PyBytes_AS_STRING(value)
+            elem.size = <u64>PyBytes_GET_SIZE(value)
+            return 0
+        elif isinstance(value, int) and not isinstance(value, bool):
+            elem.number = PyLong_AsLongLongAndOverflow(value, &overflow)
+            if not overflow:
+                elem.is_int = True
+                return 0
+            self.held = self.encoded(value, index, field)
+        elif isinstance(value, float):
+            digits = PyOS_double_to_string(value, 114, 0, Py_DTSF_ADD_DOT_0, NULL)
+            try:
+                self.held = <bytes>digits
+            finally:
+                PyMem_Free(digits)
+        else:
+            raise EntryTypeError(
+                f"row {index}, field {field!r}: give str, bytes, int or float, "
+                f"not {type(value).__name__}"
+            )
+        elem.data = <const u8*>PyBytes_AS_STRING(self.held)
+        elem.size = <u64>PyBytes_GET_SIZE(self.held)
+        return 0
+
+    cdef bytes encoded(self, object value, u64 index, object field):
+        try:
+            if isinstance(value, str):
+                return str.encode(value, "utf-8")
+            return int.__repr__(value).encode()
+        except ValueError as error:
+            raise InvalidEntryError(f"row {index}, field {field!r}: {error}") from error
+
+    cdef int add(self, object item, u64 index) except -1:
+        """Add one row; nothing is added if it is refused."""
+        cdef RowRef ref
+        cdef bint done = False
+        ref.at = self.values.size
+        if type(item) is dict:
+            done = self.add_known(item, index, &ref)
+        if not done:
+            self.values.size = ref.at
+            self.add_any(item, index, &ref)
+        if ref.raw_bytes > ENTRY_BYTES_MAX:
+            raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
+        fail(buf_add(&self.refs, &ref, sizeof(RowRef)))
+        return 0
+
+    cdef bint add_known(self, object item, u64 index, RowRef* ref) except -1:
+        """Add a dict that has the shape of the row before; False if it has not."""
+        cdef PyObject* key
+        cdef PyObject* value
+        cdef Py_ssize_t at = 0, i = 0
+        cdef Py_ssize_t width = self.known.size // sizeof(Elem)
+        cdef const Elem* known = <const Elem*>self.known.data
+        cdef Elem elem
+        if width == 0 or PyDict_Size(item) != width:
+            return False
+        ref.shape = self.known_shape
+        ref.raw_bytes = (<const Shape*>self.shapes.data + ref.shape).raw_bytes
+        while PyDict_Next(item, &at, &key, &value):
+            if i >= width:
+                return False
+            if <PyObject*>PyList_GET_ITEM(self.keys, i) != key:
+                self.to_elem(<object>key, &elem, index, <object>key)
+                if not same_elem(&elem, known + i):
+                    return False
+            self.to_elem(<object>value, &elem, index, <object>key)
+            ref.raw_bytes += raw_of(&elem)
+            fail(buf_elem(&self.values, &elem))
+            i += 1
+        return i == width
+
+    cdef int add_any(self, object item, u64 index, RowRef* ref) except -1:
+        """Add any row: values to the batch, and its shape, which may be new."""
+        cdef Elem elem
+        cdef list keys = []
+        cdef u64 names_bytes = 0
+        cdef object pairs = item.items() if isinstance(item, Mapping) else item
+        ref.raw_bytes = 0
+        self.scratch.size = 0
+        if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
+            raise EntryTypeError(
+                f"row {index}: give a mapping or pairs, not {type(item).__name__}"
+            )
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise EntryTypeError(f"row {index}: {pair!r} is no (field, value) pair")
+            field, value = pair
+            self.to_elem(field, &elem, index, field)
+            names_bytes += raw_of(&elem)
+            fail(buf_elem(&self.scratch, &elem))
+            self.to_elem(value, &elem, index, field)
+            ref.raw_bytes += raw_of(&elem)
+            fail(buf_elem(&self.values, &elem))
+            keys.append(field)
+        if not keys:
+            raise InvalidEntryError(f"row {index}: an entry needs at least one field")
+        ref.raw_bytes += names_bytes
+        ref.shape = self.shape_of(keys, names_bytes)
+        return 0
+
+    cdef u64 shape_of(self, list keys, u64 names_bytes) except? 0:
+        """The number of the shape whose names are in scratch; it becomes the known one."""
+        cdef bytes names = PyBytes_FromStringAndSize(<char*>self.scratch.data, self.scratch.size)
+        cdef Shape shape
+        cdef object number = self.by_names.get(names)
+        if number is None:
+            shape.at = self.names.size
+            shape.size = self.scratch.size
+            shape.raw_bytes = names_bytes
+            shape.width = len(keys)
+            number = self.shapes.size // sizeof(Shape)
+            fail(buf_add(&self.names, self.scratch.data, self.scratch.size))
+            fail(buf_add(&self.shapes, &shape, sizeof(Shape)))
+            self.by_names[names] = number
+        elif self.known.size and number == self.known_shape:
+            return self.known_shape
+        self.known_shape = number
+        self.keys = keys
+        shape = (<const Shape*>self.shapes.data)[self.known_shape]
+        fail(read_elems(self.names.data, shape.at, self.names.size, shape.width, &self.known))
+        return self.known_shape
+
+
+def rows(items):
+    cdef RowBatch batch = RowBatch()
+    cdef u64 index = 0
+    for item in items:
+        batch.add(item, index)
+        index += 1
+    batch.held = None
+    return batch

@@ -1,0 +1,32 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
+"""The codec compiled: the same names, bytes and refusals as the pure one.
+
+Its parts, each after its pure twin: _listpack.pxi (elements), _node.pxi (reading nodes),
+_edit.pxi (changing them), _rows.pxi and _pack.pxi (bulk loading), _arrow.pxi (columns).
+
+Invariants: every offset, length and count that comes from a node is checked against the bytes
+that are there before it is used; memory grows only with what was really read. C functions return
+0 or one of the codes of _listpack.pxi and never raise; `fail` turns a code into its error.
+
+It may not know more than the pure codec knows.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from logstore.codec.interface import (
+    ARROW_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, Packed, PackedNode,
+)
+from logstore.errors import (
+    CorruptNodeError, EntryTypeError, InvalidEntryError, TooLargeError,
+)
+
+include "_listpack.pxi"
+include "_node.pxi"
+include "_edit.pxi"
+include "_rows.pxi"
+include "_pack.pxi"
+include "_arrow.pxi"
