@@ -191,6 +191,23 @@ cdef inline u64 put_backlen(u8* out, u64 size) noexcept nogil:
     return width
 
 
+cdef u64 short_backlen(u8* out, u64 size) noexcept nogil:
+    """Valkey's backlen of a size that has none of its 7-bit groups' bits clear; 0 for others."""
+    cdef u64 width, i
+    if size == 16383:
+        width = 2
+    elif size == 2097151:
+        width = 3
+    elif size == 268435455:
+        width = 4
+    else:
+        return 0
+    for i in range(width):
+        out[i] = 0xFF
+    out[0] = 0x7F
+    return width
+
+
 cdef u64 put_int(u8* out, int64_t number) noexcept nogil:
     """Write an integer element, at most INT_BYTES_MAX bytes; how many."""
     cdef u64 raw = <u64>number, width, i
@@ -344,7 +361,9 @@ cdef int lp_read(const u8* p, u64 pos, u64 end, Elem* elem) noexcept nogil:
     else:
         width = put_backlen(tail, size)
         if width > end - pos - size or memcmp(p + pos + size, tail, width) != 0:
-            return E_BACKLEN
+            width = short_backlen(tail, size)
+            if not 0 < width <= end - pos - size or memcmp(p + pos + size, tail, width) != 0:
+                return E_BACKLEN
         elem.after = pos + size + width
     if head:
         elem.is_int = False

@@ -9,6 +9,10 @@ Invariants: a string that is the canonical decimal form of an int64 is stored as
 smallest width, and decoding gives the same bytes back. Every read checks its bounds and the
 backlen before it returns; whatever is wrong is a CorruptNodeError.
 
+The peers do not agree on one thing: where an element takes 2**14 - 1, 2**21 - 1 or 2**28 - 1 bytes
+(a string of 16378 bytes is the first), Redis writes a backlen that is one byte longer than
+Valkey's, and each refuses the other's. We write as Redis does and read both.
+
 It may not know what the elements mean: that is node.py.
 """
 
@@ -27,6 +31,7 @@ TOTAL_MAX: Final = 0xFFFFFFFF
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _CANONICAL_INT: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_DISPUTED: Final = (2**14 - 1, 2**21 - 1, 2**28 - 1)
 _INT_WIDTHS: Final = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 
 
@@ -50,6 +55,11 @@ def backlen(length: int) -> bytes:
     if length < 268435455:
         return bytes((high[0] & 127, high[1], high[2], length & 127 | 128))
     return bytes((length >> 28, *high, length & 127 | 128))
+
+
+def _short_backlen(length: int) -> bytes:
+    """The backlen that Valkey gives the lengths of _DISPUTED: all bits set, in one byte less."""
+    return b"\x7f" + b"\xff" * (length.bit_length() // 7 - 1)
 
 
 def encode_int(number: int) -> bytes:
@@ -140,6 +150,11 @@ def _after(lp: bytes, pos: int, size: int, end: int) -> int:
         after = pos + size + len(tail)
         if after <= end and lp[pos + size : after] == tail:
             return after
+        if size in _DISPUTED:
+            tail = _short_backlen(size)
+            after -= 1
+            if after <= end and lp[pos + size : after] == tail:
+                return after
     raise CorruptNodeError(f"the element at {pos} has a wrong back length")
 
 

@@ -20,7 +20,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +97,7 @@ def _launch(binary: Path, port: int, directory: str) -> subprocess.Popen[bytes]:
 def _connect(process: subprocess.Popen[bytes], port: int) -> redis.Redis | None:
     """A client as soon as the server answers; None if it ended (its port was taken)."""
     client = redis.Redis(host="127.0.0.1", port=port, protocol=2)
+    client.response_callbacks.clear()  # replies as they are: a dict would lose repeated fields
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -110,7 +110,9 @@ def _connect(process: subprocess.Popen[bytes], port: int) -> redis.Redis | None:
 
 
 def _version(client: redis.Redis) -> str:
-    info: dict[str, Any] = client.info("server")  # type: ignore[assignment]
+    text: bytes = client.execute_command("INFO", "server")
+    lines = (line.partition(":") for line in text.decode().splitlines())
+    info = {name: value for name, _, value in lines}
     if "valkey_version" in info:
         return f"Valkey {info['valkey_version']}"
     return f"Redis {info['redis_version']}"
@@ -187,6 +189,6 @@ def valkey_peer() -> Peer:
 
 
 @pytest.fixture(params=["redis", "valkey"])
-def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+def peer(request: pytest.FixtureRequest) -> Peer:
     """Each server in turn, without keys."""
-    yield _fresh(_started_or_skip(request.param))
+    return _fresh(_started_or_skip(request.param))

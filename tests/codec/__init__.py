@@ -1,0 +1,1 @@
+"""Tests of the codec: both codecs in one run."""
