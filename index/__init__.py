@@ -1,1 +1,4 @@
-"""The index: LMDB in generations, rebuilt from the log. Knows positions and IDs, parses no node."""
+"""The index: an LMDB environment, derived from the log and never evidence about it.
+
+Knows positions and IDs; never parses a node, never reads a segment.
+"""

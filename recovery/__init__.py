@@ -1,1 +1,4 @@
-"""Recovery: the numbered passes that make a store whole at open; the check changes nothing."""
+"""Recovery: numbered passes from a directory to an engine, rebuild, check, report.
+
+Stands above the engine and calls it; one code path for a dead writer, a dirty open and a rebuild.
+"""

@@ -1,0 +1,80 @@
+"""Generations of the index: building, opening and closing one LMDB environment.
+
+Invariants: a generation is built under a temporary name and renamed; a directory without data.mdb
+is never opened; all databases are opened in one write transaction (opening one alone would wait for
+the writer lock while holding the GIL); nothing else in this process ever opens lock.mdb.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from logstore.errors import CorruptionError, FileSystemError
+from logstore.fs import FileSystem
+
+MAP_BYTES = 1 << 40
+READERS_MAX = 4096
+DATABASES = ("meta", "names", "streams", "nodes", "open", "segments")
+
+
+class Generation:
+    """One open generation: the environment and its databases."""
+
+    def __init__(self, path: Path, number: int, env: Any, databases: dict[str, Any]) -> None:
+        self.path = path
+        self.number = number
+        self.env = env
+        self.meta = databases["meta"]
+        self.names = databases["names"]
+        self.streams = databases["streams"]
+        self.nodes = databases["nodes"]
+        self.open = databases["open"]
+        self.segments = databases["segments"]
+
+    def sync(self) -> None:
+        """Force the index to disk; only a clean close needs it."""
+        self.env.sync(True)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def entries(self) -> dict[str, int]:
+        """Rows by database."""
+        with self.env.begin() as txn:
+            return {name: txn.stat(getattr(self, name))["entries"] for name in DATABASES}
+
+    def used_bytes(self) -> int:
+        """Bytes of pages in use; the file may be larger, it never shrinks by itself."""
+        info, stat = self.env.info(), self.env.stat()
+        return int((info["last_pgno"] + 1) * stat["psize"])
+
+
+def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = False) -> Generation:
+    """Open the generation in ``path``; ``build`` makes a new one.
+
+    FileNotFoundError without data.mdb; CorruptionError if LMDB refuses it.
+    """
+    if build:
+        fs.remove_tree(path)
+        fs.make_directory(path)
+    elif not fs.exists(path / "data.mdb"):
+        raise FileNotFoundError(path / "data.mdb")
+    try:
+        env = lmdb.open(
+            str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), max_readers=READERS_MAX,
+            sync=False, metasync=False, writemap=False, max_spare_txns=2, create=build,
+        )  # fmt: skip
+        with env.begin(write=True) as txn:
+            databases = {
+                name: env.open_db(name.encode(), txn=txn, create=build) for name in DATABASES
+            }
+        env.reader_check()
+    except lmdb.DiskError as exc:
+        raise FileSystemError(f"the index in {path} cannot be opened: {exc}") from exc
+    except lmdb.Error as exc:
+        raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
+    return Generation(path, number, env, databases)

@@ -1,0 +1,216 @@
+"""Keys and values of the index, to and from bytes.
+
+Invariants: numbers in keys are big endian, so that they sort; every value ends in a CRC32C bound
+to its key, so that a flipped bit is an error and never a wrong value; a stream name of any length
+has a key within LMDB's limit. Knows no transaction.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from logstore.errors import CorruptionError
+from logstore.ids import ZERO_ID, StreamID
+
+NAME_KEY_BYTES = 400
+NUMBER = struct.Struct(">Q")
+NODE_KEY = struct.Struct(">QQQ")
+SEGMENT_KEY = struct.Struct(">I")
+_CRC = struct.Struct("<I")
+META_KEY = b"meta"
+
+# position, payload bytes, live entries in the listpack, last ID; then the vector
+_LOCATOR = struct.Struct("<QIIQQ")
+# length, entries added, last, first, max deleted ID, position, nodes, node bytes,
+# open version, open master ID; then the name
+_RECORD = struct.Struct("<QQQQQQQQQIQQQQ")
+# applied position, commit, start of its last frame, that frame's crc, active segment,
+# next stream, next segment
+_META = struct.Struct("<QQQIIQI")
+# role, live node bytes, live nodes, bytes (0: not sealed), born (unix ms)
+_SEGMENT = struct.Struct("<BQIIQ")
+RUN = struct.Struct("<QIII")  # position of the frame, payload bytes, entries, elements
+_OPEN_INLINE, _OPEN_RUNS = 0, 1
+_INLINE = bytes([_OPEN_INLINE])
+_RUNS_HEAD = struct.Struct("<BII")
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """``value`` with its CRC."""
+    return value + _CRC.pack(crc32c(value, crc32c(key)))
+
+
+def unseal(key: bytes, data: bytes) -> bytes:
+    """The value, checked; CorruptionError if it is not what was stored under this key."""
+    value = data[:-4]
+    if len(data) < 4 or crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
+        raise CorruptionError(
+            f"the index is damaged at key {key[:40].hex()}: close the store, delete its index "
+            "directory, and open it again; it is rebuilt from the log"
+        )
+    return value
+
+
+def name_key(name: bytes) -> bytes:
+    """The key of a stream name."""
+    if len(name) <= NAME_KEY_BYTES:
+        return b"n" + name
+    return b"h" + blake2b(name, digest_size=32).digest()
+
+
+def twin_key(name: bytes) -> bytes:
+    """The key of the second record that confirms a name's absence."""
+    return b"t" + blake2b(name, digest_size=8).digest()
+
+
+@dataclass(slots=True)
+class StreamRecord:
+    """All that is kept of a stream beside its nodes."""
+
+    number: int
+    name: bytes
+    length: int = 0
+    entries_added: int = 0
+    last: StreamID = ZERO_ID
+    first: StreamID = ZERO_ID
+    max_deleted: StreamID = ZERO_ID
+    position: int = 0  # of the last frame that changed this record
+    nodes: int = 0  # sealed nodes
+    node_bytes: int = 0  # payload bytes of the sealed nodes
+    open_version: int = 0  # position of the open frame; 0: the last node is sealed, or there is none
+    open_master: StreamID = ZERO_ID
+
+    def pack(self) -> bytes:
+        """The stored value, without CRC."""
+        return _RECORD.pack(
+            self.length, self.entries_added, *self.last, *self.first, *self.max_deleted,
+            self.position, self.nodes, self.node_bytes, self.open_version, *self.open_master,
+        ) + self.name  # fmt: skip
+
+    @classmethod
+    def unpack(cls, number: int, value: bytes) -> StreamRecord:
+        """The record of a stored value."""
+        f = _RECORD.unpack_from(value)
+        return cls(
+            number, value[_RECORD.size :], f[0], f[1], StreamID(f[2], f[3]), StreamID(f[4], f[5]),
+            StreamID(f[6], f[7]), f[8], f[9], f[10], f[11], StreamID(f[12], f[13]),
+        )  # fmt: skip
+
+
+class Locator(NamedTuple):
+    """Where a sealed node lies, and what was deleted from it since.
+
+    ``position`` is also the node's version; ``vector`` is a little-endian bitmap of ordinals.
+    """
+
+    position: int
+    payload_bytes: int
+    count: int
+    last: StreamID
+    vector: bytes = b""
+
+    @property
+    def live(self) -> int:
+        """Live entries now."""
+        return self.count - int.from_bytes(self.vector, "little").bit_count()
+
+    def pack(self) -> bytes:
+        """The stored value, without CRC."""
+        head = _LOCATOR.pack(self.position, self.payload_bytes, self.count, *self.last)
+        return head + self.vector
+
+    @classmethod
+    def unpack(cls, value: bytes) -> Locator:
+        """The locator of a stored value."""
+        at, size, count, ms, seq = _LOCATOR.unpack_from(value)
+        return cls(at, size, count, StreamID(ms, seq), value[_LOCATOR.size :])
+
+
+class Run(NamedTuple):
+    """One frame whose bytes are part of an open node."""
+
+    position: int
+    payload_bytes: int
+    entries: int
+    elements: int
+
+
+@dataclass(slots=True)
+class OpenNode:
+    """The open node: its listpack; or, when large, the frames it is made of.
+
+    With ``runs``, ``lp`` is only the skeleton (the node without entries, None if not read yet), and
+    ``vector`` has the ordinals deleted since the first run.
+    """
+
+    lp: bytes | None = None
+    runs: list[Run] = field(default_factory=list)
+    vector: int = 0
+
+    def pack(self) -> bytes:
+        """The stored value, without CRC."""
+        lp = self.lp or b""
+        if not self.runs:
+            return _INLINE + lp
+        vector = self.vector.to_bytes((self.vector.bit_length() + 7) // 8, "little")
+        runs = b"".join(RUN.pack(*run) for run in self.runs)
+        return b"".join((_RUNS_HEAD.pack(_OPEN_RUNS, len(lp), len(vector)), lp, vector, runs))
+
+    @classmethod
+    def unpack(cls, value: bytes) -> OpenNode:
+        """The open node of a stored value."""
+        if value[0] == _OPEN_INLINE:
+            return cls(lp=value[1:])
+        _, lp_bytes, vector_bytes = _RUNS_HEAD.unpack_from(value)
+        vector_at = _RUNS_HEAD.size + lp_bytes
+        runs_at = vector_at + vector_bytes
+        return cls(
+            value[_RUNS_HEAD.size : vector_at] or None,
+            [Run(*fields) for fields in RUN.iter_unpack(value[runs_at:])],
+            int.from_bytes(value[vector_at:runs_at], "little"),
+        )
+
+
+class Meta(NamedTuple):
+    """Where the index stands in the log, and the numbers that are never used again."""
+
+    applied: int = 0  # position where the last applied commit ends
+    commit: int = 0
+    last_frame: int = 0  # position where the last frame of that commit starts
+    last_crc: int = 0
+    active_segment: int = 1
+    next_stream: int = 1
+    next_segment: int = 2
+
+    def pack(self) -> bytes:
+        """The stored value, without CRC."""
+        return _META.pack(*self)
+
+    @classmethod
+    def unpack(cls, value: bytes) -> Meta:
+        """The meta of a stored value."""
+        return cls(*_META.unpack(value))
+
+
+class SegmentRow(NamedTuple):
+    """What is counted of a segment."""
+
+    role: int
+    live_bytes: int
+    live_nodes: int
+    total_bytes: int
+    born_ms: int
+
+    def pack(self) -> bytes:
+        """The stored value, without CRC."""
+        return _SEGMENT.pack(*self)
+
+    @classmethod
+    def unpack(cls, value: bytes) -> SegmentRow:
+        """The row of a stored value."""
+        return cls(*_SEGMENT.unpack(value))

@@ -1,0 +1,228 @@
+"""Typed access to the index inside one LMDB transaction, reading or writing.
+
+Invariants: every value is checked against its CRC before it is used; a cursor never outlives its
+transaction; a name is only said to be absent when its twin record is absent too. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logstore.errors import CorruptionError
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index import keys
+from logstore.index.env import Generation
+from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+
+_NODE = keys.NODE_KEY
+_seal, _unseal = keys.seal, keys.unseal
+
+
+class IndexTxn:
+    """The index as one transaction sees it."""
+
+    __slots__ = ("_cursor", "generation", "txn")
+
+    def __init__(self, generation: Generation, txn: Any) -> None:
+        self.generation = generation
+        self.txn = txn
+        self._cursor: Any = None
+
+    def _get(self, database: Any, key: bytes) -> bytes | None:
+        data = self.txn.get(key, db=database)
+        return None if data is None else _unseal(key, data)
+
+    # -- meta ---------------------------------------------------------------------------------
+    def meta(self) -> Meta:
+        """Where the index stands; CorruptionError for an environment without it."""
+        value = self._get(self.generation.meta, keys.META_KEY)
+        if value is None:
+            raise CorruptionError("the index is empty: it was deleted while being opened")
+        return Meta.unpack(value)
+
+    def put_meta(self, meta: Meta) -> None:
+        """Store where the index stands."""
+        key = keys.META_KEY
+        self.txn.put(key, _seal(key, meta.pack()), db=self.generation.meta)
+
+    # -- streams ------------------------------------------------------------------------------
+    def stream_number(self, name: bytes) -> int | None:
+        """The number of a stream by name."""
+        key = keys.name_key(name)
+        value = self._get(self.generation.names, key)
+        return None if value is None else int.from_bytes(value, "little")
+
+    def confirm_absent(self, name: bytes) -> None:
+        """CorruptionError if the second record says that the name exists."""
+        key = keys.twin_key(name)
+        value = self._get(self.generation.names, key)
+        if value is None:
+            return
+        for at in range(0, len(value), 8):
+            record = self.record(int.from_bytes(value[at : at + 8], "little"))
+            if record is not None and record.name == name:
+                raise CorruptionError("the index lost a name: delete its directory and reopen")
+
+    def put_name(self, name: bytes, number: int) -> None:
+        """Bind a name to a number, twice."""
+        names = self.generation.names
+        packed = number.to_bytes(8, "little")
+        key = keys.name_key(name)
+        self.txn.put(key, _seal(key, packed), db=names)
+        key = keys.twin_key(name)
+        twins = self._get(names, key) or b""
+        if packed not in [twins[at : at + 8] for at in range(0, len(twins), 8)]:
+            self.txn.put(key, _seal(key, twins + packed), db=names)
+
+    def delete_name(self, name: bytes, number: int) -> None:
+        """Unbind a name."""
+        names = self.generation.names
+        self.txn.delete(keys.name_key(name), db=names)
+        key = keys.twin_key(name)
+        twins = self._get(names, key) or b""
+        packed = number.to_bytes(8, "little")
+        rest = b"".join(
+            twins[at : at + 8] for at in range(0, len(twins), 8) if twins[at : at + 8] != packed
+        )
+        if rest:
+            self.txn.put(key, _seal(key, rest), db=names)
+        else:
+            self.txn.delete(key, db=names)
+
+    def record(self, number: int) -> StreamRecord | None:
+        """A stream's record by number."""
+        value = self._get(self.generation.streams, keys.NUMBER.pack(number))
+        return None if value is None else StreamRecord.unpack(number, value)
+
+    def record_by_name(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name."""
+        number = self.stream_number(name)
+        record = None if number is None else self.record(number)
+        return record if record is not None and record.name == name else None
+
+    def put_record(self, record: StreamRecord) -> None:
+        """Store a stream's record."""
+        key = keys.NUMBER.pack(record.number)
+        self.txn.put(key, _seal(key, record.pack()), db=self.generation.streams)
+
+    def delete_record(self, number: int) -> None:
+        """Remove a stream's record."""
+        self.txn.delete(keys.NUMBER.pack(number), db=self.generation.streams)
+
+    def records(self, after: int = 0) -> Iterator[StreamRecord]:
+        """Records with numbers above ``after``, ascending."""
+        with self.txn.cursor(db=self.generation.streams) as cursor:
+            if cursor.set_range(keys.NUMBER.pack(after + 1)):
+                for key, data in cursor:
+                    yield StreamRecord.unpack(keys.NUMBER.unpack(key)[0], _unseal(key, data))
+
+    # -- sealed nodes -------------------------------------------------------------------------
+    def _nodes(self) -> Any:
+        if self._cursor is None:
+            self._cursor = self.txn.cursor(db=self.generation.nodes)
+        return self._cursor
+
+    def node(self, stream: int, master: StreamID) -> Locator | None:
+        """The sealed node with this master ID."""
+        value = self._get(self.generation.nodes, _NODE.pack(stream, *master))
+        return None if value is None else Locator.unpack(value)
+
+    def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Store a sealed node's locator."""
+        key = _NODE.pack(stream, *master)
+        self.txn.put(key, _seal(key, locator.pack()), db=self.generation.nodes)
+
+    def delete_node(self, stream: int, master: StreamID) -> None:
+        """Remove a sealed node's locator."""
+        self.txn.delete(_NODE.pack(stream, *master), db=self.generation.nodes)
+
+    def node_floor(self, stream: int, at: StreamID) -> tuple[StreamID, Locator] | None:
+        """The sealed node with the largest master ID not above ``at``."""
+        cursor = self._nodes()
+        key = _NODE.pack(stream, *at)
+        if not (cursor.set_range(key) and cursor.key() == key) and not cursor.prev():
+            if not cursor.last():
+                return None
+        return self._node_here(cursor, stream) if cursor.key() <= key else None
+
+    def last_node(self, stream: int) -> tuple[StreamID, Locator] | None:
+        """The sealed node with the largest master ID."""
+        return self.node_floor(stream, MAX_ID)
+
+    def _node_here(self, cursor: Any, stream: int) -> tuple[StreamID, Locator] | None:
+        key, data = cursor.item()
+        if key[:8] != keys.NUMBER.pack(stream):
+            return None
+        _, ms, seq = _NODE.unpack(key)
+        return StreamID(ms, seq), Locator.unpack(_unseal(key, data))
+
+    def nodes(
+        self, stream: int, start: StreamID = ZERO_ID, end: StreamID = MAX_ID, *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[StreamID, Locator]]:  # fmt: skip
+        """Sealed nodes with master IDs in the closed interval; do not change nodes meanwhile."""
+        low, high = _NODE.pack(stream, *start), _NODE.pack(stream, *end)
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            if reverse:
+                if not (cursor.set_range(high) and cursor.key() == high) and not cursor.prev():
+                    cursor.last()
+                rows = cursor.iterprev()
+            else:
+                cursor.set_range(low)
+                rows = cursor.iternext()
+            for key, data in rows:
+                if key > high:
+                    if reverse:
+                        continue
+                    return
+                if key < low:
+                    return
+                _, ms, seq = _NODE.unpack(key)
+                yield StreamID(ms, seq), Locator.unpack(_unseal(key, data))
+
+    def all_nodes(self, after: bytes = b"") -> Iterator[tuple[bytes, int, StreamID, Locator]]:
+        """Nodes of all streams in key order from ``after`` on: (key, stream, master ID, locator)."""
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            if cursor.set_range(after):
+                for key, data in cursor:
+                    stream, ms, seq = _NODE.unpack(key)
+                    yield key, stream, StreamID(ms, seq), Locator.unpack(_unseal(key, data))
+
+    # -- open nodes ---------------------------------------------------------------------------
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        value = self._get(self.generation.open, keys.NUMBER.pack(stream))
+        return None if value is None else OpenNode.unpack(value)
+
+    def put_open(self, stream: int, node: OpenNode) -> None:
+        """Store a stream's open node."""
+        key = keys.NUMBER.pack(stream)
+        self.txn.put(key, _seal(key, node.pack()), db=self.generation.open)
+
+    def delete_open(self, stream: int) -> None:
+        """Remove a stream's open node."""
+        self.txn.delete(keys.NUMBER.pack(stream), db=self.generation.open)
+
+    # -- segments -----------------------------------------------------------------------------
+    def segment(self, number: int) -> SegmentRow | None:
+        """What is counted of a segment."""
+        value = self._get(self.generation.segments, keys.SEGMENT_KEY.pack(number))
+        return None if value is None else SegmentRow.unpack(value)
+
+    def put_segment(self, number: int, row: SegmentRow) -> None:
+        """Store what is counted of a segment."""
+        key = keys.SEGMENT_KEY.pack(number)
+        self.txn.put(key, _seal(key, row.pack()), db=self.generation.segments)
+
+    def delete_segment(self, number: int) -> None:
+        """Forget a segment."""
+        self.txn.delete(keys.SEGMENT_KEY.pack(number), db=self.generation.segments)
+
+    def segment_rows(self) -> dict[int, SegmentRow]:
+        """All segments by number."""
+        with self.txn.cursor(db=self.generation.segments) as cursor:
+            return {
+                keys.SEGMENT_KEY.unpack(key)[0]: SegmentRow.unpack(_unseal(key, data))
+                for key, data in cursor
+            }

@@ -1,0 +1,67 @@
+"""logstore: an embedded, durable, log-structured store of streams.
+
+``logstore.open(path)`` gives a :class:`Store`; everything else hangs on it. Names are loaded when
+they are first used: a Spark executor decodes nodes without the index, and must not need lmdb.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "open": ("logstore.store", "open_store"),
+    "Store": ("logstore.store", "Store"),
+    "Stream": ("logstore.stream", "Stream"),
+    "Transaction": ("logstore.transaction", "Transaction"),
+    "Entry": ("logstore.entry", "Entry"),
+    "Fields": ("logstore.entry", "Fields"),
+    "IDRuns": ("logstore.entry", "IDRuns"),
+    "StreamInfo": ("logstore.info", "StreamInfo"),
+    "StoreInfo": ("logstore.info", "StoreInfo"),
+    "StreamID": ("logstore.ids", "StreamID"),
+    "Clock": ("logstore.clock", "Clock"),
+    "Sync": ("logstore.options", "Sync"),
+}
+_ERRORS = (
+    "ClosedError", "CommittedError", "CommittedInterrupt", "CorruptFrameError", "CorruptNodeError",
+    "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError", "Error",
+    "FileSystemError", "FormatVersionError", "IDOrderError", "InputLineError", "InvalidEntryError",
+    "InvalidIDError", "LockTimeoutError", "NotAStoreError", "OptionError", "ReadOnlyError",
+    "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError", "StoreInUseError",
+    "StreamNotFoundError", "TooLargeError", "UsageError",
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from logstore.clock import Clock as Clock
+    from logstore.entry import Entry as Entry
+    from logstore.entry import Fields as Fields
+    from logstore.entry import IDRuns as IDRuns
+    from logstore.errors import *  # noqa: F403
+    from logstore.ids import StreamID as StreamID
+    from logstore.info import StoreInfo as StoreInfo
+    from logstore.info import StreamInfo as StreamInfo
+    from logstore.options import Sync as Sync
+    from logstore.store import Store as Store
+    from logstore.store import open_store as open  # noqa: A004
+    from logstore.stream import Stream as Stream
+    from logstore.transaction import Transaction as Transaction
+
+__all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ERRORS:
+        return getattr(importlib.import_module("logstore.errors"), name)
+    if name in _HOME:
+        module, attribute = _HOME[name]
+        found = getattr(importlib.import_module(module), attribute)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'logstore' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,91 @@
+"""Arguments of the public face, checked and turned into what the engine takes.
+
+Invariants: everything is refused here, before a lock is taken; a typed error says what to do. Rows
+of an iterable are taken a batch at a time, outside every lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+from logstore.codec import Row, RowBatch, codec
+from logstore.engine.adds import AUTO, AutoID
+from logstore.engine.trims import TrimRule, check_rule
+from logstore.errors import EntryTypeError, InvalidEntryError, InvalidIDError, OptionError
+from logstore.errors import TooLargeError
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id, parse_start
+from logstore.options import NAME_MAX_BYTES, seconds
+
+
+def stream_name(name: str | bytes) -> bytes:
+    """A stream's name as bytes, at most 64 KiB."""
+    if isinstance(name, str):
+        name = name.encode("utf-8", "surrogateescape")
+    if not isinstance(name, bytes):
+        raise EntryTypeError(f"a stream name is str or bytes, not {type(name).__name__}")
+    if len(name) > NAME_MAX_BYTES:
+        raise TooLargeError(f"a stream name has at most {NAME_MAX_BYTES} bytes, not {len(name)}")
+    return name
+
+
+def add_id(id: IDLike) -> AutoID | list[StreamID]:  # noqa: A002
+    """The ID of an add: "*", "<ms>-*", or a whole one that is not 0-0."""
+    text = id.decode("latin-1") if isinstance(id, bytes) else id
+    if text == "*":
+        return AUTO
+    if isinstance(text, str) and text.endswith("-*"):
+        return AutoID(parse_id(text[:-2] + "-0").ms)
+    found = parse_id(id)
+    if found == ZERO_ID:
+        raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
+    return [found]
+
+
+def trim_rule(
+    maxlen: int | None, minid: IDLike | None, max_age: timedelta | float | None, *,
+    approximate: bool, limit: int | None, optional: bool,
+) -> TrimRule | None:  # fmt: skip
+    """The rule of a trim; None if none is asked for and ``optional``."""
+    if optional and maxlen is None and minid is None and limit is None:
+        return None
+    if maxlen is not None and (isinstance(maxlen, bool) or not isinstance(maxlen, int)):
+        raise OptionError(f"maxlen must be an integer: {maxlen!r}")
+    age_ms = None
+    if max_age is not None:
+        age_ms = int(seconds(max_age, "max_age") * 1000)
+        if age_ms < 0:
+            raise OptionError(f"max_age must not be negative: {max_age!r}")
+    least = None if minid is None else parse_start(minid)
+    rule = TrimRule(maxlen, least, approximate, limit, age_ms)
+    check_rule(rule)
+    return rule
+
+
+def _with_id(row: Any) -> bool:
+    return isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], (Mapping, list))
+
+
+def batches(
+    rows: Iterable[Row | tuple[IDLike, Row]], size: int
+) -> Iterator[tuple[AutoID | list[StreamID], RowBatch]]:
+    """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
+    source = iter(rows)
+    while chunk := list(islice(source, size)):
+        with_id = _with_id(chunk[0])
+        if not with_id:
+            yield AUTO, codec().rows(chunk)
+            continue
+        ids: list[StreamID] = []
+        fields: list[Row] = []
+        for place, row in enumerate(chunk):
+            if not _with_id(row):
+                raise InvalidEntryError(
+                    f"row {place}: give every row of one call an ID, (id, fields), or none of them"
+                )
+            id, values = row  # type: ignore[misc]  # noqa: A001
+            ids.append(id if isinstance(id, StreamID) else parse_id(id))
+            fields.append(values)
+        yield ids, codec().rows(fields)

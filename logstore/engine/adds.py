@@ -1,0 +1,262 @@
+"""Deciding an add: IDs, nodes, frames. The rules are those of XADD.
+
+Invariants: every refusal comes before the first frame; the nodes are exactly those that one XADD
+after another would give; a sealed last node that still has room becomes open again first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from logstore.codec import Packed, PackedNode, RowBatch, codec
+from logstore.engine import nodes, opens
+from logstore.engine.state import State
+from logstore.engine.trims import TrimRule, trim
+from logstore.errors import IDOrderError, StreamNotFoundError
+from logstore.format import OPEN_BODY
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
+from logstore.index.keys import StreamRecord
+from logstore.log import frame as frames
+from logstore.options import ENTRY_MAX_BYTES
+
+_NOT_ABOVE = (
+    "The ID specified in XADD is equal or smaller than the target stream top item: "
+    "give an ID above last_id, or '*'"
+)
+_EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
+_NO_ENTRY_LIMIT = 1 << 30
+
+
+class AutoID(NamedTuple):
+    """``*``, or with ``ms`` ``<ms>-*``."""
+
+    ms: int | None = None
+
+
+AUTO = AutoID()
+
+
+class Add(NamedTuple):
+    """What to add; rows ``first`` to ``end`` (exclusive) of ``batch``."""
+
+    name: bytes
+    batch: RowBatch
+    first: int
+    end: int
+    ids: AutoID | Sequence[StreamID]
+    create: bool = True
+    rule: TrimRule | None = None
+
+
+class Added(NamedTuple):
+    """The IDs given: consecutive from ``first`` (carrying into ms), or those asked for."""
+
+    first: StreamID
+    count: int  # type: ignore[assignment]
+    explicit: Sequence[StreamID] | None = None
+
+
+def add(state: State, request: Add) -> Added | None:
+    """Decide an add; None if the stream is missing and must not be created."""
+    record = state.record_by_name(request.name)
+    last = record.last if record is not None else ZERO_ID
+    count = request.end - request.first
+    if isinstance(request.ids, AutoID):
+        added = Added(_first_auto(last, request.ids, state.now_ms), count)
+        _check_room(added.first, count, request.ids)
+    else:
+        _check_ascending(last, request.ids)
+        added = Added(request.ids[0], count, request.ids)
+    if record is None:
+        if not request.create:
+            return None
+        record = create(state, request.name)
+    _add_rows(state, record, request, added)
+    if request.rule is not None:
+        trim(state, record, request.rule)
+    return added
+
+
+def create(state: State, name: bytes) -> StreamRecord:
+    """A new empty stream."""
+    state.index.confirm_absent(name)
+    number = state.meta.next_stream
+    state.emit(frames.Create(number, name))
+    record = state.record(number)
+    assert record is not None
+    return record
+
+
+def existing(state: State, name: bytes) -> StreamRecord:
+    """The record of a stream that must exist."""
+    record = state.record_by_name(name)
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
+    return record
+
+
+def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
+    if last == MAX_ID:
+        raise IDOrderError(_EXHAUSTED)
+    if auto.ms is None:
+        return StreamID(now_ms, 0) if now_ms > last.ms else last.next()
+    if auto.ms < last.ms or (auto.ms == last.ms and last.seq == U64_MAX):
+        raise IDOrderError(_NOT_ABOVE)
+    if auto.ms > last.ms:
+        return StreamID(auto.ms, 0)
+    return StreamID(auto.ms, last.seq + 1)
+
+
+def _check_room(first: StreamID, count: int, auto: AutoID) -> None:
+    if first.seq + count - 1 > U64_MAX and (auto.ms is not None or first.ms == U64_MAX):
+        raise IDOrderError(_EXHAUSTED)
+
+
+def _check_ascending(last: StreamID, ids: Sequence[StreamID]) -> None:
+    if last == MAX_ID:
+        raise IDOrderError(_EXHAUSTED)
+    for row, found in enumerate(ids):
+        if found <= last:
+            if found == ZERO_ID:
+                raise IDOrderError("The ID specified in XADD must be greater than 0-0")
+            where = f" (row {row}: {found} after {last})" if len(ids) > 1 else f" ({last})"
+            raise IDOrderError(_NOT_ABOVE + where)
+        last = found
+
+
+def _last_of(added: Added) -> StreamID:
+    if added.explicit is not None:
+        return added.explicit[-1]
+    carry, seq = divmod(added.first.seq + added.count - 1, U64_MAX + 1)
+    return StreamID(added.first.ms + carry, seq)
+
+
+def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) -> None:
+    before = (record.length, record.entries_added, record.first)
+    if not record.open_version:
+        _reopen(state, record, request.batch.raw_bytes(request.first))
+    absolute, at = False, request.first
+    while at < request.end:
+        packed, taken = _pack(state, record, request, at, added)
+        absolute = (_fill_open(state, record, packed) and before[0] == 0) or absolute
+        for place, node in enumerate(packed.nodes):
+            _seal_open(state, record)
+            _drop_zombies(state, record, node)
+            last = place == len(packed.nodes) - 1
+            absolute = _add_node(state, record, node, last=last) or absolute
+        at += taken
+    if absolute:
+        first = before[2] if before[0] else added.first
+        state.emit(frames.Record(
+            record.number, before[0] + added.count, before[1] + added.count, *_last_of(added),
+            *first, *record.max_deleted,
+        ))  # fmt: skip
+
+
+def _ids_from(added: Added, place: int) -> Sequence[StreamID] | StreamID:
+    if added.explicit is not None:
+        return added.explicit[place:] if place else added.explicit
+    carry, seq = divmod(added.first.seq + place, U64_MAX + 1)
+    return StreamID(added.first.ms + carry, seq)
+
+
+def _pack(
+    state: State, record: StreamRecord, request: Add, at: int, added: Added
+) -> tuple[Packed, int]:
+    """Rows from ``at`` on as bytes for the open node and new nodes; how many rows were taken."""
+    limits = state.limits
+    batch, end = request.batch, request.end
+    ids = _ids_from(added, at - request.first)
+    most_bytes, most_entries = limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries
+    node = state.open_node(record.number) if record.open_version else None
+    pack = codec().pack
+    if node is None:
+        return pack(batch, at, end, ids, None, 0, 0, most_bytes, most_entries), end - at
+    assert node.lp is not None
+    master = record.open_master
+    if not node.runs:
+        return pack(batch, at, end, ids, node.lp, *master, most_bytes, most_entries), end - at
+    # A large open node is not put together to add to it: its skeleton decides the bytes of one
+    # row, and whether there is room is decided here.
+    entries = sum(nodes.open_counts(node))
+    size = nodes.open_bytes(node)
+    if size + batch.raw_bytes(at) >= most_bytes or 0 < most_entries <= entries:
+        return pack(batch, at, end, ids, None, 0, 0, most_bytes, most_entries), end - at
+    one = [ids[0]] if not isinstance(ids, StreamID) else ids
+    return pack(batch, at, at + 1, one, node.lp, *master, ENTRY_MAX_BYTES * 2, 0), 1
+
+
+def _fill_open(state: State, record: StreamRecord, packed: Packed) -> bool:
+    if not packed.added_entries:
+        return False
+    node = state.open_node(record.number)
+    assert node is not None
+    assert node.lp is not None
+    assert packed.last_of_added is not None
+    last = packed.last_of_added
+    size = len(node.lp) + len(packed.added)
+    if not node.runs and size > opens.OPEN_INLINE_MAX_BYTES and not packed.nodes:
+        assert packed.open_lp is not None
+        state.emit(frames.Open(
+            record.number, *record.open_master, *last, packed.added_entries, packed.open_lp
+        ))  # fmt: skip
+    else:
+        state.emit(frames.Append(
+            record.number, *last, packed.added_entries, packed.added_elements, packed.added
+        ))  # fmt: skip
+    return True
+
+
+def _add_node(state: State, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
+    """Write a new node; True if the stream's record must be stated."""
+    limits = state.limits
+    max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
+    fills = node.count == 1 and (len(node.lp) >= max_bytes or limits.node_max_entries == 1)
+    if last and not fills:
+        state.emit(frames.Open(
+            record.number, node.master_ms, node.master_seq, node.last_ms, node.last_seq,
+            node.count, node.lp,
+        ))  # fmt: skip
+        return False
+    state.emit(frames.Node(
+        record.number, node.master_ms, node.master_seq, node.last_ms, node.last_seq, node.count,
+        node.lp,
+    ))  # fmt: skip
+    return True
+
+
+def _seal_open(state: State, record: StreamRecord) -> None:
+    """Write the open node once, as a node frame."""
+    if not record.open_version:
+        return
+    lp = state.open_listpack(record.number)
+    assert lp is not None
+    master = record.open_master
+    last = codec().last_id(lp, *master)
+    live, _ = codec().counts(lp)
+    state.emit(frames.Node(record.number, *master, *last, live, lp))
+
+
+def _drop_zombies(state: State, record: StreamRecord, node: PackedNode) -> None:
+    """Nodes without live entries whose master ID a lowered last ID has left above the new one."""
+    tail = state.index.last_node(record.number)
+    if tail is not None and tail[0] >= (node.master_ms, node.master_seq):
+        state.emit(frames.Trim(record.number, node.master_ms, node.master_seq, *MAX_ID))
+
+
+def _reopen(state: State, record: StreamRecord, raw_bytes: int) -> None:
+    """Make the sealed last node open again if Redis would append to it."""
+    tail = state.index.last_node(record.number)
+    if tail is None:
+        return
+    master, locator = tail
+    limits = state.limits
+    max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
+    counter_slack = 8  # folding the vector may change the width of the two counters
+    size = locator.payload_bytes - OPEN_BODY.size
+    if size + raw_bytes - counter_slack >= max_bytes:
+        return
+    lp = codec().fold(state.read_node(record.number, master, locator), locator.vector)
+    if codec().fits(lp, raw_bytes, limits.node_max_bytes, limits.node_max_entries):
+        state.emit(frames.Open(record.number, *master, *record.last, 0, lp))

@@ -1,0 +1,204 @@
+"""The engine of one store in one process: what it holds open, and the steps below a commit.
+
+Invariants: one engine per store and process; lock order is the committer's mutex, LOCK, LMDB's
+write transaction; methods whose name ends in ``_locked`` need LOCK. It knows no policy of
+recovery: rebuilding an index is handed in from above.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore.clock import Clock
+from logstore.engine.lock import WriterLock
+from logstore.engine.metrics import Metrics
+from logstore.engine.segments import Segments
+from logstore.engine.state import Kept, State
+from logstore.engine.wake import LogWords, Wake
+from logstore.errors import ClosedError, Error, StoreFailedError
+from logstore.fs import File, FileSystem
+from logstore.index.env import Generation, open_generation
+from logstore.index.keys import Meta
+from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
+from logstore.log import names, segment
+from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.options import StoreLimits, StoreOptions
+
+log = logging.getLogger("logstore")
+
+
+class Engine:
+    """What a process holds of one store."""
+
+    def __init__(
+        self, fs: FileSystem, path: Path, uuid: bytes, limits: StoreLimits, options: StoreOptions,
+        *, lock: WriterLock, users: File, wake: Wake, rebuild: Callable[[Engine], int],
+    ) -> None:  # fmt: skip
+        self.fs = fs
+        self.path = path
+        self.uuid = uuid
+        self.seed = crc_seed(uuid)
+        self.limits = limits
+        self.options = options
+        self.clock: Clock = options.clock
+        self.lock = lock
+        self.users = users
+        self.wake = wake
+        self.segments = Segments(fs, path, self.seed)
+        self.kept = Kept()
+        self.metrics = Metrics()
+        self.pid = os.getpid()
+        self.closed = False
+        self.generation: Generation | None = None
+        self._rebuild = rebuild
+        self._active: File | None = None
+        self._active_number = 0
+        self._dropped = wake.dropped
+
+    # -- the index ----------------------------------------------------------------------------
+    def use_generation(self, number: int) -> Generation:
+        """Move to an index generation; the one before is closed when its last user is done."""
+        old = self.generation
+        if old is not None and old.number == number:
+            return old
+        self.kept.clear()
+        path = names.generation(self.path, number)
+        self.generation = open_generation(self.fs, path, number)
+        return self.generation
+
+    def index(self) -> Generation:
+        """The generation that is valid now."""
+        if self.closed:
+            raise ClosedError("the store is closed: open it again")
+        found, number = self.generation, self.wake.generation()
+        if found is not None and found.number == number:
+            return found
+        return self.use_generation(number)
+
+    def rebuild_locked(self) -> None:
+        """Build the next generation from the log and switch every process over."""
+        number = self._rebuild(self)
+        words = self.wake.log()
+        self.wake.set_log(words._replace(generation=number))
+        self.use_generation(number)
+
+    def notice_drops(self) -> None:
+        """Let go of maps of segments that were dropped since we last looked."""
+        if self.wake.dropped != self._dropped:
+            self._dropped = self.wake.dropped
+            self.segments.forget()
+
+    # -- the active segment -------------------------------------------------------------------
+    def active_file(self, number: int) -> File:
+        """The active segment, open for writing."""
+        if self._active is None or self._active_number != number:
+            if self._active is not None:
+                self._active.close()
+            self._active = self.fs.open(names.segment(self.path, number), write=True)
+            self._active_number = number
+        return self._active
+
+    def check_failed(self) -> None:
+        """StoreFailedError after a failed sync, in any process."""
+        at = self.wake.failed_at
+        if at:
+            number, offset = fmt.position_parts(at)
+            raise StoreFailedError(
+                "a sync failed: commits from here on may be lost. Close every process and run "
+                "'logstore recover' on the store",
+                segment=number, offset=offset,
+            )  # fmt: skip
+
+    def new_state(self, txn: IndexTxn, meta: Meta, start: int, number: int) -> State:
+        """A write transaction's view, its commit beginning at ``start``."""
+        return State(
+            txn, self.kept, meta, self.limits, self.segments, self.clock.now_ms(),
+            CommitBuffer(start, number),
+        )  # fmt: skip
+
+    @staticmethod
+    def start_of_next(words: LogWords) -> int:
+        """Where the next commit begins."""
+        if words.applied >> fmt.POSITION_SEGMENT_BITS == words.active_segment:
+            return words.applied
+        return fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
+
+    # -- sealing ------------------------------------------------------------------------------
+    def roll_locked(self, words: LogWords) -> LogWords:
+        """Seal the active segment and begin the next one.
+
+        Crash order: seal frame, sync of the old segment under every policy, new segment under a
+        temporary name, sync, rename, directory sync, index, WAKE. A writer that dies after the
+        seal frame leaves a tail whose last commit is the seal: the tail check makes the segment.
+        """
+        generation = self.index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            meta = index.meta()
+            number = words.commit + 1
+            state = self.new_state(index, meta, self.start_of_next(words), number)
+            state.emit(frames.Seal(meta.next_segment))
+            buffer = state.buffer
+            assert buffer is not None
+            self.wake.begin(number)
+            file = self.active_file(words.active_segment)
+            data = buffer.encode(self.seed, self.wake.durable_upto)
+            file.pwrite(data, buffer.start & fmt.OFFSET_MAX)
+            self.sync_file(file, buffer.start)
+            self.make_segment(meta.next_segment, buffer.end, number)
+            state.meta = state.meta._replace(
+                applied=buffer.end, commit=number, last_frame=buffer.last_start,
+                last_crc=buffer.last_crc,
+            )  # fmt: skip
+            state.flush()
+        self.wake.raise_durable(buffer.end)
+        self.wake.oldest_unsynced_ms = 0
+        self.kept.clear()
+        return self.publish(state.meta)
+
+    def make_segment(self, number: int, previous_end: int, previous_commit: int) -> None:
+        """Create a main segment that follows ``previous_end``, durable."""
+        head = segment.SegmentHead(
+            fmt.Role.MAIN, number, self.uuid, previous_end, previous_commit, self.clock.now_ms()
+        )
+        segment.create(self.fs, self.path, head).close()
+
+    def publish(self, meta: Meta) -> LogWords:
+        """Tell all processes where the log stands; the commit in progress is over."""
+        words = LogWords(
+            0, meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
+            self.wake.generation(), 0,
+        )  # fmt: skip
+        self.wake.set_log(words)
+        return words
+
+    # -- durability ---------------------------------------------------------------------------
+    def sync_file(self, file: File, at_risk: int) -> None:
+        """Sync; a failure marks the store failed for every process, from ``at_risk`` on."""
+        started = time.perf_counter_ns()
+        try:
+            file.sync()
+        except Error:
+            self.wake.failed_at = max(1, self.wake.durable_upto or at_risk)
+            raise
+        self.metrics.sync(time.perf_counter_ns() - started)
+
+    # -- the end ------------------------------------------------------------------------------
+    def release_files(self) -> None:
+        """Close what is open, without unlocking."""
+        self.closed = True
+        self.segments.forget()
+        if self._active is not None:
+            self._active.close()
+            self._active = None
+        if self.generation is not None and self.pid == os.getpid():
+            self.generation.close()
+        self.generation = None
+        self.lock.close()
+        self.users.close()

@@ -1,0 +1,71 @@
+"""The writer lock: flock on LOCK, with a futex word to wait on.
+
+Invariants: LOCK is never unlinked and never broken by a time-out; waiting is interruptible; the
+owner's pid stands in WAKE so that a time-out can name it. Lock order everywhere: the in-process
+mutex, this lock, LMDB's write transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from logstore.engine import process
+from logstore.engine.wake import Wake
+from logstore.errors import LockTimeoutError
+from logstore.fs import File, FileSystem
+
+
+class WriterLock:
+    """One process's handle of LOCK; threads of the process serialise before it."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.file: File = fs.open(path, write=True, create=True)
+        self._packed_self = process.packed_self()
+        self.wait_ns = 0
+        self.held = False
+
+    def acquire(self, wake: Wake | None, timeout_s: float) -> None:
+        """Take the lock; LockTimeoutError names the owner."""
+        if not self.file.try_lock(exclusive=True):
+            self._wait(wake, timeout_s)
+        self.held = True
+        if wake is not None:
+            wake.set_owner(self._packed_self)
+
+    def _wait(self, wake: Wake | None, timeout_s: float) -> None:
+        started = time.monotonic_ns()
+        deadline = started + int(timeout_s * 1e9)
+        while not self.file.try_lock(exclusive=True):
+            if time.monotonic_ns() >= deadline:
+                raise self._timeout(wake, timeout_s)
+            if wake is None:
+                time.sleep(0.002)
+            else:
+                wake.wait_unlock()
+        self.wait_ns += time.monotonic_ns() - started
+
+    def _timeout(self, wake: Wake | None, timeout_s: float) -> LockTimeoutError:
+        pid, start = wake.owner if wake is not None else (0, 0)
+        if pid and start and process.start_ticks(pid) != start:
+            who = f"a process that took over from pid {pid}"
+        elif pid:
+            who = f"process {pid}"
+        else:
+            who = "a process that is opening or recovering the store"
+        return LockTimeoutError(
+            f"the writer lock was not free within {timeout_s:g} s: {who} holds it; wait, raise "
+            "lock_timeout, or look at that process (a stopped one keeps the lock)",
+            owner_pid=pid or None,
+        )
+
+    def release(self, wake: Wake | None) -> None:
+        """Give the lock back, then wake who waits."""
+        self.held = False
+        self.file.unlock()
+        if wake is not None:
+            wake.signal_unlock()
+
+    def close(self) -> None:
+        """Close without unlocking explicitly (also in a forked child)."""
+        self.file.close()

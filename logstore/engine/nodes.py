@@ -1,0 +1,146 @@
+"""A stream's nodes as an operation or a reader sees them: sealed ones, then the open one.
+
+Invariants: the open node is the last; a node's ``live`` counts what is left after its vector; a
+listpack is only looked into through the codec. Works alike on a write state and on a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from logstore.codec import codec
+from logstore.engine.segments import Segments
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+
+
+class View(Protocol):
+    """What a write state and a read snapshot have in common."""
+
+    index: IndexTxn
+    segments: Segments
+    meta: Meta
+
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        ...
+
+
+class NodeRef(NamedTuple):
+    """A node: sealed with a locator, or the open one without."""
+
+    master: StreamID
+    locator: Locator | None
+    live: int
+    deleted: int  # tombstones; for a sealed node only those of its vector
+    last: StreamID
+
+    @property
+    def version(self) -> int:
+        """Position of the node's version; 0 for the open node, whose record has it."""
+        return self.locator.position if self.locator is not None else 0
+
+
+def open_counts(node: OpenNode) -> tuple[int, int]:
+    """Live entries and tombstones of the open node."""
+    assert node.lp is not None
+    live, dead = codec().counts(node.lp)
+    gone = node.vector.bit_count()
+    return live + sum(run.entries for run in node.runs[1:]) - gone, dead + gone
+
+
+def open_bytes(node: OpenNode) -> int:
+    """Bytes of the open node's listpack (within the width of a counter)."""
+    if not node.runs:
+        assert node.lp is not None
+        return len(node.lp)
+    heads = 44 + 32 * (len(node.runs) - 1)
+    return sum(run.payload_bytes for run in node.runs) - heads
+
+
+def open_ref(view: View, record: StreamRecord) -> NodeRef | None:
+    """The open node of a stream."""
+    if not record.open_version:
+        return None
+    node = view.open_node(record.number)
+    if node is None:
+        return None
+    live, dead = open_counts(node)
+    if node.runs:
+        lp = view.segments.open_listpack(node, view.meta.active_segment)
+    else:
+        assert node.lp is not None
+        lp = node.lp
+    last = StreamID(*codec().last_id(lp, *record.open_master))
+    return NodeRef(record.open_master, None, live, dead, last)
+
+
+def sealed_ref(master: StreamID, locator: Locator) -> NodeRef:
+    """A sealed node."""
+    live = locator.live
+    return NodeRef(master, locator, live, locator.count - live, locator.last)
+
+
+def refs(
+    view: View, record: StreamRecord, start: StreamID = ZERO_ID, end: StreamID = MAX_ID
+) -> Iterator[NodeRef]:
+    """Nodes that may hold IDs of the closed interval, ascending."""
+    floor = view.index.node_floor(record.number, start)
+    low = floor[0] if floor is not None else start
+    for master, locator in view.index.nodes(record.number, low, end):
+        if locator.last >= start:
+            yield sealed_ref(master, locator)
+    if record.open_version and record.open_master <= end:
+        found = open_ref(view, record)
+        if found is not None:
+            yield found
+
+
+def refs_reverse(
+    view: View, record: StreamRecord, start: StreamID = ZERO_ID, end: StreamID = MAX_ID
+) -> Iterator[NodeRef]:
+    """Nodes that may hold IDs of the closed interval, descending."""
+    if record.open_version and record.open_master <= end:
+        found = open_ref(view, record)
+        if found is not None:
+            yield found
+    floor = view.index.node_floor(record.number, start)
+    low = floor[0] if floor is not None else start
+    for master, locator in view.index.nodes(record.number, low, end, reverse=True):
+        if locator.last >= start:
+            yield sealed_ref(master, locator)
+
+
+def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, bytes]:
+    """A node's listpack and vector."""
+    if ref.locator is not None:
+        active = view.meta.active_segment
+        lp = view.segments.node(record.number, ref.master, ref.locator, active)
+        return lp, ref.locator.vector
+    node = view.open_node(record.number)
+    assert node is not None
+    return view.segments.open_listpack(node, view.meta.active_segment), b""
+
+
+def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:
+    """The smallest live ID of nodes from ``after`` on; 0-0 if there is none."""
+    for ref in refs(view, record, after):
+        if ref.live:
+            lp, vector = listpack(view, record, ref)
+            found = codec().first_live_id(lp, *ref.master, vector)
+            if found is not None:
+                return StreamID(*found)
+    return ZERO_ID
+
+
+def last_live(view: View, record: StreamRecord) -> StreamID:
+    """The largest live ID; 0-0 if there is none."""
+    for ref in refs_reverse(view, record):
+        if ref.live:
+            lp, vector = listpack(view, record, ref)
+            found = codec().last_live_id(lp, *ref.master, vector)
+            if found is not None:
+                return StreamID(*found)
+    return ZERO_ID

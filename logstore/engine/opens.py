@@ -1,0 +1,66 @@
+"""The open node as it grows: inline in the index while small, a list of its frames when large.
+
+Invariants: an inline open node never exceeds OPEN_INLINE_MAX_BYTES (rewriting a large value at
+each add would be quadratic); the skeleton of a large one has the master entry and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from logstore.codec import codec
+from logstore.engine.segments import Segments
+from logstore.index.keys import OpenNode, Run
+
+OPEN_INLINE_MAX_BYTES = 64 * 1024
+_LISTPACK_HEAD = struct.Struct("<IH")
+
+
+def skeleton(lp: bytes) -> bytes:
+    """The node without its entries: what further entries are encoded against."""
+    head = codec().head(lp)
+    end = head.first_entry_offset
+    elements = len(head.fields) + 4  # count, deleted, number of fields, the fields, terminator
+    return _LISTPACK_HEAD.pack(end + 1, elements) + lp[_LISTPACK_HEAD.size : end] + b"\xff"
+
+
+def opened(run: Run, data: bytes | None) -> OpenNode:
+    """The open node that an open frame states."""
+    if data is None:
+        return OpenNode(None, [run])
+    if len(data) > OPEN_INLINE_MAX_BYTES:
+        return OpenNode(skeleton(data), [run])
+    return OpenNode(data)
+
+
+def extended(node: OpenNode, run: Run, data: bytes | None) -> OpenNode:
+    """The open node with an append frame behind it."""
+    if node.runs:
+        node.runs.append(run)
+    else:
+        assert node.lp is not None
+        assert data is not None
+        node.lp = codec().extend(node.lp, data, run.entries, run.elements)
+    return node
+
+
+def deleted(node: OpenNode, ordinals: tuple[int, ...]) -> OpenNode:
+    """The open node with tombstones set."""
+    if node.runs:
+        for ordinal in ordinals:
+            node.vector |= 1 << ordinal
+    else:
+        assert node.lp is not None
+        node.lp = codec().mark_deleted(node.lp, ordinals)
+    return node
+
+
+def settled(node: OpenNode, segments: Segments, active: int) -> OpenNode:
+    """After a rebuild: inline if small, else with its skeleton."""
+    if not node.runs:
+        return node
+    if sum(run.payload_bytes for run in node.runs) <= OPEN_INLINE_MAX_BYTES:
+        return OpenNode(segments.open_listpack(node, active))
+    if node.lp is None:
+        node.lp = skeleton(segments.run_bytes(node.runs[0], active)[1])
+    return node

@@ -1,0 +1,75 @@
+"""Reading a range in batches: each on a snapshot of its own, resumed by ID.
+
+Invariants: a batch reads at most NODES_MAX nodes or BYTES_MAX bytes, so that no snapshot lives
+long; what is appended behind a batch is seen by the next one; entries come in the order of IDs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.codec import NodeEntry, codec
+from logstore.engine import nodes, snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+
+NODES_MAX = 64
+BYTES_MAX = 1 << 20
+
+
+class Batch(NamedTuple):
+    """Entries of a range, and the rest of it that was not read; None if it was read whole."""
+
+    entries: list[NodeEntry]
+    rest: tuple[StreamID, StreamID] | None
+
+
+def read_batch(
+    engine: Engine, name: bytes, start: StreamID, end: StreamID, limit: int, *,
+    reverse: bool = False,
+) -> Batch:  # fmt: skip
+    """The next entries of a closed interval; at most ``limit`` unless it is negative."""
+    if start > end or limit == 0:
+        return Batch([], None)
+    return snapshot.read(engine, lambda view: _read(view, name, start, end, limit, reverse))
+
+
+def _read(
+    view: Snapshot, name: bytes, start: StreamID, end: StreamID, limit: int, reverse: bool
+) -> Batch:
+    record = view.record(name)
+    if record is None or not record.length:
+        return Batch([], None)
+    walk = nodes.refs_reverse if reverse else nodes.refs
+    entries: list[NodeEntry] = []
+    count = size = 0
+    for ref in walk(view, record, start, end):
+        if count >= NODES_MAX or size >= BYTES_MAX:
+            if reverse:
+                return Batch(entries, (start, _before(ref, entries)))
+            return Batch(entries, (_after(ref.master, start, entries), end))
+        if not ref.live:
+            continue
+        lp, vector = nodes.listpack(view, record, ref)
+        left = -1 if limit < 0 else limit - len(entries)
+        entries += codec().entries(lp, *ref.master, vector, start, end, left, reverse)
+        if 0 <= limit <= len(entries):
+            break
+        count += 1
+        size += len(lp)
+    return Batch(entries, None)
+
+
+def _after(master: StreamID, start: StreamID, entries: list[NodeEntry]) -> StreamID:
+    if not entries:
+        return max(master, start)
+    last = StreamID(*entries[-1][1:3])
+    return last.next() if last < MAX_ID else MAX_ID
+
+
+def _before(ref: nodes.NodeRef, entries: list[NodeEntry]) -> StreamID:
+    if not entries:
+        return ref.last
+    last = StreamID(*entries[-1][1:3])
+    return last.previous() if last > ZERO_ID else ZERO_ID

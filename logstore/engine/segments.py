@@ -1,0 +1,135 @@
+"""Reading nodes and frames of segments: open files and maps, kept per process.
+
+Invariants: only sealed segments are mapped, the active one is read with pread; a node is returned
+only if its frame's CRC fits and it names the stream and master ID it was looked up under. A
+segment that is gone raises SegmentGone: the reader takes a new snapshot and looks again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore.codec import codec
+from logstore.errors import CorruptFrameError
+from logstore.format import Kind
+from logstore.fs import File, FileSystem
+from logstore.ids import StreamID
+from logstore.index.keys import Locator, OpenNode, Run
+from logstore.log import frame as frames
+from logstore.log import names, reader
+
+OPEN_FILES_MAX = 64
+_HEAD_BYTES = fmt.FRAME_HEAD_BYTES
+
+
+class SegmentGone(Exception):  # noqa: N818  (control flow inside the engine, never seen by users)
+    """The segment was dropped after the snapshot was taken."""
+
+
+class MappedSegment:
+    """A sealed segment as memory; closed when nobody uses it any more."""
+
+    def __init__(self, file: File) -> None:
+        self._map: mmap.mmap = file.map()
+        self.file = file
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` from ``offset``."""
+        return self._map[offset : offset + size_bytes]
+
+    def size_bytes(self) -> int:
+        """The size of the segment."""
+        return len(self._map)
+
+
+class Segments:
+    """The open segments of one store in one process."""
+
+    def __init__(self, fs: FileSystem, store: Path, seed: int) -> None:
+        self._fs = fs
+        self._store = store
+        self.seed = seed
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[int, bool], File | MappedSegment] = OrderedDict()
+        self.body_reads = 0  # frames read whole; a clean open leaves it at 0
+
+    def source(self, number: int, *, sealed: bool) -> File | MappedSegment:
+        """Something to read the segment's bytes from."""
+        key = (number, sealed)
+        with self._lock:
+            found = self._files.get(key)
+            if found is not None:
+                self._files.move_to_end(key)
+                return found
+        try:
+            file = self._fs.open(names.segment(self._store, number))
+        except FileNotFoundError:
+            raise SegmentGone(number) from None
+        made: File | MappedSegment = MappedSegment(file) if sealed else file
+        if sealed:
+            file.close()
+        with self._lock:
+            self._files[key] = made
+            while len(self._files) > OPEN_FILES_MAX:
+                self._files.popitem(last=False)  # closed by its last user
+        return made
+
+    def forget(self) -> None:
+        """Let go of every file and map: some of them were dropped."""
+        with self._lock:
+            self._files.clear()
+
+    def frame(self, position: int, payload_bytes: int, active: int) -> reader.LogFrame:
+        """The frame at a position, checked."""
+        segment, offset = fmt.position_parts(position)
+        self.body_reads += 1
+        source = self.source(segment, sealed=segment != active)
+        data = source.pread(_HEAD_BYTES + payload_bytes, offset)
+        found = reader.parse(data, 0, self.seed, segment, offset)
+        if found.payload_bytes != payload_bytes:
+            raise CorruptFrameError(
+                "a frame has not the length that its locator says", segment=segment, offset=offset
+            )
+        return found
+
+    def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
+        """The listpack of a sealed node, proven to be the one that was asked for."""
+        found = self.frame(locator.position, locator.payload_bytes, active)
+        if found.kind not in (Kind.NODE, Kind.OPEN):
+            raise CorruptFrameError(
+                "a locator points at a frame that is no node",
+                segment=found.segment, offset=found.offset,
+            )  # fmt: skip
+        head = fmt.NODE_BODY.unpack_from(found.payload)
+        if head[:3] != (stream, *master):
+            raise CorruptFrameError(
+                f"a locator of node {master} points at node {head[1]}-{head[2]}",
+                segment=found.segment, offset=found.offset,
+            )  # fmt: skip
+        return found.payload[fmt.NODE_BODY.size :]
+
+    def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
+        """Kind and listpack bytes of one frame of an open node."""
+        found = self.frame(run.position, run.payload_bytes, active)
+        return found.kind, found.payload[frames.DATA_HEAD_BYTES[found.kind] :]
+
+    def open_listpack(self, node: OpenNode, active: int) -> bytes:
+        """The listpack of an open node, put together from its frames if need be."""
+        if not node.runs:
+            assert node.lp is not None
+            return node.lp
+        lp = b""
+        for run in node.runs:
+            kind, data = self.run_bytes(run, active)
+            if kind == Kind.OPEN:
+                lp = data
+            else:
+                lp = codec().extend(lp, data, run.entries, run.elements)
+        if node.vector:
+            size = (node.vector.bit_length() + 7) // 8
+            lp = codec().fold(lp, node.vector.to_bytes(size, "little"))
+        return lp

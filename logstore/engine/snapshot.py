@@ -1,0 +1,61 @@
+"""Read snapshots: an LMDB read transaction, held for one batch only.
+
+Invariants: no snapshot outlives a batch or is held across the caller's code; node bytes are copied
+or decoded inside; if a segment was dropped meanwhile, a new snapshot is taken and the batch is
+looked up again by ID. Readers take no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from logstore.engine.core import Engine
+from logstore.engine.segments import SegmentGone, Segments
+from logstore.errors import DamagedStoreError
+from logstore.index.keys import Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+
+T = TypeVar("T")
+TRIES = 5
+
+
+class Snapshot:
+    """The store at one moment."""
+
+    __slots__ = ("_meta", "index", "segments")
+
+    def __init__(self, index: IndexTxn, segments: Segments) -> None:
+        self.index = index
+        self.segments = segments
+        self._meta: Meta | None = None
+
+    @property
+    def meta(self) -> Meta:
+        """Where the index stood."""
+        if self._meta is None:
+            self._meta = self.index.meta()
+        return self._meta
+
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        return self.index.open_node(stream)
+
+    def record(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name."""
+        return self.index.record_by_name(name)
+
+
+def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+    """Run one batch of reading on a fresh snapshot."""
+    for _ in range(TRIES):
+        generation = engine.index()
+        engine.notice_drops()
+        try:
+            with generation.env.begin() as txn:
+                return batch(Snapshot(IndexTxn(generation, txn), engine.segments))
+        except SegmentGone as gone:
+            missing = gone.args[0]
+    raise DamagedStoreError(
+        "a segment that the index names is missing: run 'logstore check'", segment=missing
+    )

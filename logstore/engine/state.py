@@ -1,0 +1,194 @@
+"""The state that an operation sees and changes: the index plus what this commit did so far.
+
+Invariants: records and open nodes are kept decoded and written back once, at ``flush``; what is
+kept survives from one commit to the next only while nobody else committed in between; nothing here
+decides anything. Frames are added through ``emit``, which applies them at once.
+"""
+
+from __future__ import annotations
+
+from logstore.engine.apply import apply
+from logstore.engine.segments import Segments
+from logstore.ids import StreamID
+from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
+from logstore.log.writer import CommitBuffer
+from logstore.options import StoreLimits
+
+KEPT_STREAMS_MAX = 2000
+
+
+class Kept:
+    """Decoded records and open nodes, valid at one applied position."""
+
+    def __init__(self) -> None:
+        self.applied = -1
+        self.meta: Meta | None = None
+        self.records: dict[int, StreamRecord] = {}
+        self.opens: dict[int, OpenNode] = {}
+        self.numbers: dict[bytes, int] = {}
+
+    def clear(self) -> None:
+        """Forget everything: somebody else committed, or a commit was taken back."""
+        self.applied = -1
+        self.meta = None
+        self.records.clear()
+        self.opens.clear()
+        self.numbers.clear()
+
+
+class State:
+    """One write transaction's view."""
+
+    __slots__ = (
+        "_dirty_opens", "_dirty_records", "_segments", "buffer", "index", "kept", "limits", "meta",
+        "now_ms", "segments",
+    )  # fmt: skip
+
+    def __init__(
+        self, index: IndexTxn, kept: Kept, meta: Meta, limits: StoreLimits, segments: Segments,
+        now_ms: int, buffer: CommitBuffer | None = None,
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.kept = kept
+        self.meta = meta
+        self.limits = limits
+        self.segments = segments
+        self.now_ms = now_ms
+        self.buffer = buffer
+        self._dirty_records: set[int] = set()
+        self._dirty_opens: set[int] = set()
+        self._segments: dict[int, SegmentRow] = {}
+
+    def emit(self, body: frames.Body) -> int:
+        """Add a frame to the commit and apply it; its position."""
+        assert self.buffer is not None
+        at, size = self.buffer.add(body)
+        apply(self, at, size, body)
+        return at
+
+    # -- streams ------------------------------------------------------------------------------
+    def record(self, stream: int) -> StreamRecord | None:
+        """A stream's record; changes to it count once ``touch`` was called."""
+        found = self.kept.records.get(stream)
+        if found is None:
+            found = self.index.record(stream)
+            if found is not None:
+                self.kept.records[stream] = found
+        return found
+
+    def record_by_name(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name."""
+        number = self.kept.numbers.get(name)
+        if number is None:
+            number = self.index.stream_number(name)
+            if number is None:
+                return None
+            self.kept.numbers[name] = number
+        found = self.record(number)
+        return found if found is not None and found.name == name else None
+
+    def touch(self, record: StreamRecord) -> None:
+        """The record was changed or made: it is written back at ``flush``."""
+        self.kept.records[record.number] = record
+        self._dirty_records.add(record.number)
+
+    def create(self, record: StreamRecord) -> None:
+        """Bind a new stream's name."""
+        self.index.put_name(record.name, record.number)
+        self.kept.numbers[record.name] = record.number
+        self.touch(record)
+
+    def remove(self, record: StreamRecord) -> None:
+        """Take a stream's record and name away."""
+        self.drop_open(record.number)
+        self.index.delete_name(record.name, record.number)
+        self.index.delete_record(record.number)
+        self.kept.records.pop(record.number, None)
+        self.kept.numbers.pop(record.name, None)
+        self._dirty_records.discard(record.number)
+
+    # -- open nodes ---------------------------------------------------------------------------
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        found = self.kept.opens.get(stream)
+        if found is None:
+            found = self.index.open_node(stream)
+            if found is not None:
+                self.kept.opens[stream] = found
+        return found
+
+    def put_open(self, stream: int, node: OpenNode) -> None:
+        """Set a stream's open node."""
+        self.kept.opens[stream] = node
+        self._dirty_opens.add(stream)
+
+    def drop_open(self, stream: int) -> None:
+        """The stream has no open node any more."""
+        self.kept.opens.pop(stream, None)
+        self._dirty_opens.discard(stream)
+        self.index.delete_open(stream)
+
+    def open_listpack(self, stream: int) -> bytes | None:
+        """The listpack of a stream's open node."""
+        node = self.open_node(stream)
+        if node is None:
+            return None
+        return self.segments.open_listpack(node, self.meta.active_segment)
+
+    # -- sealed nodes -------------------------------------------------------------------------
+    def read_node(self, stream: int, master: StreamID, locator: Locator) -> bytes:
+        """The listpack of a sealed node."""
+        return self.segments.node(stream, master, locator, self.meta.active_segment)
+
+    def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Store a locator and count it in its segment."""
+        self.index.put_node(stream, master, locator)
+        self.count_live(locator, 1)
+
+    def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Remove a locator and uncount it."""
+        self.index.delete_node(stream, master)
+        self.count_live(locator, -1)
+
+    def count_live(self, locator: Locator, sign: int) -> None:
+        """Live bytes of the segment that holds a node."""
+        number = locator.position >> 32
+        row = self._segments.get(number) or self.index.segment(number)
+        if row is None:
+            row = SegmentRow(0, 0, 0, 0, self.now_ms)
+        self._segments[number] = row._replace(
+            live_bytes=max(0, row.live_bytes + sign * locator.payload_bytes),
+            live_nodes=max(0, row.live_nodes + sign),
+        )
+
+    def put_segment(self, number: int, row: SegmentRow) -> None:
+        """Set what is counted of a segment."""
+        self._segments[number] = row
+
+    def segment(self, number: int) -> SegmentRow | None:
+        """What is counted of a segment."""
+        return self._segments.get(number) or self.index.segment(number)
+
+    def drop_segment(self, number: int) -> None:
+        """Forget a segment."""
+        self._segments.pop(number, None)
+        self.index.delete_segment(number)
+
+    # -- the end ------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Write back what changed; the transaction is the caller's to commit."""
+        index, kept = self.index, self.kept
+        for stream in self._dirty_records:
+            index.put_record(kept.records[stream])
+        for stream in self._dirty_opens:
+            index.put_open(stream, kept.opens[stream])
+        for number, row in self._segments.items():
+            index.put_segment(number, row)
+        index.put_meta(self.meta)
+        self._dirty_records.clear()
+        self._dirty_opens.clear()
+        self._segments.clear()
+        if len(kept.records) > KEPT_STREAMS_MAX or len(kept.opens) > KEPT_STREAMS_MAX:
+            kept.clear()

@@ -1,0 +1,170 @@
+"""The tail: what stands in the log behind what the index has applied.
+
+One code path for a dead writer's commit, a dirty open and the end of a rebuild.
+
+Invariants: what is accepted is synced before it is published; complete commits are never cut off
+with ftruncate, a new segment's header voids them; whether bad bytes are a torn tail or damage is
+decided here, at one place (``_damaged``), by ``durable_upto`` of the valid frames behind them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore import format as fmt
+from logstore.engine.apply import apply
+from logstore.engine.wake import LogWords
+from logstore.errors import CorruptFrameError, DamagedStoreError
+from logstore.format import Kind
+from logstore.fs import File
+from logstore.index.txn import IndexTxn
+from logstore.log import chain, names, reader
+
+if TYPE_CHECKING:
+    from logstore.engine.core import Engine
+    from logstore.engine.state import State
+
+
+class TailReport(NamedTuple):
+    """What a tail check found: commits finished, bytes set aside."""
+
+    commits: int
+    torn_bytes: int
+    torn_at: int  # position; 0: nothing was torn
+    saved: Path | None
+
+
+NOTHING = TailReport(0, 0, 0, None)
+
+
+def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
+    """Apply complete commits behind the index, cut off the rest; where the log stands then."""
+    words, report = check_locked(engine, sync=sync)
+    if report.torn_bytes:
+        engine.metrics.torn_tails += 1
+    return words
+
+
+def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailReport]:
+    """The tail check itself, with its report."""
+    generation = engine.index()
+    torn = NOTHING
+    count = 0
+    with generation.env.begin(write=True) as txn:
+        index = IndexTxn(generation, txn)
+        meta = index.meta()
+        state = engine.new_state(index, meta, meta.applied, meta.commit)
+        links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
+        for place, link in enumerate(links):
+            file = engine.fs.open(names.segment(engine.path, link.number), write=True)
+            try:
+                last = place == len(links) - 1
+                found, torn = _segment(engine, state, file, link, last=last)
+                count += found
+                if sync and (found or torn.torn_bytes):
+                    engine.sync_file(file, meta.applied)
+            finally:
+                file.close()
+        _complete_roll(engine, state)
+        state.flush()
+    if sync:
+        engine.wake.raise_durable(state.meta.applied)
+        engine.wake.oldest_unsynced_ms = 0
+    engine.kept.clear()
+    return engine.publish(state.meta), torn._replace(commits=count)
+
+
+def _segment(
+    engine: Engine, state: State, file: File, link: chain.Link, *, last: bool
+) -> tuple[int, TailReport]:
+    """Apply the commits of one segment that lie behind the index."""
+    start = link.start_offset
+    if state.meta.applied >> 32 == link.number:
+        start = state.meta.applied & fmt.OFFSET_MAX
+    if state.meta.active_segment < link.number:
+        state.meta = state.meta._replace(active_segment=link.number)
+    if start > link.end_offset:
+        raise DamagedStoreError(
+            "the log ends before what the index has applied: restore the segment, or delete the "
+            "index directory to go back to what the log holds",
+            segment=link.number, offset=link.end_offset,
+        )  # fmt: skip
+    count, good = 0, start
+    scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
+    try:
+        for commit in reader.commits(scanned, state.meta.commit):
+            apply_commit(state, commit)
+            count += 1
+            good = commit.end & fmt.OFFSET_MAX
+    except CorruptFrameError as exc:
+        if not last or _damaged(engine, file, link, good):
+            raise DamagedStoreError(
+                f"the log is damaged before its durable end: {exc.message}; run "
+                "'logstore check' to see what is affected, then 'logstore recover'",
+                segment=link.number, offset=good,
+            ) from exc  # fmt: skip
+        return count, _cut(engine, state, file, link, good)
+    return count, NOTHING
+
+
+def apply_commit(state: State, commit: reader.Commit) -> None:
+    """Apply all frames of a complete commit."""
+    for found in commit.frames:
+        body = found.body()
+        if body is not None:
+            apply(state, found.position, found.payload_bytes, body)
+    last = commit.frames[-1]
+    state.meta = state.meta._replace(
+        applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
+    )
+
+
+def _damaged(engine: Engine, file: File, link: chain.Link, good: int) -> bool:
+    """Torn tail or damage: only a later valid frame that knew these bytes durable proves damage."""
+    at = fmt.position(link.number, good)
+    later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
+    return any(found.durable_upto > at for found in later)
+
+
+def _cut(
+    engine: Engine, state: State, file: File, link: chain.Link, good: int
+) -> TailReport:
+    """Set the un-synced tail aside and cut it whole.
+
+    Crash order: copy in quarantine, synced; then ftruncate if the bytes never formed a complete
+    commit, else a new segment whose header says that this one ends at ``good``. A crash between
+    the two finds the same tail again.
+    """
+    size = link.end_offset - good
+    saved = engine.path / names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
+    engine.fs.make_directory(saved.parent)
+    engine.fs.write_atomic(saved, file.pread(size, good))
+    later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
+    if any(found.last for found in later):
+        number = max(names.segments(engine.fs, engine.path)[-1] + 1, state.meta.next_segment)
+        end = fmt.position(link.number, good)
+        engine.sync_file(file, end)
+        engine.make_segment(number, end, state.meta.commit)
+        state.meta = state.meta._replace(active_segment=number, next_segment=number + 1)
+    else:
+        file.truncate(good)
+    return TailReport(0, size, fmt.position(link.number, good), saved)
+
+
+def _complete_roll(engine: Engine, state: State) -> None:
+    """A writer died behind its seal frame: make the segment that it announced."""
+    path = names.segment(engine.path, state.meta.active_segment)
+    if engine.fs.exists(path):
+        return
+    last = state.meta.last_frame
+    number, offset = fmt.position_parts(last)
+    source = engine.segments.source(number, sealed=False)
+    end = state.meta.applied & fmt.OFFSET_MAX
+    found = reader.read_frame(source, engine.seed, number, offset, end)
+    if found.kind != Kind.SEAL:
+        raise DamagedStoreError(
+            "the active segment is missing: restore it from a backup, or run 'logstore recover'",
+            segment=state.meta.active_segment,
+        )
+    engine.make_segment(state.meta.active_segment, state.meta.applied, state.meta.commit)

@@ -1,0 +1,192 @@
+"""WAKE: a mapped file of words that all processes of a store share.
+
+Invariants: words change only under the writer lock, but for the two that only grow safer when
+stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); the file is fully
+allocated and created by rename; nothing in it is needed after the last process is gone. Knows
+nothing of frames or of the index.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from logstore.errors import StoreError
+from logstore.fs import FileSystem
+
+MAGIC = b"LGSTWAK\x01"
+SIZE_BYTES = 64 * 1024
+_WORDS = struct.Struct("<8Q")
+_ONE = struct.Struct("<Q")
+_U32 = struct.Struct("<I")
+_LOG_OFFSET = 8
+_DURABLE_OFFSET = _LOG_OFFSET + _WORDS.size
+_UNSYNCED_OFFSET = _DURABLE_OFFSET + 8
+_FAILED_OFFSET = _UNSYNCED_OFFSET + 8
+_OWNER_OFFSET = _FAILED_OFFSET + 8
+_NAMESPACE_OFFSET = _OWNER_OFFSET + 16
+_DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
+_WAITING_OFFSET = 192  # a cache line of its own
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}
+WAIT_SLICE_MS = 5
+
+
+class LogWords(NamedTuple):
+    """Where the log stands, as the last writer left it."""
+
+    in_progress: int  # number of the commit that is being written; 0: none
+    applied: int  # position where the last published commit ends
+    commit: int
+    last_frame: int
+    last_crc: int
+    active_segment: int
+    generation: int  # of the index
+    started_ms: int
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+class Wake:
+    """The mapped words."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        file = fs.open(path, write=True)
+        try:
+            if file.size_bytes() < SIZE_BYTES:
+                raise StoreError(f"{path} is cut off: close every process, remove it and reopen")
+            self._map = file.map(writable=True)
+        finally:
+            file.close()
+        if self._map[:8] != MAGIC:
+            raise StoreError(f"{path} is not a wake file of this version")
+        self._futex_call = _FUTEX_CALLS.get(platform.machine()) if os.name == "posix" else None
+        self._libc = ctypes.CDLL(None, use_errno=True) if self._futex_call else None
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+    @staticmethod
+    def create(fs: FileSystem, path: Path) -> None:
+        """A fresh file, every block allocated, in place by rename."""
+        temporary = path.with_name(path.name + ".tmp")
+        file = fs.open(temporary, write=True, create=True)
+        try:
+            file.truncate(0)
+            file.allocate(SIZE_BYTES)
+            file.pwrite(MAGIC + bytes(SIZE_BYTES - len(MAGIC)), 0)
+        finally:
+            file.close()
+        fs.rename(temporary, path)
+
+    # -- the log ------------------------------------------------------------------------------
+    def log(self) -> LogWords:
+        """Where the log stands."""
+        return LogWords._make(_WORDS.unpack_from(self._map, _LOG_OFFSET))
+
+    def set_log(self, words: LogWords) -> None:
+        """Publish where the log stands."""
+        _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
+
+    def begin(self, commit: int) -> None:
+        """A commit is in progress from here on."""
+        _ONE.pack_into(self._map, _LOG_OFFSET, commit)
+
+    def clear_progress(self) -> None:
+        """The commit was taken back before any of it was complete."""
+        _ONE.pack_into(self._map, _LOG_OFFSET, 0)
+
+    def generation(self) -> int:
+        """The number of the index generation that is valid."""
+        return int(_ONE.unpack_from(self._map, _LOG_OFFSET + 48)[0])
+
+    # -- durability ---------------------------------------------------------------------------
+    @property
+    def durable_upto(self) -> int:
+        """A position below which everything is durable; a lower bound."""
+        return int(_ONE.unpack_from(self._map, _DURABLE_OFFSET)[0])
+
+    def raise_durable(self, position: int) -> None:
+        """Everything below ``position`` is durable."""
+        if position > self.durable_upto:
+            _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+
+    def reset_durable(self, position: int) -> None:
+        """Set at first open, and after un-synced bytes were cut."""
+        _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+
+    @property
+    def oldest_unsynced_ms(self) -> int:
+        """Monotonic time of the oldest commit that is not durable; 0: none."""
+        return int(_ONE.unpack_from(self._map, _UNSYNCED_OFFSET)[0])
+
+    @oldest_unsynced_ms.setter
+    def oldest_unsynced_ms(self, value: int) -> None:
+        _ONE.pack_into(self._map, _UNSYNCED_OFFSET, value)
+
+    @property
+    def failed_at(self) -> int:
+        """The position from which on a sync failed; 0: none did."""
+        return int(_ONE.unpack_from(self._map, _FAILED_OFFSET)[0])
+
+    @failed_at.setter
+    def failed_at(self, value: int) -> None:
+        _ONE.pack_into(self._map, _FAILED_OFFSET, value)
+
+    # -- processes ----------------------------------------------------------------------------
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Pid and start time (clock ticks since boot) of the last taker of the writer lock."""
+        pid, start = struct.unpack_from("<QQ", self._map, _OWNER_OFFSET)
+        return pid, start
+
+    def set_owner(self, packed: bytes) -> None:
+        """Name the taker of the writer lock: two packed words."""
+        self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
+
+    @property
+    def namespace(self) -> int:
+        """The pid namespace of the processes that have the store open."""
+        return int(_ONE.unpack_from(self._map, _NAMESPACE_OFFSET)[0])
+
+    @namespace.setter
+    def namespace(self, value: int) -> None:
+        _ONE.pack_into(self._map, _NAMESPACE_OFFSET, value)
+
+    @property
+    def dropped(self) -> int:
+        """How many segments were dropped: when it changes, close stale maps."""
+        return int(_ONE.unpack_from(self._map, _DROPPED_OFFSET)[0])
+
+    @dropped.setter
+    def dropped(self, value: int) -> None:
+        _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
+
+    # -- waiting for the writer lock ----------------------------------------------------------
+    def wait_unlock(self) -> None:
+        """Sleep until the writer lock is released, at most some milliseconds."""
+        _U32.pack_into(self._map, _WAITING_OFFSET, 1)
+        if self._libc is None or self._futex_call is None:
+            time.sleep(0.0005)
+            return
+        timeout = _Timespec(0, WAIT_SLICE_MS * 1_000_000)
+        self._libc.syscall(
+            self._futex_call, ctypes.c_void_p(self._address + _WAITING_OFFSET), _FUTEX_WAIT,
+            1, ctypes.byref(timeout), None, 0,
+        )  # fmt: skip
+
+    def signal_unlock(self) -> None:
+        """Wake those who wait for the writer lock; after its release."""
+        if self._map[_WAITING_OFFSET] == 0:
+            return
+        _U32.pack_into(self._map, _WAITING_OFFSET, 0)
+        if self._libc is not None and self._futex_call is not None:
+            self._libc.syscall(
+                self._futex_call, ctypes.c_void_p(self._address + _WAITING_OFFSET), _FUTEX_WAKE,
+                1 << 30, None, None, 0,
+            )  # fmt: skip

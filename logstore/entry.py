@@ -1,0 +1,144 @@
+"""What reading gives: entries, their fields, and the IDs that an add gave. Plain values.
+
+Invariants: ``pairs`` is faithful (order and repeated names kept), ``fields`` is a mapping in which
+the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from logstore.ids import U64_MAX, StreamID
+
+T = TypeVar("T", bytes, str)
+
+
+class Fields(Mapping[T, T]):
+    """Field names to values, in order; the last of a repeated name wins."""
+
+    __slots__ = ("_encoding", "_items")
+
+    def __init__(self, flat: Sequence[T], encoding: str | None) -> None:
+        self._encoding = encoding
+        self._items: dict[T, T] = dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def __getitem__(self, key: Any) -> T:
+        if self._encoding is None and isinstance(key, str):
+            key = key.encode()
+        elif self._encoding is not None and isinstance(key, bytes):
+            key = key.decode(self._encoding, "surrogateescape")
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+class Entry(Generic[T]):
+    """One entry: ``id``, ``fields``, ``pairs``."""
+
+    __slots__ = ("_encoding", "_flat", "id")
+
+    def __init__(self, id: StreamID, flat: Sequence[T], encoding: str | None) -> None:  # noqa: A002
+        self.id = id
+        self._flat = flat
+        self._encoding = encoding
+
+    @property
+    def fields(self) -> Fields[T]:
+        """A mapping of field names to values."""
+        return Fields(self._flat, self._encoding)
+
+    @property
+    def pairs(self) -> list[tuple[T, T]]:
+        """All (field, value) pairs as they were added."""
+        flat = self._flat
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Entry):
+            return NotImplemented
+        return self.id == other.id and list(self._flat) == list(other._flat)
+
+    def __hash__(self) -> int:
+        return hash((self.id, tuple(self._flat)))
+
+    def __repr__(self) -> str:
+        return f"Entry({self.id}, {self.fields!r})"
+
+
+def make_entry(ms: int, seq: int, flat: list[bytes], encoding: str | None) -> Entry[Any]:
+    """An entry of stored bytes; what is no valid text keeps its bytes as lone surrogates."""
+    if encoding is None:
+        return Entry(StreamID(ms, seq), flat, None)
+    text = [part.decode(encoding, "surrogateescape") for part in flat]
+    return Entry(StreamID(ms, seq), text, encoding)
+
+
+class IDRuns(Sequence[StreamID]):
+    """IDs in order, kept as runs of consecutive ones: small however many they are."""
+
+    __slots__ = ("_count", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[StreamID, int]] = []
+        self._count = 0
+
+    def add(self, first: StreamID, count: int = 1) -> None:
+        """``count`` IDs from ``first`` on, each one above the one before."""
+        self._count += count
+        if self._runs:
+            start, length = self._runs[-1]
+            if start.ms == first.ms and start.seq + length == first.seq:
+                self._runs[-1] = (start, length + count)
+                return
+        self._runs.append((first, count))
+
+    @property
+    def first(self) -> StreamID | None:
+        """The first ID, None if there is none."""
+        return self._runs[0][0] if self._runs else None
+
+    @property
+    def last(self) -> StreamID | None:
+        """The last ID, None if there is none."""
+        return _nth(*self._runs[-1], self._runs[-1][1] - 1) if self._runs else None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[StreamID]:
+        for start, count in self._runs:
+            for place in range(count):
+                yield _nth(start, count, place)
+
+    @overload
+    def __getitem__(self, index: int) -> StreamID: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StreamID]: ...
+    def __getitem__(self, index: int | slice) -> StreamID | Sequence[StreamID]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        if index < 0:
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        for start, count in self._runs:
+            if index < count:
+                return _nth(start, count, index)
+            index -= count
+        raise IndexError(index)
+
+    def __repr__(self) -> str:
+        return f"IDRuns({self._count} IDs, {self.first} to {self.last})"
+
+
+def _nth(start: StreamID, _count: int, place: int) -> StreamID:
+    carry, seq = divmod(start.seq + place, U64_MAX + 1)
+    return StreamID(start.ms + carry, seq)

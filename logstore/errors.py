@@ -1,0 +1,188 @@
+"""The one tree of errors.
+
+Every error that this package raises on purpose is a :class:`Error`, says what to do, and carries
+``stream``, ``segment`` and ``offset`` where it has them. The tree::
+
+    Error
+    |-- UsageError (ValueError)            the call cannot be right; nothing was changed
+    |   |-- InvalidIDError                 malformed, 0-0, or past 2^64-1
+    |   |-- IDOrderError                   not above the stream's last ID
+    |   |-- InvalidEntryError              no fields
+    |   |-- EntryTypeError (TypeError)     a value that is neither str, bytes, int nor float
+    |   |-- TooLargeError                  a field, entry or name over its limit
+    |   `-- OptionError                    options out of range or in conflict
+    |-- StreamNotFoundError (KeyError)     a stream that must exist does not
+    |-- StoreError                         the store as a whole cannot be used so
+    |   |-- NotAStoreError                 the directory holds no store
+    |   |-- FormatVersionError             written by a newer logstore
+    |   |-- FileSystemError                network file system, no permission, I/O error
+    |   |   `-- DiskFullError              no space left; deletes and compaction still work
+    |   |-- ReadOnlyError                  a write on a store opened with readonly=True
+    |   |-- ClosedError                    the store was closed
+    |   |-- LockTimeoutError               another process kept the writer lock; names its pid
+    |   |-- StoreInUseError                held by processes that cannot share it with this one
+    |   |-- ReentryError                   called from a signal handler or finaliser inside a call
+    |   `-- StoreFailedError               a sync failed; nothing more is acknowledged until recover
+    |-- CorruptionError                    stored bytes are not what was written
+    |   |-- CorruptFrameError
+    |   |-- CorruptNodeError
+    |   `-- DamagedStoreError              damage in the middle of the log
+    |-- CommittedError                     the commit happened; what came after it failed
+    |   `-- CommittedInterrupt (KeyboardInterrupt)
+    |-- InputLineError (ValueError)        a line of an import cannot be read
+    `-- SnapshotExpired                    a pinned snapshot was given back; load again
+
+It imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of every error of logstore."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stream: bytes | None = None,
+        segment: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.stream = stream
+        self.segment = segment
+        self.offset = offset
+
+    def __str__(self) -> str:
+        where: list[str] = []
+        if self.stream is not None:
+            where.append(f"stream {self.stream.decode('utf-8', 'backslashreplace')!r}")
+        if self.segment is not None:
+            where.append(f"segment {self.segment}")
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        return f"{self.message} ({', '.join(where)})" if where else self.message
+
+
+class UsageError(Error, ValueError):
+    """The call cannot be right; nothing was changed."""
+
+
+class InvalidIDError(UsageError):
+    """An ID that is malformed, 0-0 where that is refused, or past 2^64-1."""
+
+
+class IDOrderError(UsageError):
+    """An ID that is not above the stream's last ID."""
+
+
+class InvalidEntryError(UsageError):
+    """An entry without fields."""
+
+
+class EntryTypeError(UsageError, TypeError):
+    """A field or value that is neither str, bytes, int nor float."""
+
+
+class TooLargeError(UsageError):
+    """A field, an entry or a name over its limit."""
+
+
+class OptionError(UsageError):
+    """Options that are out of range or contradict each other."""
+
+
+class StreamNotFoundError(Error, KeyError):
+    """A stream that must exist does not."""
+
+    __str__ = Error.__str__
+
+
+class StoreError(Error):
+    """The store as a whole cannot be used like this."""
+
+
+class NotAStoreError(StoreError):
+    """The directory holds no store."""
+
+
+class FormatVersionError(StoreError):
+    """The store was written by a newer logstore."""
+
+
+class FileSystemError(StoreError, OSError):
+    """The file system refused: network file system, permission, I/O error."""
+
+    __str__ = Error.__str__
+
+
+class DiskFullError(FileSystemError):
+    """No space is left; reads work, deletes and compaction give space back."""
+
+
+class ReadOnlyError(StoreError):
+    """A write on a store that was opened with ``readonly=True``."""
+
+
+class ClosedError(StoreError):
+    """The store was closed."""
+
+
+class LockTimeoutError(StoreError, TimeoutError):
+    """Another process kept the writer lock longer than ``lock_timeout``."""
+
+    __str__ = Error.__str__
+
+    def __init__(self, message: str, *, owner_pid: int | None = None) -> None:
+        super().__init__(message)
+        self.owner_pid = owner_pid
+
+
+class StoreInUseError(StoreError):
+    """The store is held by processes that cannot share it with this one."""
+
+
+class ReentryError(StoreError):
+    """The store was called from a signal handler or a finaliser inside one of its own calls."""
+
+
+class StoreFailedError(StoreError):
+    """A sync failed: nothing more is acknowledged until the store was recovered."""
+
+
+class CorruptionError(Error):
+    """Stored bytes are not what was written."""
+
+
+class CorruptFrameError(CorruptionError):
+    """A frame's checksum, length, kind or place is wrong."""
+
+
+class CorruptNodeError(CorruptionError):
+    """A macro node's bytes break the rules of its encoding."""
+
+
+class DamagedStoreError(CorruptionError):
+    """The log is damaged before its durable end."""
+
+
+class CommittedError(Error):
+    """The commit is in the log and counts; a step after it failed. Do not repeat the call."""
+
+
+class CommittedInterrupt(CommittedError, KeyboardInterrupt):
+    """Ctrl-C arrived after the commit was in the log: it counts."""
+
+
+class InputLineError(Error, ValueError):
+    """A line of an import cannot be read."""
+
+    def __init__(self, message: str, *, line_number: int) -> None:
+        super().__init__(f"line {line_number}: {message}")
+        self.line_number = line_number
+
+
+class SnapshotExpired(Error):  # noqa: N818  (the name is part of the public face)
+    """A pinned snapshot was given back: load again."""

@@ -1,0 +1,147 @@
+"""Every magic, layout and type code that is on disk, with size asserts.
+
+The writer, the reader, recovery and the tools take them from here and from nowhere else. What the
+fields mean, with pictures and a worked example, is in docs/format.md. All numbers are little
+endian but for IDs inside index keys, which are big endian so that they sort. Imports nothing.
+
+Invariants: kind 0 is never valid; a kind with ``SKIPPABLE`` set may be passed over by a reader
+that does not know it, any other unknown kind must be refused by name.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+FORMAT_VERSION = 1
+
+# -- STORE: magic, version, length of the msgpack body, CRC32C of the body ------------------------
+STORE_MAGIC = b"LOGSTORE"
+STORE_HEAD = struct.Struct("<8sHHII")  # magic, format version, reserved, body bytes, crc
+assert STORE_HEAD.size == 20
+STORE_BODY_MAX_BYTES = 64 * 1024
+
+# -- segment header -------------------------------------------------------------------------------
+SEGMENT_MAGIC = b"LGSTSEG\x00"
+# magic, format version, role, reserved, number, store uuid, end of the segment before (position),
+# its last commit number, created (unix ms), reserved, crc of the 60 bytes before
+SEGMENT_HEAD = struct.Struct("<8sHBBI16sQQQII")
+SEGMENT_HEAD_BYTES = 64
+assert SEGMENT_HEAD.size == SEGMENT_HEAD_BYTES
+
+
+class Role(IntEnum):
+    """What a segment is for."""
+
+    MAIN = 0  # holds commits, in the order in which they happened
+    COMPACTED = 1  # holds node frames only; counts once an adopt frame names it
+
+
+# -- frame header ---------------------------------------------------------------------------------
+# crc, payload bytes, commit number, durable_upto (position), ordinal in the commit, kind, flags,
+# mark. The CRC covers the frame's position (8 bytes, not stored), then all after the CRC field,
+# then the payload; its start value is the CRC32C of the store's UUID.
+FRAME_HEAD = struct.Struct("<IIQQIBBH")
+FRAME_HEAD_BYTES = 32
+assert FRAME_HEAD.size == FRAME_HEAD_BYTES
+FRAME_HEAD_AFTER_CRC = struct.Struct("<QIQQIBBH")  # the position in front: what the CRC covers
+FRAME_MARK = 0xF5A9  # constant, so that a reader can look for the next frame after damage
+FRAME_MARK_OFFSET = 30
+FRAME_FLAG_LAST = 1  # the last frame of its commit
+
+SKIPPABLE = 0x80
+
+
+class Kind(IntEnum):
+    """Frame kinds. Those after DROP_SEGMENT are reserved: their numbers are taken."""
+
+    INVALID = 0
+    SEAL = 1
+    CREATE = 2
+    DROP = 3
+    OPEN = 4
+    APPEND = 5
+    NODE = 6
+    TOMBSTONE = 7
+    TRIM = 8
+    RECORD = 9
+    ADOPT = 10
+    DROP_SEGMENT = 11
+    # reserved for what is to come
+    GROUP = 32
+    GROUP_DROP = 33
+    CONSUMER = 34
+    DELIVER = 35
+    ACK = 36
+    CLAIM = 37
+    NACK = 38
+    IDEMPOTENT = 39
+    SETTING = 40
+    SCHEDULE = 41
+    EXPIRE = 42
+    RENAME = 43
+    COPY = 44
+    NOTE = 0x80 | 1  # a remark for people and tools; may be skipped
+
+
+KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1))
+
+# -- payloads of the hot kinds, before their variable part ----------------------------------------
+SEAL_BODY = struct.Struct("<I")  # number of the segment that follows
+CREATE_BODY = struct.Struct("<Q")  # stream; then the name
+DROP_BODY = struct.Struct("<Q")  # stream
+# stream, master ID, last ID of the stream after, entries added; then the listpack
+OPEN_BODY = struct.Struct("<QQQQQI")
+# stream, last ID of the stream after, entries added, listpack elements added; then their bytes
+APPEND_BODY = struct.Struct("<QQQII")
+NODE_BODY = struct.Struct("<QQQQQI")  # stream, master ID, last ID in it, live entries; listpack
+# stream, master ID, version (position) of the node; then the ordinals, u32 each
+TOMBSTONE_BODY = struct.Struct("<QQQQ")
+TRIM_BODY = struct.Struct("<QQQQQ")  # stream, first and last master ID of the nodes dropped
+# stream, length, entries added, last ID, first ID, max deleted ID
+RECORD_BODY = struct.Struct("<QQQQQQQQQ")
+ADOPT_BODY = struct.Struct("<II")  # segment, number of items
+# stream, master ID, last ID, offset, payload bytes, live entries, number of replaced masters;
+# then the replaced masters, 16 bytes each
+ADOPT_ITEM = struct.Struct("<QQQQQIIII")
+MASTER = struct.Struct("<QQ")
+ORDINAL = struct.Struct("<I")
+DROP_SEGMENT_BODY = struct.Struct("<I")
+assert OPEN_BODY.size == 44
+assert APPEND_BODY.size == 32
+assert NODE_BODY.size == 44
+assert RECORD_BODY.size == 72
+assert ADOPT_ITEM.size == 56
+
+# -- hints: head, then one item a frame (and for all but node data, its payload) -------------------
+HINT_MAGIC = b"LGSTHNT\x00"
+# magic, format version, reserved, segment, role, segment bytes, items, body bytes, store uuid,
+# crc of the body bound to all before
+HINT_HEAD = struct.Struct("<8sHHIIIII16sI")
+assert HINT_HEAD.size == 52
+# offset, payload bytes of the frame, commit number, ordinal, crc of the frame, bytes kept here,
+# kind, flags
+HINT_ITEM = struct.Struct("<IIQIIIBB")
+assert HINT_ITEM.size == 30
+
+# -- checkpoints: head, then chunks ---------------------------------------------------------------
+CHECKPOINT_MAGIC = b"LGSTCKP\x00"
+# magic, format version, reserved, store uuid, position, commit number, offset of the last frame,
+# its crc, chunks, crc of the head
+CHECKPOINT_HEAD = struct.Struct("<8sHH16sQQIIII")
+assert CHECKPOINT_HEAD.size == 60
+CHUNK_HEAD = struct.Struct("<II")  # bytes, crc bound to the head and the chunk's number
+
+# -- positions ------------------------------------------------------------------------------------
+POSITION_SEGMENT_BITS = 32
+OFFSET_MAX = (1 << 32) - 1
+
+
+def position(segment: int, offset: int) -> int:
+    """Segment and offset as one ordered 64-bit number."""
+    return segment << POSITION_SEGMENT_BITS | offset
+
+
+def position_parts(at: int) -> tuple[int, int]:
+    """The segment and the offset of a position."""
+    return at >> POSITION_SEGMENT_BITS, at & OFFSET_MAX

@@ -1,0 +1,294 @@
+"""The only module that opens, writes, syncs, renames, maps or removes files (LMDB's own excepted).
+
+Everything goes through a :class:`FileSystem`, so that tests can put one in its place that fails at
+the k-th operation or keeps what a crash would keep. Invariants: a write is whole or raises; every
+OSError becomes a typed error with the path; a name is durable only after ``sync_directory``.
+Knows nothing of what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from logstore.errors import DiskFullError, FileSystemError, NotAStoreError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemError:
+    """The typed error for an OSError, saying what to do."""
+    what = exc.strerror or str(exc)
+    name = os.fspath(path)
+    if exc.errno in _FULL:
+        return DiskFullError(
+            f"no space left while {doing} {name}: {what}; delete or trim entries and compact, "
+            "or make room on the disk"
+        )
+    if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return FileSystemError(
+            f"no permission while {doing} {name}: {what}; fix the permissions, "
+            "or open with readonly=True"
+        )
+    if exc.errno in (errno.EMFILE, errno.ENFILE):
+        return FileSystemError(
+            f"too many open files while {doing} {name}: raise the limit with ulimit -n"
+        )
+    return FileSystemError(f"{doing} {name} failed: {what}")
+
+
+@contextmanager
+def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise  # callers decide what a missing file means
+    except OSError as exc:
+        raise typed(exc, path, doing) from exc
+
+
+class FileStat(NamedTuple):
+    """What tells one file from another."""
+
+    device: int
+    inode: int
+    size_bytes: int
+
+
+class File:
+    """One open file; positional reads and writes only."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self.fd = fd
+        self.path = path
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` from ``offset``; shorter only at the end of the file."""
+        try:
+            data = os.pread(self.fd, size_bytes, offset)
+            while len(data) < size_bytes:
+                more = os.pread(self.fd, size_bytes - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        except OSError as exc:
+            raise typed(exc, self.path, "reading") from exc
+
+    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+        """All of ``data`` at ``offset``; after an error some of it may be there."""
+        try:
+            done = os.pwrite(self.fd, data, offset)
+            if done != len(data):
+                view = memoryview(data)
+                while done < len(view):
+                    done += os.pwrite(self.fd, view[done:], offset + done)
+        except OSError as exc:
+            raise typed(exc, self.path, "writing") from exc
+
+    def sync(self) -> None:
+        """Data and size are durable after it; an error must never be retried and believed."""
+        try:
+            os.fdatasync(self.fd) if hasattr(os, "fdatasync") else os.fsync(self.fd)
+        except OSError as exc:
+            raise typed(exc, self.path, "syncing") from exc
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or grow to ``size_bytes``."""
+        with _errors(self.path, "cutting"):
+            os.ftruncate(self.fd, size_bytes)
+
+    def allocate(self, size_bytes: int) -> None:
+        """Set blocks aside, so that writes below ``size_bytes`` cannot run out of space."""
+        with _errors(self.path, "allocating"):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self.fd, 0, size_bytes)
+            else:
+                os.pwrite(self.fd, bytes(size_bytes), 0)
+
+    def stat(self) -> FileStat:
+        """Device, inode and size of what is open here."""
+        with _errors(self.path, "looking at"):
+            found = os.fstat(self.fd)
+            return FileStat(found.st_dev, found.st_ino, found.st_size)
+
+    def size_bytes(self) -> int:
+        """The size now."""
+        return self.stat().size_bytes
+
+    def map(self, *, writable: bool = False) -> mmap.mmap:
+        """The whole file as memory; only for files that are never cut."""
+        with _errors(self.path, "mapping"):
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            return mmap.mmap(self.fd, 0, access=access)
+
+    def try_lock(self, *, exclusive: bool) -> bool:
+        """flock without waiting; False if another open file holds it."""
+        mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        try:
+            fcntl.flock(self.fd, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as exc:
+            raise typed(exc, self.path, "locking") from exc
+        return True
+
+    def unlock(self) -> None:
+        """Give the flock back."""
+        with _errors(self.path, "unlocking"):
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close; safe to repeat."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class FileSystem:
+    """The narrow set of operations the store needs."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        """Open for positional access; ``exclusive`` must create it."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+        if create or exclusive:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_EXCL
+        with _errors(path, "opening"):
+            return File(os.open(path, flags, 0o666), path)
+
+    def read(self, path: Path, limit_bytes: int) -> bytes:
+        """A whole small file; FileSystemError if it is larger than ``limit_bytes``."""
+        file = self.open(path)
+        try:
+            size = file.size_bytes()
+            if size > limit_bytes:
+                raise FileSystemError(f"{path} is larger than it can be: {size} bytes")
+            return file.pread(size, 0)
+        finally:
+            file.close()
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        """All or nothing, durable: temporary name, sync, rename, directory sync."""
+        temporary = path.with_name(path.name + ".tmp")
+        file = self.open(temporary, write=True, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomic; durable only after the directory was synced."""
+        with _errors(source, "renaming"):
+            os.replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for one file, or a copy where the file system has no links."""
+        try:
+            os.link(source, target)
+        except OSError:
+            with _errors(target, "copying"):
+                shutil.copyfile(source, target)
+
+    def copy(self, source: Path, target: Path) -> None:
+        """A copy of one file's bytes."""
+        with _errors(target, "copying"):
+            shutil.copyfile(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Unlink; quietly nothing if it is gone."""
+        with _errors(path, "removing"):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                return
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory with all it holds; quietly nothing if it is gone."""
+        with _errors(path, "removing"):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                return
+
+    def make_directory(self, path: Path) -> None:
+        """Create with parents; fine if it exists."""
+        with _errors(path, "creating"):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        """Names in ``path`` are durable after it."""
+        with _errors(path, "syncing"):
+            fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def names(self, path: Path) -> list[str]:
+        """Sorted names in a directory; empty if there is none."""
+        with _errors(path, "listing"):
+            try:
+                return sorted(os.listdir(path))
+            except FileNotFoundError:
+                return []
+            except NotADirectoryError:
+                raise NotAStoreError(f"{path} is not a directory") from None
+
+    def exists(self, path: Path) -> bool:
+        """Whether something has that name."""
+        return path.exists()
+
+    def stat(self, path: Path) -> FileStat:
+        """Device, inode and size by name; FileNotFoundError if there is none."""
+        with _errors(path, "looking at"):
+            found = os.stat(path)
+            return FileStat(found.st_dev, found.st_ino, found.st_size)
+
+    def tree_bytes(self, path: Path) -> int:
+        """Bytes that the files below ``path`` occupy on the disk."""
+        total = 0
+        for folder, _, files in os.walk(path):
+            for name in files:
+                try:
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+                except FileNotFoundError:
+                    continue  # removed while we walked
+        return total
+
+    def writable(self, path: Path) -> bool:
+        """Whether this process may create names in a directory."""
+        return os.access(path, os.W_OK)
+
+
+LOCAL = FileSystem()
+
+
+def system_bytes(path: str) -> bytes:
+    """What the system tells in a file of /proc or /sys; empty where it does not."""
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return b""
+    try:
+        parts: list[bytes] = []
+        while part := os.read(fd, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

@@ -1,0 +1,80 @@
+"""What the system tells of file systems: their type, and what tells one file or mount from another.
+
+Invariants: 0 or an empty text means "not known", never a guess. Opens nothing of the store.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+from logstore.fs import system_bytes
+
+# Locks, mmap and rename are not what they are on a local disk.
+NETWORK_TYPES = frozenset({
+    "9p", "afs", "ceph", "cifs", "coda", "fuse.cephfs", "fuse.glusterfs", "fuse.rclone",
+    "fuse.s3fs", "fuse.sshfs", "glusterfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
+    "smb3", "smbfs", "vboxsf",
+})  # fmt: skip
+
+_AT_FDCWD = -100
+_STATX_BTIME = 0x800
+_STATX_MNT_ID_UNIQUE = 0x4000
+_STATX_BASIC = 0x7FF
+# struct statx: mask at 0, creation time at 80 (s64, u32), mount id at 144
+_BTIME_OFFSET, _MOUNT_OFFSET = 80, 144
+
+
+def _unescape(text: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text
+
+
+def mount_type(path: Path, mountinfo: str | None = None) -> str:
+    """The type of the file system that holds ``path``; empty where the system does not tell.
+
+    ``mountinfo`` has the form of /proc/self/mountinfo.
+    """
+    if mountinfo is None:
+        mountinfo = system_bytes("/proc/self/mountinfo").decode("utf-8", "surrogateescape")
+    best, found = "", ""
+    real = os.path.realpath(path)
+    for line in mountinfo.splitlines():
+        left, dash, right = line.partition(" - ")
+        parts = left.split()
+        if not dash or len(parts) < 5 or not right:
+            continue
+        point = _unescape(parts[4])
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, found = point, right.split()[0]
+    return found
+
+
+def file_identity(path: Path) -> tuple[int, int, int, int]:
+    """Unique mount id, device, inode, creation time in ns; 0 for what is not known."""
+    try:
+        plain = os.stat(path)
+    except OSError:
+        return 0, 0, 0, 0
+    if os.name != "posix" or not hasattr(ctypes.CDLL(None), "statx"):
+        return 0, plain.st_dev, plain.st_ino, 0
+    buffer = ctypes.create_string_buffer(256)
+    mask = _STATX_BASIC | _STATX_BTIME | _STATX_MNT_ID_UNIQUE
+    failed = ctypes.CDLL(None, use_errno=True).statx(
+        _AT_FDCWD, os.fsencode(path), 0, mask, ctypes.byref(buffer)
+    )
+    if failed:
+        return 0, plain.st_dev, plain.st_ino, 0
+    given = struct.unpack_from("<I", buffer, 0)[0]
+    seconds, nanoseconds = struct.unpack_from("<qI", buffer, _BTIME_OFFSET)
+    mount = struct.unpack_from("<Q", buffer, _MOUNT_OFFSET)[0]
+    return (
+        mount if given & _STATX_MNT_ID_UNIQUE else 0,
+        plain.st_dev,
+        plain.st_ino,
+        seconds * 1_000_000_000 + nanoseconds if given & _STATX_BTIME else 0,
+    )

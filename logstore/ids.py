@@ -1,0 +1,158 @@
+"""Entry IDs: ``<ms>-<seq>``, two unsigned 64-bit numbers.
+
+Invariants: a :class:`StreamID` holds 0 <= ms, seq < 2**64 and sorts as the pair; its text form is
+canonical. Parsing follows the peers: at most 127 characters, leading zeros are accepted, a
+missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. Knows nothing of streams.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, TypeAlias
+
+from logstore.errors import InvalidIDError
+
+U64_MAX = 2**64 - 1
+ID_TEXT_MAX = 127
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PACK = struct.Struct(">QQ")
+
+
+class StreamID(NamedTuple):
+    """An entry's ID; ``str(id)`` gives ``"<ms>-<seq>"``."""
+
+    ms: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+    def __repr__(self) -> str:
+        return f"StreamID({self.ms}-{self.seq})"
+
+    def __bytes__(self) -> bytes:
+        return b"%d-%d" % (self.ms, self.seq)
+
+    @property
+    def time(self) -> datetime:
+        """The millisecond part as an aware UTC datetime; OverflowError past year 9999."""
+        return _EPOCH + timedelta(milliseconds=self.ms)
+
+    def next(self) -> StreamID:
+        """The smallest ID above this one; InvalidIDError after the last possible one."""
+        if self.seq < U64_MAX:
+            return StreamID(self.ms, self.seq + 1)
+        if self.ms < U64_MAX:
+            return StreamID(self.ms + 1, 0)
+        raise InvalidIDError("invalid start ID for the interval")
+
+    def previous(self) -> StreamID:
+        """The largest ID below this one; InvalidIDError before 0-0."""
+        if self.seq > 0:
+            return StreamID(self.ms, self.seq - 1)
+        if self.ms > 0:
+            return StreamID(self.ms - 1, U64_MAX)
+        raise InvalidIDError("invalid end ID for the interval")
+
+    def packed(self) -> bytes:
+        """16 bytes, big endian: sorts as the ID does (the peers' radix tree key)."""
+        return _PACK.pack(self.ms, self.seq)
+
+    @classmethod
+    def unpacked(cls, data: bytes, offset: int = 0) -> StreamID:
+        """The ID in the 16 bytes at ``offset``."""
+        return cls(*_PACK.unpack_from(data, offset))
+
+
+ZERO_ID = StreamID(0, 0)
+MAX_ID = StreamID(U64_MAX, U64_MAX)
+
+IDLike: TypeAlias = StreamID | str | bytes | tuple[int, int] | int | datetime
+
+
+def _invalid(value: object) -> InvalidIDError:
+    return InvalidIDError(
+        f"Invalid stream ID specified as stream command argument: {value!r}; "
+        "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime"
+    )
+
+
+def _number(text: str, value: object) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise _invalid(value)
+    number = int(text)
+    if number > U64_MAX:
+        raise _invalid(value)
+    return number
+
+
+def datetime_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch of an aware datetime, rounded down."""
+    if moment.tzinfo is None:
+        raise InvalidIDError("a naive datetime is no ID: give it a time zone")
+    ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    if ms < 0:
+        raise InvalidIDError(f"{moment.isoformat()} is before 1970 and has no ID")
+    return ms
+
+
+def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
+    """A strict ID ("-" and "+" are refused).
+
+    ``missing_seq`` stands in where only milliseconds are given (also for an int or a datetime).
+    """
+    if isinstance(value, StreamID):
+        return value
+    if isinstance(value, bytes):
+        try:
+            value = value.decode("ascii")
+        except UnicodeDecodeError:
+            raise _invalid(value) from None
+    if isinstance(value, str):
+        if len(value) > ID_TEXT_MAX:
+            raise _invalid(value[:32] + "...")
+        ms, dash, seq = value.partition("-")
+        return StreamID(_number(ms, value), _number(seq, value) if dash else missing_seq)
+    if isinstance(value, datetime):
+        return StreamID(datetime_ms(value), missing_seq)
+    if isinstance(value, bool):
+        raise _invalid(value)
+    if isinstance(value, int):
+        pair: tuple[int, int] = (value, missing_seq)
+    elif isinstance(value, tuple) and len(value) == 2:
+        pair = value
+    else:
+        raise _invalid(value)
+    for part in pair:
+        if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part <= U64_MAX:
+            raise _invalid(value)
+    return StreamID(*pair)
+
+
+def _text(value: IDLike) -> IDLike:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def parse_start(value: IDLike) -> StreamID:
+    """The first ID of an interval: "-", an ID, or "(" and an ID that is left out."""
+    value = _text(value)
+    if value == "-":
+        return ZERO_ID
+    if value == "+":
+        return MAX_ID
+    if isinstance(value, str) and value.startswith("("):
+        return parse_id(value[1:]).next()
+    return parse_id(value)
+
+
+def parse_end(value: IDLike) -> StreamID:
+    """The last ID of an interval: "+", an ID (a missing sequence means all of them), or "("."""
+    value = _text(value)
+    if value == "+":
+        return MAX_ID
+    if value == "-":
+        return ZERO_ID
+    if isinstance(value, str) and value.startswith("("):
+        return parse_id(value[1:]).previous()
+    return parse_id(value, missing_seq=U64_MAX)

@@ -1,0 +1,125 @@
+"""What ``info`` tells: typed values of a stream and of a store. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logstore.entry import Entry
+from logstore.ids import StreamID
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """All fields of XINFO STREAM, and what only a store on disk has."""
+
+    name: bytes
+    length: int
+    radix_tree_keys: int  # macro nodes
+    radix_tree_nodes: int
+    last_generated_id: StreamID
+    max_deleted_entry_id: StreamID
+    entries_added: int
+    recorded_first_entry_id: StreamID
+    groups: int
+    first_entry: Entry[Any] | None
+    last_entry: Entry[Any] | None
+    node_bytes: int
+    open_node_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, IDs as text; for --json."""
+        return {
+            "name": self.name.decode("utf-8", "backslashreplace"),
+            "length": self.length,
+            "radix-tree-keys": self.radix_tree_keys,
+            "radix-tree-nodes": self.radix_tree_nodes,
+            "last-generated-id": str(self.last_generated_id),
+            "max-deleted-entry-id": str(self.max_deleted_entry_id),
+            "entries-added": self.entries_added,
+            "recorded-first-entry-id": str(self.recorded_first_entry_id),
+            "groups": self.groups,
+            "first-entry": _plain(self.first_entry),
+            "last-entry": _plain(self.last_entry),
+            "node-bytes": self.node_bytes,
+            "open-node-bytes": self.open_node_bytes,
+        }
+
+
+def _plain(entry: Entry[Any] | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    pairs = [[_text(name), _text(value)] for name, value in entry.pairs]
+    return {"id": str(entry.id), "pairs": pairs}
+
+
+def _text(part: bytes | str) -> str:
+    return part if isinstance(part, str) else part.decode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store holds and where it stands."""
+
+    path: str
+    uuid: str
+    format_version: int
+    streams: int
+    nodes: int
+    segments: int
+    log_bytes: int
+    live_node_bytes: int
+    index_bytes: int
+    index_generation: int
+    disk_bytes: int
+    deleted_bytes: int  # of nodes' bodies still in the log though nothing refers to them
+    oldest_deleted_segment_ms: int  # unix ms of the oldest segment that has such bytes; 0: none
+    applied_segment: int
+    applied_offset: int
+    durable_segment: int
+    durable_offset: int
+    codec: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; for --json."""
+        return asdict(self)
+
+
+def radix_tree_nodes(keys: list[bytes]) -> int:
+    """How many nodes the peers' radix tree has for these sorted keys of 16 bytes.
+
+    One for the empty tree; else a leaf for each key, a node for each branching point, and one for
+    each stretch of more than no bytes between them, and none for the root if it branches itself.
+    """
+    if not keys:
+        return 1
+    total = len(keys)
+    depths: list[int] = []  # of the branching points on the path to the key before
+    previous = keys[0]
+    width = len(previous)
+    # (depth of the branching point or leaf above, counted when the path is left)
+    for key in keys[1:]:
+        common = _common(previous, key)
+        below = width
+        while depths and depths[-1] > common:
+            depth = depths.pop()
+            total += 1 if below - depth - 1 > 0 else 0
+            below = depth
+        if not depths or depths[-1] < common:
+            depths.append(common)
+            total += 1
+        total += 1 if below - common - 1 > 0 else 0
+        previous = key
+    below = width
+    while depths:
+        depth = depths.pop()
+        total += 1 if below - depth - 1 > 0 else 0
+        below = depth
+    return total + (1 if below > 0 else 0)
+
+
+def _common(left: bytes, right: bytes) -> int:
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        if a != b:
+            return place
+    return len(left)

@@ -1,0 +1,66 @@
+"""The chain of main segments: where each begins and ends.
+
+Invariants: a main segment ends where the header of the next one says, whatever bytes stand behind;
+the last one ends with its file. Compacted segments are not part of the chain. Never imports the
+index.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from logstore import format as fmt
+from logstore.errors import DamagedStoreError
+from logstore.fs import FileSystem
+from logstore.log import names, segment
+
+
+class Link(NamedTuple):
+    """One main segment; offsets of its first frame and of its end."""
+
+    number: int
+    start_offset: int
+    end_offset: int
+    file_bytes: int
+    created_ms: int
+
+
+def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.SegmentHead, int]]:
+    """Header and file size of every segment on disk."""
+    found: dict[int, tuple[segment.SegmentHead, int]] = {}
+    for number in names.segments(fs, store):
+        file = fs.open(names.segment(store, number))
+        try:
+            found[number] = (segment.read_head(file, number, uuid), file.size_bytes())
+        finally:
+            file.close()
+    return found
+
+
+def main_links(
+    fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0
+) -> list[Link]:
+    """The chain from a segment on, ascending."""
+    links: list[Link] = []
+    wanted = [number for number in names.segments(fs, store) if number >= from_segment]
+    for number in wanted:
+        file = fs.open(names.segment(store, number))
+        try:
+            head = segment.read_head(file, number, uuid)
+            size = file.size_bytes()
+        finally:
+            file.close()
+        if head.role != fmt.Role.MAIN:
+            continue
+        if links:
+            before, end = fmt.position_parts(head.previous_end)
+            if before == links[-1].number:
+                if end > links[-1].file_bytes:
+                    raise DamagedStoreError(
+                        f"segment {before} ends before segment {number} says it does",
+                        segment=before, offset=links[-1].file_bytes,
+                    )  # fmt: skip
+                links[-1] = links[-1]._replace(end_offset=end)
+        links.append(Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms))
+    return links

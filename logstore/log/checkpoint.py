@@ -1,0 +1,107 @@
+"""Checkpoint files: a head, then chunks of msgpack; writer and reader of the bytes.
+
+Invariants: a checkpoint of a position is renamed into place only after the log is synced to it
+(the taker's duty), and is valid only if the log holds the commit that ends there, with that number
+and CRC (the reader's duty: ``fits_log``). A damaged chunk makes the whole file invalid: the one
+before it is used. Knows no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, FileSystemError, FormatVersionError
+from logstore.fs import FileSystem
+from logstore.log import names, reader
+
+CHECKPOINT_MAX_BYTES = 16 << 30
+CHUNK_MAX_BYTES = 64 << 20
+KEPT = 2
+
+
+class CheckpointHead(NamedTuple):
+    """Which commit a checkpoint follows."""
+
+    position: int
+    commit: int
+    last_frame_offset: int
+    last_crc: int
+
+
+def write(
+    fs: FileSystem, store: Path, uuid: bytes, head: CheckpointHead, chunks: Iterable[Any]
+) -> int:
+    """Write a checkpoint; its bytes. The log must be synced up to its position before."""
+    packed = [msgpack.packb(chunk, use_bin_type=True) for chunk in chunks]
+    front = fmt.CHECKPOINT_HEAD.pack(
+        fmt.CHECKPOINT_MAGIC, fmt.FORMAT_VERSION, 0, uuid, head.position, head.commit,
+        head.last_frame_offset, head.last_crc, len(packed), 0,
+    )[:-4]  # fmt: skip
+    crc = crc32c(front)
+    parts = [front, crc.to_bytes(4, "little")]
+    for number, body in enumerate(packed):
+        parts.append(fmt.CHUNK_HEAD.pack(len(body), _chunk_crc(crc, number, body)))
+        parts.append(body)
+    data = b"".join(parts)
+    fs.make_directory(store / names.CHECKPOINTS)
+    fs.write_atomic(names.checkpoint(store, head.position), data)
+    return len(data)
+
+
+def _chunk_crc(head_crc: int, number: int, body: bytes) -> int:
+    return int(crc32c(body, crc32c(number.to_bytes(4, "little"), head_crc)))
+
+
+def read(
+    fs: FileSystem, store: Path, uuid: bytes, position: int
+) -> tuple[CheckpointHead, list[Any]]:
+    """Head and chunks; CorruptFrameError if anything in it is not what was written."""
+    path = names.checkpoint(store, position)
+    data = fs.read(path, CHECKPOINT_MAX_BYTES)
+    if len(data) < fmt.CHECKPOINT_HEAD.size:
+        raise CorruptFrameError(f"{path} is cut off")
+    fields = fmt.CHECKPOINT_HEAD.unpack_from(data)
+    crc = crc32c(data[: fmt.CHECKPOINT_HEAD.size - 4])
+    if fields[0] != fmt.CHECKPOINT_MAGIC or fields[-1] != crc:
+        raise CorruptFrameError(f"the head of {path} is damaged")
+    if fields[1] > fmt.FORMAT_VERSION:
+        raise FormatVersionError(f"{path} is of format {fields[1]}: upgrade logstore to read it")
+    if fields[3] != uuid or fields[4] != position:
+        raise CorruptFrameError(f"{path} belongs to another store or place")
+    head = CheckpointHead(*fields[4:8])
+    chunks: list[Any] = []
+    at = fmt.CHECKPOINT_HEAD.size
+    for number in range(fields[8]):
+        if at + fmt.CHUNK_HEAD.size > len(data):
+            raise CorruptFrameError(f"{path} is cut off")
+        size, chunk_crc = fmt.CHUNK_HEAD.unpack_from(data, at)
+        at += fmt.CHUNK_HEAD.size
+        body = data[at : at + size]
+        if len(body) < size or _chunk_crc(crc, number, body) != chunk_crc:
+            raise CorruptFrameError(f"chunk {number} of {path} is damaged")
+        chunks.append(msgpack.unpackb(body, raw=False, strict_map_key=False))
+        at += size
+    return head, chunks
+
+
+def fits_log(fs: FileSystem, store: Path, seed: int, head: CheckpointHead) -> bool:
+    """Whether the log holds the commit that ends at the checkpoint's position."""
+    number, end = fmt.position_parts(head.position)
+    try:
+        file = fs.open(names.segment(store, number))
+    except FileNotFoundError:
+        # Its segment was dropped: that is only done behind the checkpoint, in a durable commit.
+        return bool(names.segments(fs, store))
+    try:
+        found = reader.read_frame(file, seed, number, head.last_frame_offset, end)
+    except (CorruptFrameError, FileSystemError):
+        return False
+    finally:
+        file.close()
+    return found.crc == head.last_crc and found.commit == head.commit and found.last

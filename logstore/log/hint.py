@@ -1,0 +1,95 @@
+"""Hints: a sealed segment's summary, from which the index is rebuilt without reading the nodes.
+
+Invariants: a hint is written only for a segment that was synced, and lists every frame of it in
+order; of frames that carry listpack bytes it keeps only the fixed part. A hint that does not fit
+its segment in any respect is as good as none: the segment itself is read. Never imports the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, FileSystemError
+from logstore.fs import FileSystem
+from logstore.log import frame as frames
+from logstore.log import names, reader
+from logstore.log.chain import Link
+
+HINT_MAX_BYTES = 4 << 30
+_ITEM = fmt.HINT_ITEM
+
+
+def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
+    """The body of a hint, and how many items it has."""
+    parts: list[bytes] = []
+    count = 0
+    for found in items:
+        kept = found.payload[: frames.DATA_HEAD_BYTES.get(found.kind, len(found.payload))]
+        parts.append(_ITEM.pack(
+            found.offset, found.payload_bytes, found.commit, found.ordinal, found.crc, len(kept),
+            found.kind, found.flags,
+        ))  # fmt: skip
+        parts.append(kept)
+        count += 1
+    return b"".join(parts), count
+
+
+def write(
+    fs: FileSystem, store: Path, uuid: bytes, seed: int, link: Link, role: int = fmt.Role.MAIN
+) -> None:
+    """Write the hint of a sealed segment, reading the segment once."""
+    file = fs.open(names.segment(store, link.number))
+    try:
+        scanned = reader.scan(file, seed, link.number, link.start_offset, link.end_offset)
+        body, count = pack(scanned)
+    finally:
+        file.close()
+    head = fmt.HINT_HEAD.pack(
+        fmt.HINT_MAGIC, fmt.FORMAT_VERSION, 0, link.number, role, link.end_offset, count,
+        len(body), uuid, 0,
+    )[:-4]  # fmt: skip
+    crc = crc32c(body, crc32c(head)).to_bytes(4, "little")
+    fs.write_atomic(names.hint(store, link.number), head + crc + body)
+
+
+def read(fs: FileSystem, store: Path, uuid: bytes, link: Link) -> list[reader.LogFrame] | None:
+    """The frames of a segment as its hint keeps them; None if there is no hint that fits."""
+    try:
+        data = fs.read(names.hint(store, link.number), HINT_MAX_BYTES)
+    except (FileNotFoundError, FileSystemError):
+        return None
+    if len(data) < fmt.HINT_HEAD.size:
+        return None
+    fields = fmt.HINT_HEAD.unpack_from(data)
+    magic, version, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
+    body_at = fmt.HINT_HEAD.size
+    if magic != fmt.HINT_MAGIC or version != fmt.FORMAT_VERSION or owner != uuid:
+        return None
+    if number != link.number or segment_bytes != link.end_offset:
+        return None
+    if len(data) - body_at != body_bytes or count * _ITEM.size > body_bytes:
+        return None
+    if crc32c(data[body_at:], crc32c(data[: body_at - 4])) != crc:
+        return None
+    return _items(data, body_at, number, count)
+
+
+def _items(data: bytes, at: int, segment: int, count: int) -> list[reader.LogFrame]:
+    items: list[reader.LogFrame] = []
+    unpack, size = _ITEM.unpack_from, _ITEM.size
+    make = reader.LogFrame
+    for _ in range(count):
+        offset, payload_bytes, commit, ordinal, crc, kept, kind, flags = unpack(data, at)
+        at += size
+        payload = data[at : at + kept]
+        at += kept
+        items.append(make(
+            segment, offset, payload_bytes, commit, 0, ordinal, kind, flags, crc, payload
+        ))  # fmt: skip
+    if at != len(data):
+        raise CorruptFrameError("a hint has more bytes than items", segment=segment)
+    return items

@@ -1,0 +1,68 @@
+"""File names, built and parsed in this one place.
+
+Numbers are zero-padded so that names sort as the numbers do. A ``.tmp`` name is never valid data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from logstore.fs import FileSystem
+
+STORE = "STORE"
+LOCK = "LOCK"
+USERS = "USERS"
+WAKE = "WAKE"
+BOOT = "BOOT"
+RESERVE = "RESERVE"
+LOG = "log"
+CHECKPOINTS = "checkpoint"
+PINS = "pins"
+QUARANTINE = "quarantine"
+INDEX = "index"
+_DIGITS = 20
+TEMPORARY = ".tmp"
+
+
+def segment(store: Path, number: int) -> Path:
+    """The log file of a segment."""
+    return store / LOG / f"{number:0{_DIGITS}d}.log"
+
+
+def hint(store: Path, number: int) -> Path:
+    """The hint of a segment."""
+    return store / LOG / f"{number:0{_DIGITS}d}.hint"
+
+
+def checkpoint(store: Path, position: int) -> Path:
+    """The checkpoint of a position."""
+    return store / CHECKPOINTS / f"{position:0{_DIGITS}d}.ckpt"
+
+
+def generation(store: Path, number: int) -> Path:
+    """The directory of an index generation."""
+    return store / INDEX / str(number)
+
+
+def _numbers(fs: FileSystem, folder: Path, suffix: str) -> list[int]:
+    found: list[int] = []
+    for name in fs.names(folder):
+        stem, dot, rest = name.partition(".")
+        if dot + rest == suffix and stem.isdigit():
+            found.append(int(stem))
+    return sorted(found)
+
+
+def segments(fs: FileSystem, store: Path) -> list[int]:
+    """Numbers of all segments on disk, ascending."""
+    return _numbers(fs, store / LOG, ".log")
+
+
+def checkpoints(fs: FileSystem, store: Path) -> list[int]:
+    """Positions of all checkpoints on disk, ascending."""
+    return _numbers(fs, store / CHECKPOINTS, ".ckpt")
+
+
+def generations(fs: FileSystem, store: Path) -> list[int]:
+    """Numbers of all index generations on disk, ascending."""
+    return sorted(int(name) for name in fs.names(store / INDEX) if name.isdigit())

@@ -1,0 +1,79 @@
+"""Segments: the header, creation, and where the chain of main segments stands.
+
+Invariants: a segment appears under its name whole, with a synced header; its number is never used
+again; a main segment's header names the position and the commit at which the one before ends, so
+that bytes behind that position are void. Never imports the index.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, FormatVersionError
+from logstore.fs import File, FileSystem
+from logstore.log import names
+
+
+class SegmentHead(NamedTuple):
+    """What a segment's first 64 bytes say."""
+
+    role: int
+    number: int
+    uuid: bytes
+    previous_end: int
+    previous_commit: int
+    created_ms: int
+
+
+def pack_head(head: SegmentHead) -> bytes:
+    """The 64 bytes."""
+    data = fmt.SEGMENT_HEAD.pack(
+        fmt.SEGMENT_MAGIC, fmt.FORMAT_VERSION, head.role, 0, head.number, head.uuid,
+        head.previous_end, head.previous_commit, head.created_ms, 0, 0,
+    )  # fmt: skip
+    return data[:-4] + struct.pack("<I", crc32c(data[:-4]))
+
+
+def read_head(file: File, number: int, uuid: bytes) -> SegmentHead:
+    """The header, checked: CRC, version, number and store."""
+    data = file.pread(fmt.SEGMENT_HEAD_BYTES, 0)
+    if len(data) < fmt.SEGMENT_HEAD_BYTES or data[:8] != fmt.SEGMENT_MAGIC:
+        raise CorruptFrameError(f"{file.path} has no segment header", segment=number, offset=0)
+    fields = fmt.SEGMENT_HEAD.unpack(data)
+    if crc32c(data[:-4]) != fields[-1]:
+        raise CorruptFrameError(f"the header of {file.path} is damaged", segment=number, offset=0)
+    if fields[1] > fmt.FORMAT_VERSION:
+        raise FormatVersionError(f"{file.path} has format {fields[1]}: upgrade logstore to read it")
+    head = SegmentHead(fields[2], fields[4], fields[5], fields[6], fields[7], fields[8])
+    if head.number != number or head.uuid != uuid:
+        raise CorruptFrameError(
+            f"{file.path} belongs to another store or place", segment=number, offset=0
+        )
+    return head
+
+
+def create(fs: FileSystem, store: Path, head: SegmentHead) -> File:
+    """A new segment, durable under its name; returned open for writing.
+
+    Crash order: bytes, sync, rename, directory sync. Before the rename there is a ``.tmp`` file
+    that nobody reads; after it the header is whole.
+    """
+    path = names.segment(store, head.number)
+    temporary = path.with_name(path.name + names.TEMPORARY)
+    file = fs.open(temporary, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(pack_head(head), 0)
+        file.sync()
+        fs.rename(temporary, path)
+        fs.sync_directory(path.parent)
+    except BaseException:
+        file.close()
+        raise
+    file.path = path
+    return file

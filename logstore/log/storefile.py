@@ -1,0 +1,75 @@
+"""STORE: the version marker, checked first; written once, atomically.
+
+Invariants: nothing else of a store is read before STORE was found whole and of a known version; the
+UUID and the limits in it never change.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import CorruptionError, FormatVersionError, NotAStoreError
+from logstore.fs import FileSystem
+from logstore.log import names
+from logstore.options import StoreLimits
+
+
+class StoreFile(NamedTuple):
+    """What STORE says."""
+
+    uuid: bytes
+    limits: StoreLimits
+    created_ms: int
+    version: int = fmt.FORMAT_VERSION
+
+
+def read(fs: FileSystem, store: Path) -> StoreFile:
+    """STORE, checked; typed errors for what is no store, newer or damaged."""
+    path = store / names.STORE
+    try:
+        data = fs.read(path, fmt.STORE_HEAD.size + fmt.STORE_BODY_MAX_BYTES)
+    except FileNotFoundError:
+        raise NotAStoreError(
+            f"{store} is not a store: there is no file {names.STORE} in it; give the directory of "
+            "a store, or an empty or new one with create=True"
+        ) from None
+    if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
+        raise NotAStoreError(f"{path} is not the marker of a store")
+    _, version, _, size, crc = fmt.STORE_HEAD.unpack_from(data)
+    if version > fmt.FORMAT_VERSION:
+        raise FormatVersionError(
+            f"{store} is a store of format {version}, this logstore reads up to "
+            f"{fmt.FORMAT_VERSION}: upgrade logstore"
+        )
+    body = data[fmt.STORE_HEAD.size :]
+    if len(body) != size or crc32c(body) != crc:
+        raise CorruptionError(f"{path} is damaged: restore it from a backup")
+    found: dict[str, Any] = msgpack.unpackb(body)
+    limits = StoreLimits(
+        found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"]
+    )
+    return StoreFile(found["uuid"], limits, found["created_ms"], version)
+
+
+def pack(content: StoreFile) -> bytes:
+    """The bytes of STORE."""
+    body = msgpack.packb({
+        "uuid": content.uuid, "node_max_bytes": content.limits.node_max_bytes,
+        "node_max_entries": content.limits.node_max_entries,
+        "segment_bytes": content.limits.segment_bytes, "created_ms": content.created_ms,
+    })  # fmt: skip
+    head = fmt.STORE_HEAD.pack(
+        fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body)
+    )
+    return bytes(head + body)
+
+
+def new_uuid() -> bytes:
+    """A random identity for a new store."""
+    return os.urandom(16)

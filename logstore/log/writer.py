@@ -1,0 +1,83 @@
+"""Building a commit: frames laid out at their final positions, written with one append.
+
+Invariants: a frame's position is known as soon as it is added, so that what is applied to the index
+names the bytes that will be written; nothing reaches the file before ``encode`` was called; a
+commit never spans segments. Knows no index and takes no lock.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import TooLargeError
+from logstore.log import frame as frames
+
+_HEAD = fmt.FRAME_HEAD
+_COVERED = fmt.FRAME_HEAD_AFTER_CRC
+_HEAD_BYTES = fmt.FRAME_HEAD_BYTES
+
+
+def crc_seed(uuid: bytes) -> int:
+    """What binds every frame's CRC to its store."""
+    return int(crc32c(uuid))
+
+
+def frame_crc(seed: int, at: int, head_after_crc: bytes, payload: bytes) -> int:
+    """The CRC of a frame at a position."""
+    return int(crc32c(payload, crc32c(at.to_bytes(8, "little") + head_after_crc, seed)))
+
+
+class CommitBuffer:
+    """The frames of one commit that begins at ``start`` (a position)."""
+
+    __slots__ = ("_payloads", "end", "last_crc", "last_start", "number", "start")
+
+    def __init__(self, start: int, number: int) -> None:
+        self.start = start
+        self.number = number
+        self.end = start
+        self._payloads: list[tuple[int, bytes]] = []
+        self.last_start = start
+        self.last_crc = 0
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def add(self, body: frames.Body) -> tuple[int, int]:
+        """Add a frame; its position and payload length."""
+        payload = frames.encode(body)
+        at = self.end
+        self._payloads.append((frames.KIND_OF[type(body)], payload))
+        self.end = at + _HEAD_BYTES + len(payload)
+        if self.end & fmt.OFFSET_MAX < at & fmt.OFFSET_MAX:
+            raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
+        return at, len(payload)
+
+    def mark(self) -> int:
+        """A point to go back to with ``rewind``."""
+        return len(self._payloads)
+
+    def rewind(self, mark: int) -> None:
+        """Forget the frames added since ``mark``: their operation was refused."""
+        for _, payload in self._payloads[mark:]:
+            self.end -= _HEAD_BYTES + len(payload)
+        del self._payloads[mark:]
+
+    def encode(self, seed: int, durable_upto: int) -> bytes:
+        """All frames as bytes; the last one ends the commit."""
+        out: list[bytes] = []
+        at = self.start
+        last = len(self._payloads) - 1
+        for ordinal, (kind, payload) in enumerate(self._payloads):
+            flags = fmt.FRAME_FLAG_LAST if ordinal == last else 0
+            covered = _COVERED.pack(
+                at, len(payload), self.number, durable_upto, ordinal, kind, flags, fmt.FRAME_MARK
+            )
+            crc = crc32c(payload, crc32c(covered, seed))
+            out.append(crc.to_bytes(4, "little"))
+            out.append(covered[8:])
+            out.append(payload)
+            self.last_start, self.last_crc = at, crc
+            at += _HEAD_BYTES + len(payload)
+        return b"".join(out)

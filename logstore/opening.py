@@ -1,0 +1,118 @@
+"""Between the faces and the engine: opening, closing and caring for a store.
+
+Invariants: one shared engine a store and process; what a face asks of recovery or compaction goes
+through here, so that the faces know no logic of the disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from logstore.codec import codec_name
+from logstore.engine import registry, snapshot
+from logstore.engine.registry import Shared
+from logstore.engine.snapshot import Snapshot
+from logstore.errors import OptionError
+from logstore.format import FORMAT_VERSION, FRAME_HEAD_BYTES, Role, position_parts
+from logstore.fs import LOCAL, FileSystem
+from logstore.info import StoreInfo
+from logstore.options import StoreLimits, StoreOptions
+from logstore.recovery import passes
+
+FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
+
+
+def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: bool) -> Shared:
+    """The shared engine of the store at ``path``."""
+    fs = FILES[0]
+
+    def key() -> registry.Key | None:
+        try:
+            found = fs.stat(path)
+        except FileNotFoundError:
+            return None
+        return found.device, found.inode, options.readonly
+
+    def find() -> tuple[registry.Key, Shared]:
+        engine, report = passes.open_engine(fs, path, options, create=create, limits=limits)
+        made = key()
+        assert made is not None
+        return made, Shared(engine, passes.close_engine, report)
+
+    return registry.acquire(key(), find, options)
+
+
+def release(shared: Shared) -> None:
+    """Give one use of a shared engine back."""
+    registry.release(shared)
+
+
+def abandon(shared: Shared) -> None:
+    """A handle was forgotten without closing: give its use back, quietly."""
+    registry.release(shared)
+
+
+def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
+    """OptionError if limits were asked for that the store was not created with."""
+    for name, value in wanted.items():
+        found = getattr(shared.engine.limits, name)
+        if found != value:
+            raise OptionError(
+                f"the store was created with {name}={found}, which cannot be changed to {value}: "
+                "leave the option out, or make a new store and export into it"
+            )
+
+
+def store_info(shared: Shared) -> StoreInfo:
+    """Counts and sizes of a store."""
+    engine = shared.engine
+
+    def collect(view: Snapshot) -> tuple[Any, ...]:
+        rows = view.index.segment_rows()
+        return view.index.generation.entries(), rows, view.meta
+
+    entries, rows, meta = snapshot.read(engine, collect)
+    sizes = {}
+    for number in rows:
+        try:
+            sizes[number] = engine.fs.stat(passes.names.segment(engine.path, number)).size_bytes
+        except FileNotFoundError:
+            sizes[number] = 0
+    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
+    dead = {
+        number: sizes[number] - row.live_bytes - row.live_nodes * FRAME_HEAD_BYTES
+        for number, row in rows.items()
+        if row.total_bytes or row.role == Role.COMPACTED
+    }
+    oldest = [rows[number].born_ms for number, count in dead.items() if count > 4096]
+    generation = engine.index()
+    applied = position_parts(meta.applied)
+    durable = position_parts(engine.wake.durable_upto)
+    return StoreInfo(
+        str(engine.path), engine.uuid.hex(), FORMAT_VERSION, entries["streams"], entries["nodes"],
+        len(rows), sum(sizes.values()), live, generation.used_bytes(), generation.number,
+        engine.fs.tree_bytes(engine.path), sum(dead.values()), min(oldest, default=0), *applied,
+        *durable, codec_name(),
+    )  # fmt: skip
+
+
+def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:
+    """Compaction by call."""
+    from logstore.compaction import runner  # noqa: PLC0415  (heavy, seldom)
+
+    return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
+
+
+def checkpoint(shared: Shared) -> int:
+    """A checkpoint by call."""
+    from logstore.engine import checkpoints  # noqa: PLC0415
+
+    return checkpoints.take(shared.engine, shared.committer)
+
+
+def backup(shared: Shared, target: Path) -> None:
+    """A backup by call."""
+    from logstore.recovery import backups  # noqa: PLC0415
+
+    backups.take(shared.engine, shared.committer, target)

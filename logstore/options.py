@@ -1,0 +1,80 @@
+"""Limits and options of a store, checked before anything is touched.
+
+``StoreOptions`` is what a process asks for at open; ``StoreLimits`` is what was fixed when the
+store was created and stands in its STORE file. Imports errors only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeAlias, get_args
+
+from logstore.clock import SYSTEM_CLOCK, Clock
+from logstore.errors import OptionError
+
+Sync: TypeAlias = Literal["always", "everysec", "os"]
+SYNC_RANK: dict[str, int] = {"os": 0, "everysec": 1, "always": 2}
+
+MIB = 1 << 20
+NODE_MAX_BYTES = 4096
+NODE_MAX_ENTRIES = 100
+SEGMENT_BYTES = 64 * MIB
+SEGMENT_BYTES_MIN = 64 * 1024
+SEGMENT_BYTES_MAX = 1 << 30
+NAME_MAX_BYTES = 64 * 1024
+ENTRY_MAX_BYTES = 1 << 30
+SYNC_INTERVAL_MS = 1000
+BATCH_MAX_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Fixed at creation: the peers' node limits and the size of a segment."""
+
+    node_max_bytes: int = NODE_MAX_BYTES
+    node_max_entries: int = NODE_MAX_ENTRIES
+    segment_bytes: int = SEGMENT_BYTES
+
+    def check(self) -> None:
+        """OptionError for limits that no store can have."""
+        if not 0 <= self.node_max_bytes <= ENTRY_MAX_BYTES:
+            raise OptionError(f"node_max_bytes must be 0 (no limit) to 2^30: {self.node_max_bytes}")
+        if not 0 <= self.node_max_entries <= 1_000_000:
+            raise OptionError(
+                f"node_max_entries must be 0 (no limit) to 1,000,000: {self.node_max_entries}"
+            )
+        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise OptionError(f"segment_bytes must be 64 KiB to 1 GiB: {self.segment_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How this process opens a store; two handles of one process must agree on all of it."""
+
+    sync: Sync = "everysec"
+    readonly: bool = False
+    lock_timeout_s: float = 10.0
+    background: bool = True
+    clock: Clock = SYSTEM_CLOCK
+
+    def check(self) -> None:
+        """OptionError for values out of range."""
+        check_sync(self.sync)
+        if self.lock_timeout_s < 0:
+            raise OptionError(f"lock_timeout must not be negative: {self.lock_timeout_s}")
+
+
+def check_sync(sync: str) -> None:
+    """OptionError unless ``sync`` names a policy."""
+    if sync not in get_args(Sync):
+        raise OptionError(f"sync must be 'always', 'everysec' or 'os', not {sync!r}")
+
+
+def seconds(value: float | timedelta, name: str) -> float:
+    """Seconds of a number or a timedelta, as all times of the public face are given."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise OptionError(f"{name} must be seconds or a timedelta, not {value!r}")
+    return float(value)

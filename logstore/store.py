@@ -1,0 +1,250 @@
+"""A store, as users hold it: one directory, opened by as many processes as they like.
+
+Handles are safe in threads, pickle as path and options, and reopen by themselves after fork. It
+knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+from logstore import arguments, opening
+from logstore.clock import SYSTEM_CLOCK, Clock
+from logstore.engine import deletes, snapshot, sync as flushing
+from logstore.engine.commit import Op
+from logstore.engine.core import Engine
+from logstore.engine.registry import Shared
+from logstore.engine.snapshot import Snapshot
+from logstore.entry import Entry
+from logstore.errors import ClosedError
+from logstore.format import position_parts
+from logstore.ids import IDLike
+from logstore.info import StoreInfo
+from logstore.options import StoreLimits, StoreOptions, Sync, check_sync, seconds
+from logstore.stream import Stream
+from logstore.transaction import Transaction
+
+T = TypeVar("T", bytes, str)
+
+
+class Store(Generic[T]):
+    """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``."""
+
+    def __init__(
+        self, path: Path, options: StoreOptions, encoding: str | None, limits: StoreLimits, *,
+        create: bool,
+    ) -> None:  # fmt: skip
+        self.path = path
+        self.encoding = encoding
+        self._options = options
+        self._limits = limits
+        self._shared: Shared | None = None
+        self._closed = False
+        self._shared = opening.acquire(path, options, limits, create=create)
+
+    # -- lifetime -----------------------------------------------------------------------------
+    def close(self) -> None:
+        """Give the store back; the last handle of the last process leaves it cleanly closed."""
+        if self._closed:
+            return
+        self._closed = True
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            opening.release(shared)
+
+    def __enter__(self) -> Store[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __del__(self) -> None:
+        shared = getattr(self, "_shared", None)
+        if shared is not None and not shared.forked:
+            opening.abandon(shared)
+
+    def __repr__(self) -> str:
+        return f"<Store {str(self.path)!r}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> Any:
+        return (_reopen, (str(self.path), self._options, self.encoding))
+
+    def _live(self) -> Shared:
+        shared = self._shared
+        if shared is None:
+            raise ClosedError("the store is closed: open it again")
+        if shared.forked:
+            shared = opening.acquire(self.path, self._options, self._limits, create=False)
+            self._shared = shared
+        return shared
+
+    def _engine(self) -> Engine:
+        """The engine to read from; a read-only one follows the log first."""
+        shared = self._live()
+        if shared.follow is not None:
+            shared.follow()
+        return shared.engine
+
+    def _commit(self, op: Op, sync: Sync | None) -> Any:
+        if sync is not None:
+            check_sync(sync)
+        return self._live().committer.run(op, sync)
+
+    def _text(self, name: bytes) -> bytes | str:
+        return name if self.encoding is None else name.decode(self.encoding, "surrogateescape")
+
+    # -- streams ------------------------------------------------------------------------------
+    def stream(self, name: str | bytes) -> Stream[T]:
+        """A handle of a stream; nothing is created before the first add."""
+        return Stream(self, arguments.stream_name(name))
+
+    def __getitem__(self, name: str | bytes) -> Stream[T]:
+        return self.stream(name)
+
+    def __contains__(self, name: str | bytes) -> bool:
+        raw = arguments.stream_name(name)
+        return snapshot.read(self._engine(), lambda view: view.record(raw)) is not None
+
+    def streams(self) -> list[T]:
+        """Names of all streams, sorted."""
+        def names(view: Snapshot) -> list[bytes]:
+            return sorted(record.name for record in view.index.records())
+
+        return [cast(T, self._text(name)) for name in snapshot.read(self._engine(), names)]
+
+    def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Make an empty stream; False if there is one already."""
+        raw = arguments.stream_name(name)
+        made: bool = self._commit(lambda state: deletes.create_empty(state, raw), sync)
+        return made
+
+    def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Remove a stream with all its entries; False if there is none."""
+        raw = arguments.stream_name(name)
+        dropped: bool = self._commit(lambda state: deletes.drop(state, raw), sync)
+        return dropped
+
+    def read(
+        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None
+    ) -> dict[T, list[Entry[T]]]:
+        """Entries above an ID of each stream, at once; streams without any are left out."""
+        found: dict[T, list[Entry[T]]] = {}
+        for name, start in after.items():
+            stream = self.stream(name)
+            entries = stream.read(start, count=count)
+            if entries:
+                found[stream.name] = entries
+        return found
+
+    def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
+        """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""
+        return Transaction(self, sync)
+
+    # -- durability and care ------------------------------------------------------------------
+    def sync(self) -> None:
+        """Make everything that was acknowledged durable before it returns."""
+        shared = self._live()
+        flushing.flush(shared.engine, shared.committer)
+
+    @property
+    def durable_upto(self) -> tuple[int, int]:
+        """Segment and offset up to which the log is durable; a lower bound."""
+        return position_parts(self._live().engine.wake.durable_upto)
+
+    def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
+        """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
+
+        ``purge`` rewrites whatever still holds a deleted entry, so that its bytes are in no file
+        of the store. A report is returned.
+        """
+        return opening.compact(self._live(), purge=purge, threshold=threshold)
+
+    def checkpoint(self) -> int:
+        """Take a checkpoint now; its bytes."""
+        return opening.checkpoint(self._live())
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """A copy of the store in a new directory, taken without stopping anybody."""
+        opening.backup(self._live(), Path(path))
+
+    def info(self) -> StoreInfo:
+        """What the store holds and where it stands."""
+        return opening.store_info(self._live())
+
+    def metrics(self) -> dict[str, int]:
+        """Counters of this process: commits, bytes, syncs, lock waits."""
+        engine = self._live().engine
+        return {**engine.metrics.as_dict(), "lock_wait_ns": engine.lock.wait_ns}
+
+    @property
+    def recovery(self) -> dict[str, Any]:
+        """What opening found and did."""
+        return self._live().report.as_dict()
+
+
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: None = ..., readonly: bool = ...,
+    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
+    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
+    segment_bytes: int | None = ...,
+) -> Store[bytes]: ...  # fmt: skip
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str, readonly: bool = ...,
+    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
+    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
+    segment_bytes: int | None = ...,
+) -> Store[str]: ...  # fmt: skip
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
+    readonly: bool = False, create: bool | Literal["auto"] = True,
+    lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
+    node_max_bytes: int | None = None, node_max_entries: int | None = None,
+    segment_bytes: int | None = None,
+) -> Store[Any]:  # fmt: skip
+    """Open a store, making it if it is missing and ``create`` allows.
+
+    ``sync``: "always", "everysec" or "os", what a crash of the machine may lose. ``encoding``: None
+    gives bytes, a codec's name gives str. ``readonly`` writes nothing, and needs no permission to.
+    ``lock_timeout``: seconds to wait for another process's commit. ``background``: a thread that
+    keeps the promise of "everysec". The limits (``node_max_bytes`` and the like) are fixed when the
+    store is made; giving others for an existing store is an OptionError.
+    """
+    if encoding is not None:
+        "".encode(encoding)  # LookupError for an unknown one, before anything is touched
+    wanted = {
+        name: value
+        for name, value in (
+            ("node_max_bytes", node_max_bytes), ("node_max_entries", node_max_entries),
+            ("segment_bytes", segment_bytes),
+        )
+        if value is not None
+    }  # fmt: skip
+    limits = StoreLimits(**wanted)
+    limits.check()
+    options = StoreOptions(
+        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, clock or SYSTEM_CLOCK
+    )
+    options.check()
+    store = Store[Any](
+        Path(path).absolute(), options, encoding, limits, create=bool(create) and not readonly
+    )
+    try:
+        opening.check_limits(store._live(), wanted)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _reopen(path: str, options: StoreOptions, encoding: str | None) -> Store[Any]:
+    return Store(Path(path), options, encoding, StoreLimits(), create=False)

@@ -1,0 +1,297 @@
+"""A stream, as users hold it: a handle of a store and a name.
+
+Nothing is created until the first add. Times are seconds or ``timedelta``; IDs are given as text,
+StreamID, (ms, seq), int milliseconds or an aware datetime. It knows no logic of the disk: it turns
+arguments into operations of the engine, and bytes into entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from logstore import arguments
+from logstore.codec import Row, codec
+from logstore.engine import adds, deletes, nodes, ranges, snapshot, trims
+from logstore.engine.snapshot import Snapshot
+from logstore.entry import Entry, IDRuns, make_entry
+from logstore.errors import OptionError, StreamNotFoundError
+from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.index.keys import StreamRecord
+from logstore.info import StreamInfo, radix_tree_nodes
+from logstore.options import BATCH_MAX_ROWS, Sync
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logstore.store import Store
+
+T = TypeVar("T", bytes, str)
+
+
+class Stream(Generic[T]):
+    """One stream of a store. Safe to share between threads; its iterators are not."""
+
+    __slots__ = ("_name", "_store")
+
+    def __init__(self, store: Store[T], name: bytes) -> None:
+        self._store = store
+        self._name = name
+
+    @property
+    def name(self) -> T:
+        """The name, as bytes or in the store's encoding."""
+        return cast(T, self._store._text(self._name))
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r} of {self._store!r}>"
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __reduce__(self) -> Any:
+        return (_reopen, (self._store, self._name))
+
+    # -- adding -------------------------------------------------------------------------------
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,  # noqa: A002
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        create: bool = True, sync: Sync | None = None,
+    ) -> StreamID | None:  # fmt: skip
+        """Add one entry, as XADD does; its ID, or None if ``create`` is False and there is no
+        stream.
+
+        ``id``: ``"*"`` (of now), ``"<ms>-*"``, or an ID above ``last_id``. ``maxlen`` or ``minid``
+        trim after the add. IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError,
+        TooLargeError: nothing was changed.
+        """
+        ids = arguments.add_id(id)
+        rule = arguments.trim_rule(
+            maxlen, minid, None, approximate=approximate, limit=limit, optional=True
+        )
+        batch = codec().rows([fields])
+        request = adds.Add(self._name, batch, 0, 1, ids, create, rule)
+        added: adds.Added | None = self._store._commit(lambda state: adds.add(state, request), sync)
+        return None if added is None else added.first
+
+    def add_many(
+        self, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int = 1000,
+        maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
+        limit: int | None = None, create: bool = True, sync: Sync | None = None,
+    ) -> IDRuns:  # fmt: skip
+        """Add rows of any iterable, one commit for each ``batch`` of them; their IDs.
+
+        A row is what ``add`` takes, or (id, fields). Memory holds one batch. The iterable runs
+        outside every lock. If a row is refused its whole batch is, and the batches before stay.
+        """
+        if not 1 <= batch <= BATCH_MAX_ROWS:
+            raise OptionError(f"batch must be 1 to {BATCH_MAX_ROWS}: {batch}")
+        rule = arguments.trim_rule(
+            maxlen, minid, None, approximate=approximate, limit=limit, optional=True
+        )
+        given = IDRuns()
+        for ids, chunk in arguments.batches(rows, batch):
+            request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
+            added = self._store._commit(lambda state, request=request: adds.add(state, request), sync)
+            if added is None:
+                break
+            if added.explicit is None:
+                given.add(added.first, added.count)
+            else:
+                for each in added.explicit:
+                    given.add(each)
+        return given
+
+    # -- reading ------------------------------------------------------------------------------
+    def get(self, id: IDLike) -> Entry[T] | None:  # noqa: A002
+        """The entry with this ID, or None."""
+        at = parse_id(id)
+        found = ranges.read_batch(self._store._engine(), self._name, at, at, 1)
+        return self._entry(found.entries[0]) if found.entries else None
+
+    def __getitem__(self, id: IDLike) -> Entry[T]:  # noqa: A002
+        found = self.get(id)
+        if found is None:
+            raise KeyError(str(parse_id(id)))
+        return found
+
+    def __contains__(self, id: IDLike) -> bool:  # noqa: A002
+        return self.get(id) is not None
+
+    def __len__(self) -> int:
+        record = self._record()
+        return record.length if record is not None else 0
+
+    def range(
+        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Entry[T]]:  # fmt: skip
+        """Entries of an interval, lazily; both ends included, ``(`` before an ID excludes it.
+
+        ``start`` is always the smaller end, also with ``reverse``. ``count`` 0 gives none.
+        """
+        low, high = parse_start(start), parse_end(end)
+        if count is not None and count < 0:
+            raise OptionError(f"count must not be negative: {count}")
+        return self._range(low, high, -1 if count is None else count, reverse)
+
+    def _range(
+        self, low: StreamID, high: StreamID, left: int, reverse: bool
+    ) -> Iterator[Entry[T]]:
+        engine = self._store._engine
+        while True:
+            found = ranges.read_batch(engine(), self._name, low, high, left, reverse=reverse)
+            for row in found.entries:
+                yield self._entry(row)
+            if left >= 0:
+                left -= len(found.entries)
+            if found.rest is None or left == 0:
+                return
+            low, high = found.rest
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return self.range()
+
+    def read(self, after: IDLike = "$", *, count: int | None = None) -> list[Entry[T]]:
+        """Entries above an ID, at once, as XREAD without BLOCK; a list, empty if there are none.
+
+        ``"$"`` stands for the last ID (so it gives nothing without waiting), ``"+"`` for the last
+        entry itself. ``count`` 0 or None is no limit.
+        """
+        if after in ("+", b"+"):
+            return list(self.range(count=1, reverse=True))
+        start = self.last_id if after in ("$", b"$") else parse_id(after)
+        if start == MAX_ID:
+            return []
+        return list(self._range(start.next(), MAX_ID, count or -1, False))
+
+    @property
+    def first(self) -> Entry[T] | None:
+        """The entry with the smallest ID, or None."""
+        return next(self.range(count=1), None)
+
+    @property
+    def last(self) -> Entry[T] | None:
+        """The entry with the largest ID, or None."""
+        return next(self.range(count=1, reverse=True), None)
+
+    @property
+    def last_id(self) -> StreamID:
+        """The last ID ever given; it survives deletes. 0-0 before the first add."""
+        record = self._record()
+        return record.last if record is not None else ZERO_ID
+
+    def info(self) -> StreamInfo:
+        """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
+        return snapshot.read(self._store._engine(), self._info)
+
+    def _info(self, view: Snapshot) -> StreamInfo:
+        record = view.record(self._name)
+        if record is None:
+            raise StreamNotFoundError("no such key: the stream does not exist", stream=self._name)
+        keys = [master.packed() for master, _ in view.index.nodes(record.number)]
+        open_bytes = 0
+        if record.open_version:
+            keys.append(record.open_master.packed())
+            node = view.open_node(record.number)
+            open_bytes = nodes.open_bytes(node) if node is not None else 0
+        return StreamInfo(
+            self._name, record.length, len(keys), radix_tree_nodes(keys), record.last,
+            record.max_deleted, record.entries_added, record.first, 0,
+            self._edge(view, record, reverse=False), self._edge(view, record, reverse=True),
+            record.node_bytes, open_bytes,
+        )  # fmt: skip
+
+    def _edge(self, view: Snapshot, record: StreamRecord, *, reverse: bool) -> Entry[T] | None:
+        walk = nodes.refs_reverse if reverse else nodes.refs
+        for ref in walk(view, record):
+            if ref.live:
+                lp, vector = nodes.listpack(view, record, ref)
+                found = codec().entries(
+                    lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse
+                )
+                if found:
+                    return self._entry(found[0])
+        return None
+
+    def scan(
+        self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None,
+        batch_rows: int = 65536,
+    ) -> pa.RecordBatchReader:  # fmt: skip
+        """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields."""
+        from logstore.scan import arrow  # noqa: PLC0415  (pyarrow is an extra)
+
+        return arrow.scan_stream(
+            self._store._engine(), self._name, parse_start(start), parse_end(end), columns,
+            batch_rows,
+        )  # fmt: skip
+
+    # -- deleting -----------------------------------------------------------------------------
+    def delete(
+        self, id: IDLike, *more_ids: IDLike, purge: bool = False, sync: Sync | None = None  # noqa: A002
+    ) -> int:
+        """Delete entries by ID, as XDEL; how many there were.
+
+        With ``purge`` their bytes are also erased from every file of the store before it returns.
+        """
+        ids = [parse_id(each) for each in (id, *more_ids)]
+        gone: int = self._store._commit(
+            lambda state: deletes.delete(state, self._name, ids), sync
+        )
+        if purge:
+            self._store.compact(purge=True)
+        return gone
+
+    def delete_range(
+        self, start: IDLike, end: IDLike, *, purge: bool = False, sync: Sync | None = None
+    ) -> int:
+        """Delete all entries of an interval (both ends included), in one commit; how many."""
+        low, high = parse_start(start), parse_end(end)
+        gone: int = self._store._commit(
+            lambda state: deletes.delete_range(state, self._name, low, high), sync
+        )
+        if purge:
+            self._store.compact(purge=True)
+        return gone
+
+    def trim(
+        self, *, maxlen: int | None = None, minid: IDLike | None = None,
+        max_age: timedelta | float | None = None, approximate: bool = False,
+        limit: int | None = None, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Trim from the old end, as XTRIM; how many entries went.
+
+        One of: keep at most ``maxlen``; drop below ``minid``; drop what is older than ``max_age``
+        (seconds or timedelta, by the IDs' milliseconds). ``approximate`` drops whole nodes only,
+        at most ``limit`` entries (0: no limit).
+        """
+        rule = arguments.trim_rule(
+            maxlen, minid, max_age, approximate=approximate, limit=limit, optional=False
+        )
+        gone: int = self._store._commit(
+            lambda state: trims.trim_named(state, self._name, rule), sync
+        )
+        return gone
+
+    def set_id(
+        self, last_id: IDLike, *, entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None, sync: Sync | None = None,
+    ) -> None:  # fmt: skip
+        """Set the last ID, as XSETID; for interchange and repair."""
+        last = parse_id(last_id)
+        deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
+        self._store._commit(
+            lambda state: deletes.set_id(state, self._name, last, entries_added, deleted), sync
+        )
+
+    # -- inside -------------------------------------------------------------------------------
+    def _record(self) -> StreamRecord | None:
+        return snapshot.read(self._store._engine(), lambda view: view.record(self._name))
+
+    def _entry(self, row: tuple[int, int, int, list[bytes]]) -> Entry[T]:
+        return make_entry(row[1], row[2], row[3], self._store.encoding)
+
+
+def _reopen(store: Store[Any], name: bytes) -> Stream[Any]:
+    return Stream(store, name)

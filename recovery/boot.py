@@ -1,0 +1,102 @@
+"""BOOT: whose index it is, and where the log ended at the last clean close.
+
+Invariants: the index is trusted only if it was closed cleanly, or if this is still the same boot of
+the same machine, the same mount, device, inode and creation time; where the system cannot tell,
+it is not trusted. The clean mark is removed, durably, before the first write to the index.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+from crc32c import crc32c
+
+from logstore import fsinfo
+from logstore.engine import process
+from logstore.fs import FileSystem
+from logstore.index.keys import Meta
+from logstore.log import names
+
+BOOT_MAX_BYTES = 4096
+
+
+class Identity(NamedTuple):
+    """What must be the same for an index that was not closed cleanly."""
+
+    boot_id: str
+    mount_id: int
+    device: int
+    inode: int
+    born_ns: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the system told all of it."""
+        return bool(self.boot_id and self.mount_id and self.inode and self.born_ns)
+
+
+class Boot(NamedTuple):
+    """The content of BOOT."""
+
+    generation: int
+    identity: Identity
+    clean_applied: int  # 0: not closed cleanly
+    clean_commit: int
+    clean_crc: int
+
+
+def identity(data_file: Path) -> Identity:
+    """The identity of an index file here and now."""
+    found = fsinfo.file_identity(data_file)
+    return Identity(process.boot_id(), *found)
+
+
+def read(fs: FileSystem, store: Path) -> Boot | None:
+    """BOOT, or None if it is missing or not whole."""
+    try:
+        data = fs.read(store / names.BOOT, BOOT_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "little"):
+        return None
+    found: dict[str, Any] = msgpack.unpackb(data[4:])
+    return Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
+
+
+def write(fs: FileSystem, store: Path, boot: Boot) -> None:
+    """Replace BOOT, durably."""
+    body = msgpack.packb({
+        "generation": boot.generation, "identity": list(boot.identity), "clean": list(boot[2:]),
+    })  # fmt: skip
+    fs.write_atomic(store / names.BOOT, crc32c(body).to_bytes(4, "little") + body)
+
+
+def why_distrust(boot: Boot | None, here: Identity | None) -> str:
+    """Why the index must be rebuilt; empty if it can be trusted."""
+    if boot is None:
+        return "there is no record of whose index it is"
+    if here is None:
+        return "the index directory is gone"
+    if boot.clean_applied:
+        if (here.device, here.inode) != (boot.identity.device, boot.identity.inode):
+            return "the index files are not those that were closed"
+        return ""
+    if not here.known:
+        return "the system does not tell boots and mounts apart"
+    if here.boot_id != boot.identity.boot_id:
+        return "the machine was restarted while the store was open"
+    if here != boot.identity:
+        return "the index files were moved, copied or remounted"
+    return ""
+
+
+def clean(generation: int, here: Identity, meta: Meta) -> Boot:
+    """What the last closer leaves."""
+    return Boot(generation, here, meta.applied, meta.commit, meta.last_crc)
+
+
+def dirty(generation: int, here: Identity) -> Boot:
+    """What an opener leaves before it writes to the index."""
+    return Boot(generation, here, 0, 0, 0)

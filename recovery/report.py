@@ -1,0 +1,56 @@
+"""What recovery found and did, in words and numbers. Decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from logstore import format as fmt
+
+
+class Damage(NamedTuple):
+    """Bytes of the log that are not what was written."""
+
+    segment: int
+    from_offset: int
+    to_offset: int
+    why: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """The passes of one open."""
+
+    created: bool = False
+    first_opener: bool = False
+    index_trusted: bool = False
+    why_not_trusted: str = ""
+    rebuilt: bool = False
+    rebuild_ms: int = 0
+    hints_used: int = 0
+    segments_scanned: int = 0
+    checkpoint_position: int = 0
+    commits_finished: int = 0
+    torn_bytes: int = 0
+    torn_position: int = 0
+    saved_to: str = ""
+    damage: list[Damage] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, positions as segment and offset."""
+        segment, offset = fmt.position_parts(self.torn_position)
+        return {
+            "created": self.created,
+            "first_opener": self.first_opener,
+            "index_trusted": self.index_trusted,
+            "why_not_trusted": self.why_not_trusted,
+            "rebuilt": self.rebuilt,
+            "rebuild_ms": self.rebuild_ms,
+            "hints_used": self.hints_used,
+            "segments_scanned": self.segments_scanned,
+            "commits_finished": self.commits_finished,
+            "torn_bytes": self.torn_bytes,
+            "torn_at": {"segment": segment, "offset": offset} if self.torn_bytes else None,
+            "saved_to": self.saved_to or None,
+            "damage": [damage._asdict() for damage in self.damage],
+        }
