@@ -122,9 +122,7 @@ def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
     pieces: list[bytes] = []
     copied = master.width_at
     changed = 0
-    for entry in node.forward(lp, master):
-        if not wanted:
-            break
+    for entry in node.forward(lp, master) if wanted else ():
         if entry.ordinal not in wanted:
             continue
         wanted.remove(entry.ordinal)
@@ -132,6 +130,8 @@ def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
             pieces += (lp[copied : entry.at], listpack.encode_int(entry.flags | node.DELETED))
             copied = listpack.skip(lp, entry.at, master.end)
             changed += 1
+        if not wanted:
+            break
     if wanted:
         raise CorruptNodeError(f"the node has no entry {min(wanted)} that could be deleted")
     if changed > master.live:
