@@ -82,7 +82,9 @@ class StreamRecord:
     position: int = 0  # of the last frame that changed this record
     nodes: int = 0  # sealed nodes
     node_bytes: int = 0  # payload bytes of the sealed nodes
-    open_version: int = 0  # position of the open frame; 0: the last node is sealed, or there is none
+    open_version: int = (
+        0  # position of the open frame; 0: the last node is sealed, or there is none
+    )
     open_master: StreamID = ZERO_ID
 
     def pack(self) -> bytes:
@@ -110,25 +112,25 @@ class Locator(NamedTuple):
 
     position: int
     payload_bytes: int
-    count: int
+    entries: int  # live ones in the listpack
     last: StreamID
     vector: bytes = b""
 
     @property
     def live(self) -> int:
         """Live entries now."""
-        return self.count - int.from_bytes(self.vector, "little").bit_count()
+        return self.entries - int.from_bytes(self.vector, "little").bit_count()
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
-        head = _LOCATOR.pack(self.position, self.payload_bytes, self.count, *self.last)
+        head = _LOCATOR.pack(self.position, self.payload_bytes, self.entries, *self.last)
         return head + self.vector
 
     @classmethod
     def unpack(cls, value: bytes) -> Locator:
         """The locator of a stored value."""
-        at, size, count, ms, seq = _LOCATOR.unpack_from(value)
-        return cls(at, size, count, StreamID(ms, seq), value[_LOCATOR.size :])
+        at, size, entries, ms, seq = _LOCATOR.unpack_from(value)
+        return cls(at, size, entries, StreamID(ms, seq), value[_LOCATOR.size :])
 
 
 class Run(NamedTuple):

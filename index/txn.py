@@ -141,9 +141,9 @@ class IndexTxn:
         """The sealed node with the largest master ID not above ``at``."""
         cursor = self._nodes()
         key = _NODE.pack(stream, *at)
-        if not (cursor.set_range(key) and cursor.key() == key) and not cursor.prev():
-            if not cursor.last():
-                return None
+        here = cursor.set_range(key) and cursor.key() == key
+        if not (here or cursor.prev() or cursor.last()):
+            return None
         return self._node_here(cursor, stream) if cursor.key() <= key else None
 
     def last_node(self, stream: int) -> tuple[StreamID, Locator] | None:
@@ -182,7 +182,7 @@ class IndexTxn:
                 yield StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
     def all_nodes(self, after: bytes = b"") -> Iterator[tuple[bytes, int, StreamID, Locator]]:
-        """Nodes of all streams in key order from ``after`` on: (key, stream, master ID, locator)."""
+        """Nodes of all streams from key ``after`` on: (key, stream, master ID, locator)."""
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             if cursor.set_range(after):
                 for key, data in cursor:

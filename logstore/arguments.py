@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from logstore.codec import Row, RowBatch, codec
 from logstore.engine.adds import AUTO, AutoID
 from logstore.engine.trims import TrimRule, check_rule
-from logstore.errors import EntryTypeError, InvalidEntryError, InvalidIDError, OptionError
-from logstore.errors import TooLargeError
+from logstore.errors import (
+    EntryTypeError,
+    InvalidEntryError,
+    InvalidIDError,
+    OptionError,
+    TooLargeError,
+)
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id, parse_start
 from logstore.options import NAME_MAX_BYTES, seconds
 
@@ -31,7 +36,7 @@ def stream_name(name: str | bytes) -> bytes:
     return name
 
 
-def add_id(id: IDLike) -> AutoID | list[StreamID]:  # noqa: A002
+def add_id(id: IDLike) -> AutoID | list[StreamID]:
     """The ID of an add: "*", "<ms>-*", or a whole one that is not 0-0."""
     text = id.decode("latin-1") if isinstance(id, bytes) else id
     if text == "*":
@@ -76,7 +81,7 @@ def batches(
     while chunk := list(islice(source, size)):
         with_id = _with_id(chunk[0])
         if not with_id:
-            yield AUTO, codec().rows(chunk)
+            yield AUTO, codec().rows(cast("list[Row]", chunk))
             continue
         ids: list[StreamID] = []
         fields: list[Row] = []
@@ -85,7 +90,7 @@ def batches(
                 raise InvalidEntryError(
                     f"row {place}: give every row of one call an ID, (id, fields), or none of them"
                 )
-            id, values = row  # type: ignore[misc]  # noqa: A001
+            id, values = cast("tuple[IDLike, Row]", row)
             ids.append(id if isinstance(id, StreamID) else parse_id(id))
             fields.append(values)
         yield ids, codec().rows(fields)

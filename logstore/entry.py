@@ -45,9 +45,9 @@ class Entry(Generic[T]):
 
     __slots__ = ("_encoding", "_flat", "id")
 
-    def __init__(self, id: StreamID, flat: Sequence[T], encoding: str | None) -> None:  # noqa: A002
+    def __init__(self, id: StreamID, flat: Sequence[T], encoding: str | None) -> None:
         self.id = id
-        self._flat = flat
+        self._flat: Sequence[T] = flat
         self._encoding = encoding
 
     @property

@@ -172,7 +172,7 @@ class CommittedError(Error):
     """The commit is in the log and counts; a step after it failed. Do not repeat the call."""
 
 
-class CommittedInterrupt(CommittedError, KeyboardInterrupt):
+class CommittedInterrupt(CommittedError, KeyboardInterrupt):  # noqa: N818
     """Ctrl-C arrived after the commit was in the log: it counts."""
 
 

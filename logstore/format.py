@@ -132,6 +132,11 @@ CHECKPOINT_HEAD = struct.Struct("<8sHH16sQQIIII")
 assert CHECKPOINT_HEAD.size == 60
 CHUNK_HEAD = struct.Struct("<II")  # bytes, crc bound to the head and the chunk's number
 
+# -- pins: head, then msgpack ----------------------------------------------------------------------
+PIN_MAGIC = b"LGSTPIN\x00"
+PIN_HEAD = struct.Struct("<8sHI")  # magic, format version, crc of the body
+assert PIN_HEAD.size == 14
+
 # -- positions ------------------------------------------------------------------------------------
 POSITION_SEGMENT_BITS = 32
 OFFSET_MAX = (1 << 32) - 1

@@ -17,6 +17,7 @@ from logstore.errors import OptionError
 from logstore.format import FORMAT_VERSION, FRAME_HEAD_BYTES, Role, position_parts
 from logstore.fs import LOCAL, FileSystem
 from logstore.info import StoreInfo
+from logstore.log import names
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import passes
 
@@ -76,7 +77,7 @@ def store_info(shared: Shared) -> StoreInfo:
     sizes = {}
     for number in rows:
         try:
-            sizes[number] = engine.fs.stat(passes.names.segment(engine.path, number)).size_bytes
+            sizes[number] = engine.fs.stat(names.segment(engine.path, number)).size_bytes
         except FileNotFoundError:
             sizes[number] = 0
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
@@ -99,20 +100,20 @@ def store_info(shared: Shared) -> StoreInfo:
 
 def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:
     """Compaction by call."""
-    from logstore.compaction import runner  # noqa: PLC0415  (heavy, seldom)
+    from logstore.compaction import runner
 
     return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
 
 
 def checkpoint(shared: Shared) -> int:
     """A checkpoint by call."""
-    from logstore.engine import checkpoints  # noqa: PLC0415
+    from logstore.engine import checkpoints
 
     return checkpoints.take(shared.engine, shared.committer)
 
 
 def backup(shared: Shared, target: Path) -> None:
     """A backup by call."""
-    from logstore.recovery import backups  # noqa: PLC0415
+    from logstore.recovery import backups
 
     backups.take(shared.engine, shared.committer, target)

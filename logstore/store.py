@@ -15,7 +15,8 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from logstore import arguments, opening
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.engine import deletes, snapshot, sync as flushing
+from logstore.engine import deletes, snapshot
+from logstore.engine import sync as flushing
 from logstore.engine.commit import Op
 from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
@@ -115,6 +116,7 @@ class Store(Generic[T]):
 
     def streams(self) -> list[T]:
         """Names of all streams, sorted."""
+
         def names(view: Snapshot) -> list[bytes]:
             return sorted(record.name for record in view.index.records())
 
@@ -187,7 +189,8 @@ class Store(Generic[T]):
     @property
     def recovery(self) -> dict[str, Any]:
         """What opening found and did."""
-        return self._live().report.as_dict()
+        found: dict[str, Any] = self._live().report.as_dict()
+        return found
 
 
 @overload

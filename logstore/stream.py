@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from logstore import arguments
@@ -36,7 +37,7 @@ class Stream(Generic[T]):
     __slots__ = ("_name", "_store")
 
     def __init__(self, store: Store[T], name: bytes) -> None:
-        self._store = store
+        self._store: Store[T] = store
         self._name = name
 
     @property
@@ -55,7 +56,7 @@ class Stream(Generic[T]):
 
     # -- adding -------------------------------------------------------------------------------
     def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,  # noqa: A002
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
         create: bool = True, sync: Sync | None = None,
     ) -> StreamID | None:  # fmt: skip
@@ -93,7 +94,7 @@ class Stream(Generic[T]):
         given = IDRuns()
         for ids, chunk in arguments.batches(rows, batch):
             request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
-            added = self._store._commit(lambda state, request=request: adds.add(state, request), sync)
+            added: adds.Added | None = self._store._commit(partial(adds.add, request=request), sync)
             if added is None:
                 break
             if added.explicit is None:
@@ -104,19 +105,19 @@ class Stream(Generic[T]):
         return given
 
     # -- reading ------------------------------------------------------------------------------
-    def get(self, id: IDLike) -> Entry[T] | None:  # noqa: A002
+    def get(self, id: IDLike) -> Entry[T] | None:
         """The entry with this ID, or None."""
         at = parse_id(id)
         found = ranges.read_batch(self._store._engine(), self._name, at, at, 1)
         return self._entry(found.entries[0]) if found.entries else None
 
-    def __getitem__(self, id: IDLike) -> Entry[T]:  # noqa: A002
+    def __getitem__(self, id: IDLike) -> Entry[T]:
         found = self.get(id)
         if found is None:
             raise KeyError(str(parse_id(id)))
         return found
 
-    def __contains__(self, id: IDLike) -> bool:  # noqa: A002
+    def __contains__(self, id: IDLike) -> bool:
         return self.get(id) is not None
 
     def __len__(self) -> int:
@@ -136,9 +137,7 @@ class Stream(Generic[T]):
             raise OptionError(f"count must not be negative: {count}")
         return self._range(low, high, -1 if count is None else count, reverse)
 
-    def _range(
-        self, low: StreamID, high: StreamID, left: int, reverse: bool
-    ) -> Iterator[Entry[T]]:
+    def _range(self, low: StreamID, high: StreamID, left: int, reverse: bool) -> Iterator[Entry[T]]:
         engine = self._store._engine
         while True:
             found = ranges.read_batch(engine(), self._name, low, high, left, reverse=reverse)
@@ -208,9 +207,7 @@ class Stream(Generic[T]):
         for ref in walk(view, record):
             if ref.live:
                 lp, vector = nodes.listpack(view, record, ref)
-                found = codec().entries(
-                    lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse
-                )
+                found = codec().entries(lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse)
                 if found:
                     return self._entry(found[0])
         return None
@@ -220,7 +217,7 @@ class Stream(Generic[T]):
         batch_rows: int = 65536,
     ) -> pa.RecordBatchReader:  # fmt: skip
         """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields."""
-        from logstore.scan import arrow  # noqa: PLC0415  (pyarrow is an extra)
+        from logstore.scan import arrow
 
         return arrow.scan_stream(
             self._store._engine(), self._name, parse_start(start), parse_end(end), columns,
@@ -229,16 +226,14 @@ class Stream(Generic[T]):
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(
-        self, id: IDLike, *more_ids: IDLike, purge: bool = False, sync: Sync | None = None  # noqa: A002
+        self, id: IDLike, *more_ids: IDLike, purge: bool = False, sync: Sync | None = None
     ) -> int:
         """Delete entries by ID, as XDEL; how many there were.
 
         With ``purge`` their bytes are also erased from every file of the store before it returns.
         """
         ids = [parse_id(each) for each in (id, *more_ids)]
-        gone: int = self._store._commit(
-            lambda state: deletes.delete(state, self._name, ids), sync
-        )
+        gone: int = self._store._commit(lambda state: deletes.delete(state, self._name, ids), sync)
         if purge:
             self._store.compact(purge=True)
         return gone

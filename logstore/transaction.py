@@ -56,7 +56,7 @@ class Transaction(Generic[T]):
     """Collects operations; made by ``store.transaction()``, used with ``with``."""
 
     def __init__(self, store: Store[T], sync: Sync | None) -> None:
-        self._store = store
+        self._store: Store[T] = store
         self._sync = sync
         self._steps: list[tuple[Any, Pending]] = []
         self._over = False
@@ -116,7 +116,7 @@ class TransactionStream:
         self._name = name
 
     def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,  # noqa: A002
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
         create: bool = True,
     ) -> Pending:  # fmt: skip
@@ -133,7 +133,7 @@ class TransactionStream:
 
         return self._tx._collect(step)
 
-    def delete(self, id: IDLike, *more_ids: IDLike) -> Pending:  # noqa: A002
+    def delete(self, id: IDLike, *more_ids: IDLike) -> Pending:
         """Delete entries by ID; the result counts them."""
         ids = [parse_id(each) for each in (id, *more_ids)]
         return self._tx._collect(lambda state: deletes.delete(state, self._name, ids))

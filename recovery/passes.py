@@ -36,7 +36,7 @@ USERS_RESERVED = (names.STORE, names.LOCK, names.USERS, names.WAKE, names.BOOT, 
 
 
 def check_place(path: Path) -> None:
-    """FileSystemError for a network file system: its locks and renames are no ground for a store."""
+    """FileSystemError for a network file system: its locks are no ground for a store."""
     probe = path
     while not probe.exists() and probe != probe.parent:
         probe = probe.parent

@@ -132,9 +132,10 @@ class Rebuild:
     def _open_only(self, state: State, found: reader.LogFrame, body: frames.Body) -> None:
         """Frames that an open node of the checkpoint is made of."""
         record = state.record(getattr(body, "stream", 0))
-        if record is not None and 0 < record.open_version <= found.position:
-            if not isinstance(body, frames.Tombstone) or body.version == record.open_version:
-                apply(state, found.position, found.payload_bytes, body)
+        if record is None or not 0 < record.open_version <= found.position:
+            return
+        if not isinstance(body, frames.Tombstone) or body.version == record.open_version:
+            apply(state, found.position, found.payload_bytes, body)
 
     def _count_segment(self, state: State, link: chain.Link) -> None:
         row = state.segment(link.number) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, link.created_ms)

@@ -74,8 +74,7 @@ def _load_segment(
     state.put_segment(number, SegmentRow(role, 0, 0, end_offset, 0))
     if not bits:
         return
-    place = 0
-    for found in node_frames(engine, link):
+    for place, found in enumerate(node_frames(engine, link)):
         if found.position >= position and role == fmt.Role.MAIN:
             break
         if bits >> place & 1:
@@ -84,11 +83,10 @@ def _load_segment(
             master = StreamID(body.master_ms, body.master_seq)
             version, vector = vectors.get((body.stream, *master), (0, b""))
             locator = Locator(
-                found.position, found.payload_bytes, body.count,
+                found.position, found.payload_bytes, body.entries,
                 StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",
             )  # fmt: skip
             state.index.put_node(body.stream, master, locator)
-        place += 1
 
 
 def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:

@@ -112,7 +112,7 @@ def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
     if before is None or before.position < at:
         if before is not None:
             state.count_live(before, -1)
-        state.put_node(body.stream, master, Locator(at, payload_bytes, body.count, last))
+        state.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
     if record.position < at:
         if record.open_version and record.open_master == master:
             record.open_version = 0
@@ -195,7 +195,7 @@ def _adopt(state: State, at: int, _: int, body: frames.Adopt) -> None:
         last = StreamID(item.last_ms, item.last_seq)
         master = StreamID(item.master_ms, item.master_seq)
         if item.payload_bytes and state.index.node(item.stream, master) is None:
-            locator = Locator(new_at, item.payload_bytes, item.count, last)
+            locator = Locator(new_at, item.payload_bytes, item.entries, last)
             state.put_node(item.stream, master, locator)
         if record.position < at:
             record.nodes += (1 if item.payload_bytes else 0) - gone
@@ -206,16 +206,12 @@ def _adopt(state: State, at: int, _: int, body: frames.Adopt) -> None:
         if record is not None and record.position < at:
             record.position = at
             state.touch(record)
-    state.meta = state.meta._replace(
-        next_segment=max(state.meta.next_segment, body.segment + 1)
-    )
+    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
 
 
-def _drop_segment(state: State, at: int, _: int, body: frames.DropSegment) -> None:
+def _drop_segment(state: State, _at: int, _: int, body: frames.DropSegment) -> None:
     state.drop_segment(body.segment)
-    state.meta = state.meta._replace(
-        next_segment=max(state.meta.next_segment, body.segment + 1)
-    )
+    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
 
 
 _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {

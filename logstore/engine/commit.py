@@ -179,7 +179,10 @@ class Committer:
                 kept.applied = words.applied
                 return _DONE
             limit = engine.limits.segment_bytes
-            if buffer.end & fmt.OFFSET_MAX > limit and start & fmt.OFFSET_MAX > fmt.SEGMENT_HEAD_BYTES:
+            if (
+                buffer.end & fmt.OFFSET_MAX > limit
+                and start & fmt.OFFSET_MAX > fmt.SEGMENT_HEAD_BYTES
+            ):
                 txn.abort()
                 return _ROLL
             data = buffer.encode(engine.seed, engine.wake.durable_upto)
@@ -250,9 +253,7 @@ class Committer:
             _fail(batch, exc)
 
 
-def _fail(
-    batch: list[Request], error: BaseException, cause: BaseException | None = None
-) -> None:
+def _fail(batch: list[Request], error: BaseException, cause: BaseException | None = None) -> None:
     if cause is not None:
         error.__cause__ = cause
     for request in batch:

@@ -21,7 +21,11 @@ class View(Protocol):
 
     index: IndexTxn
     segments: Segments
-    meta: Meta
+
+    @property
+    def meta(self) -> Meta:
+        """Where the index stands."""
+        ...
 
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
@@ -80,7 +84,7 @@ def open_ref(view: View, record: StreamRecord) -> NodeRef | None:
 def sealed_ref(master: StreamID, locator: Locator) -> NodeRef:
     """A sealed node."""
     live = locator.live
-    return NodeRef(master, locator, live, locator.count - live, locator.last)
+    return NodeRef(master, locator, live, locator.entries - live, locator.last)
 
 
 def refs(

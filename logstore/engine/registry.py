@@ -45,7 +45,9 @@ _open: dict[Key, Shared] = {}
 _set_aside: list[Shared] = []  # of a forked child: kept, so that no finaliser touches them
 
 
-def acquire(key: Key | None, find: Callable[[], tuple[Key, Shared]], options: StoreOptions) -> Shared:
+def acquire(
+    key: Key | None, find: Callable[[], tuple[Key, Shared]], options: StoreOptions
+) -> Shared:
     """The shared engine of a store, opened by ``find`` if need be."""
     with _lock:
         found = _open.get(key) if key is not None else None

@@ -125,10 +125,8 @@ class Segments:
         lp = b""
         for run in node.runs:
             kind, data = self.run_bytes(run, active)
-            if kind == Kind.OPEN:
-                lp = data
-            else:
-                lp = codec().extend(lp, data, run.entries, run.elements)
+            whole = kind == Kind.OPEN
+            lp = data if whole else codec().extend(lp, data, run.entries, run.elements)
         if node.vector:
             size = (node.vector.bit_length() + 7) // 8
             lp = codec().fold(lp, node.vector.to_bytes(size, "little"))

@@ -127,9 +127,7 @@ def _damaged(engine: Engine, file: File, link: chain.Link, good: int) -> bool:
     return any(found.durable_upto > at for found in later)
 
 
-def _cut(
-    engine: Engine, state: State, file: File, link: chain.Link, good: int
-) -> TailReport:
+def _cut(engine: Engine, state: State, file: File, link: chain.Link, good: int) -> TailReport:
     """Set the un-synced tail aside and cut it whole.
 
     Crash order: copy in quarantine, synced; then ftruncate if the bytes never formed a complete

@@ -38,9 +38,7 @@ def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.S
     return found
 
 
-def main_links(
-    fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0
-) -> list[Link]:
+def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) -> list[Link]:
     """The chain from a segment on, ascending."""
     links: list[Link] = []
     wanted = [number for number in names.segments(fs, store) if number >= from_segment]

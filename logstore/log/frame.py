@@ -67,7 +67,7 @@ class Node(NamedTuple):
     master_seq: int
     last_ms: int
     last_seq: int
-    count: int
+    entries: int  # live ones in the listpack
     data: bytes | None
 
 
@@ -115,7 +115,7 @@ class AdoptItem(NamedTuple):
     last_seq: int
     offset: int
     payload_bytes: int
-    count: int
+    entries: int
     replaced: tuple[tuple[int, int], ...]
 
 
@@ -201,7 +201,7 @@ def _decode_tombstone(payload: bytes) -> Tombstone:
     head = fmt.TOMBSTONE_BODY.unpack_from(payload)
     size = len(payload) - fmt.TOMBSTONE_BODY.size
     ordinals = struct.unpack_from(f"<{size // 4}I", payload, fmt.TOMBSTONE_BODY.size)
-    return Tombstone(*head, ordinals)
+    return Tombstone._make((*head, ordinals))
 
 
 def _decode_adopt(payload: bytes) -> Adopt:
@@ -217,18 +217,24 @@ def _decode_adopt(payload: bytes) -> Adopt:
         if end > len(payload):
             raise struct.error("more replaced nodes than bytes")
         replaced = tuple(fmt.MASTER.iter_unpack(payload[at:end]))
-        items.append(AdoptItem(*head, replaced))
+        items.append(AdoptItem._make((*head, replaced)))
         at = end
     return Adopt(segment, tuple(items))
 
 
 _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.SEAL: lambda payload: Seal(*fmt.SEAL_BODY.unpack(payload)),
-    Kind.CREATE: lambda payload: Create(*fmt.CREATE_BODY.unpack_from(payload), payload[8:]),
+    Kind.CREATE: lambda payload: Create._make((*fmt.CREATE_BODY.unpack_from(payload), payload[8:])),
     Kind.DROP: lambda payload: Drop(*fmt.DROP_BODY.unpack(payload)),
-    Kind.OPEN: lambda payload: Open(*fmt.OPEN_BODY.unpack_from(payload), _data(payload, 44)),
-    Kind.APPEND: lambda payload: Append(*fmt.APPEND_BODY.unpack_from(payload), _data(payload, 32)),
-    Kind.NODE: lambda payload: Node(*fmt.NODE_BODY.unpack_from(payload), _data(payload, 44)),
+    Kind.OPEN: lambda payload: Open._make(
+        (*fmt.OPEN_BODY.unpack_from(payload), _data(payload, 44))
+    ),
+    Kind.APPEND: lambda payload: Append._make(
+        (*fmt.APPEND_BODY.unpack_from(payload), _data(payload, 32))
+    ),
+    Kind.NODE: lambda payload: Node._make(
+        (*fmt.NODE_BODY.unpack_from(payload), _data(payload, 44))
+    ),
     Kind.TOMBSTONE: _decode_tombstone,
     Kind.TRIM: lambda payload: Trim(*fmt.TRIM_BODY.unpack(payload)),
     Kind.RECORD: lambda payload: Record(*fmt.RECORD_BODY.unpack(payload)),

@@ -98,9 +98,7 @@ def parse(data: bytes, at: int, seed: int, segment: int, offset: int) -> LogFram
     found = crc32c(payload, crc32c(place + data[at + 4 : at + _HEAD_BYTES], seed))
     if found != crc:
         raise _corrupt("the checksum does not fit", segment, offset)
-    return LogFrame(
-        segment, offset, size, commit, durable_upto, ordinal, kind, flags, crc, payload
-    )
+    return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, crc, payload)
 
 
 def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: int) -> LogFrame:

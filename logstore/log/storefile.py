@@ -51,9 +51,7 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     if len(body) != size or crc32c(body) != crc:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
     found: dict[str, Any] = msgpack.unpackb(body)
-    limits = StoreLimits(
-        found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"]
-    )
+    limits = StoreLimits(found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"])
     return StoreFile(found["uuid"], limits, found["created_ms"], version)
 
 
@@ -64,9 +62,7 @@ def pack(content: StoreFile) -> bytes:
         "node_max_entries": content.limits.node_max_entries,
         "segment_bytes": content.limits.segment_bytes, "created_ms": content.created_ms,
     })  # fmt: skip
-    head = fmt.STORE_HEAD.pack(
-        fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body)
-    )
+    head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
     return bytes(head + body)
 
 

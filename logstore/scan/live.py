@@ -1,0 +1,76 @@
+"""The walk of a scan through the index: some nodes on one snapshot, then the next snapshot.
+
+Invariants: no snapshot lives longer than NODES_MAX nodes or BYTES_MAX bytes take to decode, none is
+held while the caller has a batch; the walk goes on by ID behind the last entry it took, so that
+nodes that were rewritten, merged or moved in between are neither skipped nor read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from logstore.engine import nodes, snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.ids import MAX_ID, StreamID
+from logstore.index.keys import StreamRecord
+from logstore.scan.arrow import Gather
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NODES_MAX = 64
+BYTES_MAX = 1 << 20
+
+
+class Walk:
+    """Where a scan stands. ``step`` may be cut short by an error and called again."""
+
+    def __init__(self, name: bytes, start: StreamID, end: StreamID) -> None:
+        self.name = name
+        self.start = start
+        self.end = end
+        self.started = False
+        self.done = start > end
+
+    def step(self, view: Snapshot, gather: Gather) -> bool:
+        """Add the next nodes; whether the batch is full."""
+        record = view.record(self.name)
+        if record is None:
+            self.done = True
+            return True
+        if not self.started:
+            self.started, self.end = True, min(self.end, record.last)
+        return self._nodes(view, record, gather)
+
+    def _nodes(self, view: Snapshot, record: StreamRecord, gather: Gather) -> bool:
+        count = size = 0
+        name, end = self.name, self.end
+        for ref in nodes.refs(view, record, self.start, end):
+            if not ref.live:
+                continue
+            if gather.is_full(ref.live):
+                return True
+            if count >= NODES_MAX or size >= BYTES_MAX:
+                return False
+            lp, vector = nodes.listpack(view, record, ref)
+            gather.add(name, lp, *ref.master, vector, self.start, end)
+            if ref.last >= end or ref.last == MAX_ID:
+                break
+            self.start = ref.last.next()
+            count += 1
+            size += len(lp)
+        self.done = True
+        return True
+
+
+def batches(
+    engine: Engine, name: bytes, start: StreamID, end: StreamID, gather: Gather
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a scan."""
+    walk = Walk(name, start, end)
+    while not walk.done:
+        while not snapshot.read(engine, lambda view: walk.step(view, gather)):
+            pass
+        yield from gather.take()
