@@ -39,6 +39,14 @@ cdef inline u64 raw_of(const Elem* elem) noexcept nogil:
     return format_i64(elem.number, text) if elem.is_int else elem.size
 
 
+cdef inline int grow_row(RowRef* ref, const Elem* elem, u64 index) except -1:
+    """Count the bytes of a field or value; refuse the row before they are copied."""
+    ref.raw_bytes += raw_of(elem)
+    if ref.raw_bytes > ENTRY_BYTES_MAX:
+        raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
+    return 0
+
+
 cdef class RowBatch:
     """Rows made ready to be packed."""
 
@@ -152,8 +160,6 @@ cdef class RowBatch:
         if not done:
             self.values.size = ref.at
             self.add_any(item, index, &ref)
-        if ref.raw_bytes > ENTRY_BYTES_MAX:
-            raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
         fail(buf_add(&self.refs, &ref, sizeof(RowRef)))
         return 0
 
@@ -177,7 +183,7 @@ cdef class RowBatch:
                 if not same_elem(&elem, known + i):
                     return False
             self.to_elem(<object>value, &elem, index, <object>key)
-            ref.raw_bytes += raw_of(&elem)
+            grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
             i += 1
         return i == width
@@ -200,14 +206,14 @@ cdef class RowBatch:
             field, value = pair
             self.to_elem(field, &elem, index, field)
             names_bytes += raw_of(&elem)
+            grow_row(ref, &elem, index)
             fail(buf_elem(&self.scratch, &elem))
             self.to_elem(value, &elem, index, field)
-            ref.raw_bytes += raw_of(&elem)
+            grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
             keys.append(field)
         if not keys:
             raise InvalidEntryError(f"row {index}: an entry needs at least one field")
-        ref.raw_bytes += names_bytes
         ref.shape = self.shape_of(keys, names_bytes)
         return 0
 

@@ -1,0 +1,219 @@
+"""Prevents columns that Arrow or Spark refuse, or that tell other values than the entries."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logstore.codec import ARROW_COLUMNS, MAX_ID, Codec, pure
+from logstore.errors import CorruptNodeError, OptionError
+from tests.codec.strategies import entries, next_id, steps
+
+TOP = 2**64 - 1
+YEAR_10000_MS = 253402300800000
+
+
+def _node(codec: Codec, *added: tuple[tuple[int, int], list[bytes]]) -> tuple[bytes, int, int]:
+    master, flat = added[0]
+    lp = codec.new_node(*master, flat)
+    for id, flat in added[1:]:
+        lp, _ = codec.append(lp, *master, *id, flat)
+    return lp, *master
+
+
+def _batch(codec: Codec, *nodes: tuple[bytes, int, int], **options: Any) -> pa.RecordBatch:
+    builder = codec.ArrowBuilder(**options)
+    for node in nodes:
+        builder.add(b"s", *node)
+    batch = builder.finish()
+    batch.validate(full=True)
+    return batch
+
+
+def test_the_types_are_those_that_spark_takes(codec: Codec) -> None:
+    schema = _batch(codec, _node(codec, ((1, 1), [b"f", b"v"])), field_columns=["f"]).schema
+    assert schema.names == [*ARROW_COLUMNS, "f"]
+    assert schema.types == [
+        *(pa.string(), pa.string(), pa.int64(), pa.int64(), pa.timestamp("us", tz="UTC")),
+        *(pa.map_(pa.string(), pa.string()), pa.string()),
+    ]
+    kind = schema.field("fields").type
+    assert (kind.key_field.name, kind.item_field.name) == ("key", "value")
+    assert (kind.key_field.nullable, kind.item_field.nullable) == (False, True)
+    assert not kind.keys_sorted
+    schema = _batch(codec, field_columns=["f"], binary=True).schema
+    assert schema.field("fields").type == pa.map_(pa.string(), pa.binary())
+    assert schema.field("f").type == pa.binary()
+    assert schema.field("id").type == pa.string()
+
+
+def test_the_values(codec: Codec) -> None:
+    node = _node(
+        codec,
+        ((1000, 1), [b"a", b"1", b"b", b"x"]),
+        ((1001, TOP), [b"a", b"-5", b"b", b""]),
+        ((YEAR_10000_MS - 1, 0), [b"c", b"1", b"c", b"2"]),
+        ((YEAR_10000_MS, 2**63 - 1), [b"a", b"3"]),
+        ((2**63, 2**63), [b"b", b"4"]),
+        ((TOP, TOP), [b"a", b"5", b"b", b"6"]),
+    )
+    columns = _batch(codec, node, field_columns=["a", "c", "none"]).to_pydict()
+    assert columns["stream"] == ["s"] * 6
+    assert columns["id"] == [
+        *("1000-1", f"1001-{TOP}", f"{YEAR_10000_MS - 1}-0", f"{YEAR_10000_MS}-{2**63 - 1}"),
+        *(f"{2**63}-{2**63}", f"{TOP}-{TOP}"),
+    ]
+    assert columns["ms"] == [1000, 1001, YEAR_10000_MS - 1, YEAR_10000_MS, None, None]
+    assert columns["seq"] == [1, None, 0, 2**63 - 1, None, None]
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    assert columns["ts"] == [
+        epoch + dt.timedelta(milliseconds=1000),
+        epoch + dt.timedelta(milliseconds=1001),
+        epoch + dt.timedelta(milliseconds=YEAR_10000_MS - 1),
+        *(None, None, None),
+    ]
+    assert columns["fields"] == [
+        *([("a", "1"), ("b", "x")], [("a", "-5"), ("b", "")], [("c", "1"), ("c", "2")]),
+        *([("a", "3")], [("b", "4")], [("a", "5"), ("b", "6")]),
+    ]
+    assert columns["a"] == ["1", "-5", None, "3", None, "5"]
+    assert columns["c"] == [None, None, "2", None, None, None]
+    assert columns["none"] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [list(pick) for size in (0, 1, 2) for pick in itertools.permutations(ARROW_COLUMNS, size)],
+    ids=lambda pick: "+".join(pick) or "none",
+)
+def test_any_selection_of_columns(codec: Codec, selection: list[str]) -> None:
+    node = _node(codec, ((1, 1), [b"a", b"1"]), ((2, 0), [b"b", b"2"]))
+    full = _batch(codec, node, node)
+    some = _batch(codec, node, node, columns=selection)
+    assert some.schema.names == selection
+    assert some.num_rows == 4
+    for name in selection:
+        assert some.column(name).equals(full.column(name))
+
+
+INVALID = [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe0\x80\x80"]
+INVALID += [b"ok \xf0\x9f\x98 cut", b"\x80" * 9, b"abcdefgh\xc3(", b"\xf8\x88\x80\x80\x80"]
+VALID = ["", "plain", "é", "€", "😀", "\ud7ff\ue000", "\U0010ffff", "x" * 7 + "é" * 9, "\x00"]
+
+
+@pytest.mark.parametrize("text", [*INVALID, *(text.encode() for text in VALID)])
+def test_what_is_not_utf8_is_replaced_in_text_and_kept_in_binary(codec: Codec, text: bytes) -> None:
+    node = _node(codec, ((1, 1), [text, text, b"f", text]), ((1, 2), [b"f", text, text, text]))
+    builder = codec.ArrowBuilder(("stream", "fields"), ("f",))
+    builder.add(text, *node)
+    batch = builder.finish()
+    batch.validate(full=True)
+    shown = text.decode("utf-8", "replace")
+    assert batch.to_pydict() == {
+        "stream": [shown, shown],
+        "fields": [[(shown, shown), ("f", shown)], [("f", shown), (shown, shown)]],
+        "f": [shown, shown],
+    }
+    columns = _batch(codec, node, columns=["fields"], field_columns=["f"], binary=True).to_pydict()
+    assert columns["f"] == [text, text]
+    assert columns["fields"][0] == [(shown, text), ("f", text)]
+
+
+def test_ranges_and_vectors(codec: Codec) -> None:
+    node = _node(codec, *(((1, seq), [b"n", b"%d" % seq]) for seq in range(20)))
+    builder = codec.ArrowBuilder(["seq"])
+    assert builder.add(b"s", *node, b"\x60\x01", (1, 4), (1, 9)) == 3
+    assert builder.add(b"s", *node, b"", (2, 0), MAX_ID) == 0
+    assert builder.add(b"s", *node, b"\xff\xff\x0f") == 0
+    assert builder.rows == 3
+    assert builder.finish().to_pydict() == {"seq": [4, 7, 9]}
+    assert builder.rows == 0
+
+
+def test_a_node_that_fails_adds_nothing(codec: Codec) -> None:
+    lp, *master = _node(codec, ((1, 1), [b"a", b"1"]), ((2, 0), [b"b", b"2"]))
+    builder = codec.ArrowBuilder(field_columns=["a"])
+    builder.add(b"s", lp, *master)
+    before = builder.nbytes
+    with pytest.raises(CorruptNodeError):
+        builder.add(b"s", lp[:-4] + b"\x09" + lp[-3:], *master)
+    assert (builder.rows, builder.nbytes) == (2, before)
+    builder.add(b"s", lp, *master)
+    assert builder.nbytes == 2 * before
+    batch = builder.finish()
+    batch.validate(full=True)
+    assert (
+        batch.to_pydict()
+        == _batch(codec, (lp, *master), (lp, *master), field_columns=["a"]).to_pydict()
+    )
+
+
+def test_finished_batches_outlive_the_builder(codec: Codec) -> None:
+    node = _node(codec, *(((1, seq), [b"n", b"%d" % seq * 50]) for seq in range(100)))
+    builder = codec.ArrowBuilder()
+    batches = []
+    for _ in range(5):
+        for _ in range(20):
+            builder.add(b"s", *node)
+        batches.append(builder.finish())
+    del builder
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.equals(batches[0])
+        assert batch.num_rows == 2000
+    assert batches[0].slice(1990, 5).to_pydict()["seq"] == [90, 91, 92, 93, 94]
+
+
+@pytest.mark.parametrize(
+    "options", [{"columns": ["time"]}, {"columns": ["id", "id"]}, {"field_columns": ["a", "a"]}]
+)
+def test_columns_that_cannot_be_are_refused(codec: Codec, options: Any) -> None:
+    with pytest.raises(OptionError, match="column"):
+        codec.ArrowBuilder(**options)
+
+
+@settings(max_examples=80)
+@given(
+    drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=12),
+    vector=st.binary(max_size=2),
+    binary=st.booleans(),
+)
+def test_both_codecs_give_the_same_columns(
+    native: Codec, drawn: list[Any], vector: bytes, binary: bool
+) -> None:
+    id = (1, 1)
+    added = [(id, drawn[0][1])]
+    for step, flat in drawn[1:]:
+        id = next_id(id, step)
+        added.append((id, flat))
+    node = _node(pure, *added)
+    batches = []
+    for codec in (pure, native):
+        builder = codec.ArrowBuilder(ARROW_COLUMNS, ("a", "x", "", "7"), binary)
+        builder.add(b"s\xff", *node, vector)
+        builder.add(b"t", *node, b"", (1, 1), id)
+        batches.append(builder.finish())
+        batches[-1].validate(full=True)
+    assert batches[0].schema == batches[1].schema
+    assert batches[0].equals(batches[1])
+
+
+def test_pyarrow_is_imported_by_finish_only() -> None:
+    code = """
+import sys
+from logstore.codec import codec, pure
+for c in (codec(), pure):
+    c.ArrowBuilder(field_columns=["a"]).add(b"s", c.new_node(1, 1, [b"a", b"1"]), 1, 1)
+assert "pyarrow" not in sys.modules
+c.ArrowBuilder().finish()
+assert "pyarrow" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
