@@ -137,6 +137,21 @@ PIN_MAGIC = b"LGSTPIN\x00"
 PIN_HEAD = struct.Struct("<8sHI")  # magic, format version, crc of the body
 assert PIN_HEAD.size == 14
 
+# -- snapshot files beside pins: head, then blocks of items ---------------------------------------
+SNAPSHOT_MAGIC = b"LGSTSNP\x00"
+# magic, format version, reserved, store uuid, pin, made (unix ms), crc of all before
+SNAPSHOT_HEAD = struct.Struct("<8sHI16s16sQI")
+assert SNAPSHOT_HEAD.size == 58
+# crc, body bytes, name bytes, items, stream, first and last ID that are asked for; the body: the
+# stream's name, then the items. The CRC covers what follows it in the head, then the body; its
+# start value is that of the block's offset (8 bytes) and the CRC of the file's head.
+SNAPSHOT_BLOCK = struct.Struct("<IIIIQQQQQ")
+assert SNAPSHOT_BLOCK.size == 56
+# position of the node frame (0: the listpack is here), payload or listpack bytes, live entries,
+# master ID, last ID, vector bytes; then the vector, then the listpack if it is here
+SNAPSHOT_ITEM = struct.Struct("<QIIQQQQI")
+assert SNAPSHOT_ITEM.size == 52
+
 # -- positions ------------------------------------------------------------------------------------
 POSITION_SEGMENT_BITS = 32
 OFFSET_MAX = (1 << 32) - 1

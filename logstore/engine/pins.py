@@ -29,9 +29,12 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int) -> Pin:
     return pin
 
 
-def narrow(fs: FileSystem, store: Path, pin: Pin, segments: Iterable[int]) -> Pin:
-    """Hold only what the snapshot names."""
-    narrowed = pin._replace(segments=frozenset(segments))
+def narrow(
+    fs: FileSystem, store: Path, pin: Pin, segments: Iterable[int], now_ms: int, ttl_ms: int
+) -> Pin:
+    """Hold only what the snapshot names, for ``ttl_ms`` from now; SnapshotExpired if too late."""
+    pinfile.check(fs, store, pin.id, now_ms)
+    narrowed = pin._replace(segments=frozenset(segments), expires_ms=now_ms + ttl_ms, ttl_ms=ttl_ms)
     pinfile.write(fs, store, narrowed)
     return narrowed
 

@@ -20,7 +20,7 @@ from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
 from logstore.log import frame as frames
-from logstore.log import names, reader
+from logstore.log import located, names, reader
 
 OPEN_FILES_MAX = 64
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
@@ -98,19 +98,12 @@ class Segments:
 
     def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
         """The listpack of a sealed node, proven to be the one that was asked for."""
-        found = self.frame(locator.position, locator.payload_bytes, active)
-        if found.kind not in (Kind.NODE, Kind.OPEN):
-            raise CorruptFrameError(
-                "a locator points at a frame that is no node",
-                segment=found.segment, offset=found.offset,
-            )  # fmt: skip
-        head = fmt.NODE_BODY.unpack_from(found.payload)
-        if head[:3] != (stream, *master):
-            raise CorruptFrameError(
-                f"a locator of node {master} points at node {head[1]}-{head[2]}",
-                segment=found.segment, offset=found.offset,
-            )  # fmt: skip
-        return found.payload[fmt.NODE_BODY.size :]
+        segment = locator.position >> fmt.POSITION_SEGMENT_BITS
+        self.body_reads += 1
+        source = self.source(segment, sealed=segment != active)
+        return located.listpack(
+            source, self.seed, locator.position, locator.payload_bytes, stream, master
+        )
 
     def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""

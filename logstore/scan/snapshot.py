@@ -1,0 +1,176 @@
+"""Snapshot files: what a plan found in the index, for readers that have no index.
+
+A head, then blocks. A block belongs to one stream and one split; it holds items: locators of sealed
+nodes with their vectors, and the listpacks of nodes that are in no segment as a whole.
+
+Invariants: a file is written once, synced before anybody is told of it, and never changed; nothing
+of a block is used before its CRC fits, bound to the file and the place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.errors import CorruptionError, FormatVersionError, SnapshotExpired
+from logstore.fs import File, FileSystem
+from logstore.ids import StreamID
+from logstore.log import pinfile
+
+HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
+_BLOCK = fmt.SNAPSHOT_BLOCK
+_ITEM = fmt.SNAPSHOT_ITEM
+BODY_MAX_BYTES = (1 << 32) - 1
+
+
+class Item(NamedTuple):
+    """A node. ``position`` is 0 if ``lp`` holds its listpack."""
+
+    position: int
+    payload_bytes: int
+    live: int
+    master: StreamID
+    last: StreamID
+    vector: bytes
+    lp: bytes
+
+    def pack(self) -> bytes:
+        """The item in a block."""
+        head = _ITEM.pack(
+            self.position, self.payload_bytes, self.live, *self.master, *self.last,
+            len(self.vector),
+        )  # fmt: skip
+        return head + self.vector + self.lp
+
+
+class Section(NamedTuple):
+    """The stream that a block is of, and the closed interval of IDs that is asked for."""
+
+    stream: int
+    name: bytes
+    start: StreamID
+    end: StreamID
+
+
+def _head(uuid: bytes, pin_id: str, made_ms: int) -> bytes:
+    front = fmt.SNAPSHOT_HEAD.pack(
+        fmt.SNAPSHOT_MAGIC, fmt.FORMAT_VERSION, 0, uuid, bytes.fromhex(pin_id), made_ms, 0
+    )[:-4]
+    return front + int(crc32c(front)).to_bytes(4, "little")
+
+
+def _block_crc(head_crc: int, offset: int, head_after_crc: bytes, body: bytes) -> int:
+    place = crc32c(offset.to_bytes(8, "little"), head_crc)
+    return int(crc32c(body, crc32c(head_after_crc, place)))
+
+
+class Writer:
+    """Writes one snapshot file; ``finish`` makes it durable."""
+
+    def __init__(self, fs: FileSystem, store: Path, uuid: bytes, pin_id: str, made_ms: int) -> None:
+        self._fs = fs
+        self._path = pinfile.snapshot_path(store, pin_id)
+        self._file = fs.open(self._path, write=True, exclusive=True)
+        head = _head(uuid, pin_id, made_ms)
+        self._head_crc = int.from_bytes(head[-4:], "little")
+        self._file.pwrite(head, 0)
+        self.offset = len(head)
+
+    def block(self, section: Section, items: int, data: bytes | bytearray) -> None:
+        """Append a block of packed items."""
+        body = section.name + data
+        head = _BLOCK.pack(
+            0, len(body), len(section.name), items, section.stream, *section.start, *section.end
+        )[4:]
+        crc = _block_crc(self._head_crc, self.offset, head, body)
+        whole = crc.to_bytes(4, "little") + head + body
+        self._file.pwrite(whole, self.offset)
+        self.offset += len(whole)
+
+    def finish(self) -> None:
+        """Data and name are durable after it."""
+        self._file.sync()
+        self._fs.sync_directory(self._path.parent)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
+    return CorruptionError(
+        f"the snapshot {path} is damaged ({why}): load again, a new one is made from the store",
+        offset=offset,
+    )
+
+
+def read(
+    fs: FileSystem, store: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
+) -> Generator[tuple[Section, list[Item]], None, None]:
+    """The blocks of a byte range, checked; SnapshotExpired if the file is gone."""
+    path = pinfile.snapshot_path(store, pin_id)
+    try:
+        file = fs.open(path)
+    except FileNotFoundError:
+        raise SnapshotExpired(
+            f"the snapshot {path} was given back or ran out: load again"
+        ) from None
+    try:
+        crc = _check_head(file, uuid, pin_id)
+        end = offset + size_bytes
+        while offset < end:
+            section, items, offset = _read_block(file, crc, offset, end)
+            yield section, items
+    finally:
+        file.close()
+
+
+def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
+    data = file.pread(HEAD_BYTES, 0)
+    if len(data) < HEAD_BYTES:
+        raise _damaged(file.path, "its head is cut off", 0)
+    magic, version, _, found_uuid, pin, _, crc = fmt.SNAPSHOT_HEAD.unpack(data)
+    if magic != fmt.SNAPSHOT_MAGIC or crc32c(data[:-4]) != crc:
+        raise _damaged(file.path, "its head is not what was written", 0)
+    if version > fmt.FORMAT_VERSION:
+        raise FormatVersionError(f"{file.path} is of format {version}: upgrade logstore to read it")
+    if found_uuid != uuid or pin != bytes.fromhex(pin_id):
+        raise _damaged(file.path, "it belongs to another store or pin", 0)
+    return int(crc)
+
+
+def _read_block(
+    file: File, head_crc: int, offset: int, end: int
+) -> tuple[Section, list[Item], int]:
+    head = file.pread(_BLOCK.size, offset)
+    if len(head) < _BLOCK.size or offset + _BLOCK.size > end:
+        raise _damaged(file.path, "a block is cut off", offset)
+    crc, size, name_bytes, count, stream, *ids = _BLOCK.unpack(head)
+    after = offset + _BLOCK.size + size
+    if after > end:  # checked before memory is taken: the length may be anything
+        raise _damaged(file.path, "a block is longer than what is there", offset)
+    body = file.pread(size, offset + _BLOCK.size)
+    if len(body) < size or _block_crc(head_crc, offset, head[4:], body) != crc:
+        raise _damaged(file.path, "a block is not what was written", offset)
+    section = Section(stream, body[:name_bytes], StreamID(*ids[:2]), StreamID(*ids[2:]))
+    return section, _items(body, name_bytes, count), after
+
+
+def _items(body: bytes, at: int, count: int) -> list[Item]:
+    items: list[Item] = []
+    for _ in range(count):
+        position, size, live, ms, seq, last_ms, last_seq, vector_bytes = _ITEM.unpack_from(body, at)
+        lp_at = at + _ITEM.size + vector_bytes
+        vector = body[at + _ITEM.size : lp_at]
+        at = lp_at if position else lp_at + size
+        items.append(
+            Item(
+                position, size, live, StreamID(ms, seq), StreamID(last_ms, last_seq), vector,
+                b"" if position else body[lp_at:at],
+            )
+        )  # fmt: skip
+    return items
