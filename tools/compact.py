@@ -1,0 +1,31 @@
+"""``logstore compact``: give the space of deleted entries back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import logstore
+from logstore.tools import options
+from logstore.tools.output import Output
+
+
+@click.command("compact")
+@options.store_argument
+@click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+    help="Rewrite nodes and segments that are dead by more than this share.",
+)  # fmt: skip
+@options.json_option
+@options.pass_output
+def command(output: Output, path: Path, purge: bool, threshold: float) -> None:
+    """Rewrite nodes with many tombstones and drop segments that are mostly dead.
+
+    Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
+    holds a byte of a deleted entry; backups and copies are out of reach.
+    """
+    with logstore.open(path, create=False) as store:
+        found = store.compact(purge=purge, threshold=threshold)
+    output.report(found.as_dict())

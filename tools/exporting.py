@@ -1,0 +1,145 @@
+"""``logstore export``: entries as JSON lines, which import reads back byte for byte, or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import click
+
+from logstore.entry import Entry
+from logstore.errors import UsageError
+from logstore.ids import ZERO_ID, parse_end, parse_start
+from logstore.stream import Stream
+from logstore.tools import forms, options
+from logstore.tools.importing import FORMATS, guess_format
+from logstore.tools.output import Output, Progress
+
+Write: TypeAlias = Callable[[Entry[bytes]], bytes]
+PROGRESS_EVERY = 1000
+STDOUT = Path("-")
+
+
+def write_json(entry: Entry[bytes]) -> bytes:
+    """An entry as a JSON line."""
+    return json.dumps(forms.entry_object(entry), ensure_ascii=False).encode() + b"\n"
+
+
+class CsvWriter:
+    """Entries as rows under a header of the ID and the fields; what does not fit is refused."""
+
+    def __init__(self, fields: list[str], id_field: str) -> None:
+        if id_field in fields:
+            raise UsageError(f"a field is named {id_field!r}: name the column of IDs by --id-field")
+        self.fields = fields
+        self._known = set(fields)
+        self._header = [id_field, *fields]
+
+    def header(self) -> bytes:
+        """The first row."""
+        return self._row(self._header)
+
+    def __call__(self, entry: Entry[bytes]) -> bytes:
+        pairs = entry.pairs
+        try:
+            found = {name.decode(): value.decode() for name, value in pairs}
+        except UnicodeDecodeError:
+            raise UsageError(f"{entry.id} is no UTF-8: use --format jsonl") from None
+        if len(found) < len(pairs):
+            raise UsageError(f"{entry.id} repeats a field: use --format jsonl")
+        more = [name for name in found if name not in self._known]
+        if more:
+            raise UsageError(f"{entry.id} has the field {more[0]!r}, which --fields does not name")
+        return self._row([str(entry.id), *(found.get(name, "") for name in self.fields)])
+
+    @staticmethod
+    def _row(cells: list[str]) -> bytes:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow(cells)
+        return text.getvalue().encode()
+
+
+def field_names(entries: Iterator[Entry[bytes]]) -> list[str]:
+    """All field names, in the order of their first entry."""
+    names: dict[bytes, None] = {}
+    for entry in entries:
+        names.update(dict.fromkeys(name for name, _ in entry.pairs))
+    try:
+        return [name.decode() for name in names]
+    except UnicodeDecodeError:
+        raise UsageError("a field name is no UTF-8: use --format jsonl") from None
+
+
+def export(
+    stream: Stream[bytes], write: Write, target: BinaryIO, interval: tuple[str, str],
+    progress: Progress,
+) -> int:  # fmt: skip
+    """Write the entries of an interval; how many."""
+    count, total = 0, len(stream)
+    for entry in stream.range(*interval):
+        target.write(write(entry))
+        count += 1
+        if count % PROGRESS_EVERY == 0:
+            progress(count, max(count, total))
+    return count
+
+
+@contextmanager
+def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
+    """Stdout for "-"; else a file that takes its name when it is whole."""
+    if target == STDOUT:
+        yield output.stream
+        return
+    if target.exists() and not target.is_file():  # a pipe, a device
+        with target.open("wb") as file:
+            yield file
+        return
+    part = target.with_name(f"{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@click.command("export")
+@options.store_argument
+@options.stream_argument
+@click.argument("target", metavar="[FILE]", type=click.Path(path_type=Path), default="-")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Else by the file's name.")
+@click.option("--start", default="-", show_default=True, help="The first ID.")
+@click.option("--end", default="+", show_default=True, help="The last ID.")
+@click.option("--fields", help="Of CSV: the columns, split by commas; else found by a first pass.")
+@click.option("--id-field", default="id", show_default=True, help="Of CSV: the column of IDs.")
+@options.json_option
+@options.pass_output
+def command(
+    output: Output, path: Path, name: str, target: Path, format_: str | None, start: str, end: str,
+    fields: str | None, id_field: str,
+) -> None:  # fmt: skip
+    """Write the entries of STREAM to FILE, or to stdout.
+
+    JSON lines keep every byte. CSV takes text without repeated fields; a field that an entry lacks
+    becomes an empty cell. FILE appears when it is whole.
+    """
+    as_csv = (format_ or guess_format(target.name)) == "csv"
+    with options.reading(path) as store, output.progress("Exporting") as progress:
+        stream = options.existing(store, name)
+        low, high = parse_start(start), min(parse_end(end), stream.last_id)
+        interval = (str(low), str(high)) if high > ZERO_ID else ("+", "-")
+        writer = None
+        if as_csv:
+            names = fields.split(",") if fields else field_names(stream.range(*interval))
+            writer = CsvWriter(names, id_field)
+        with opened(output, target) as file:
+            if writer is not None:
+                file.write(writer.header())
+            count = export(stream, writer or write_json, file, interval, progress)
+    if target != STDOUT:
+        output.report({"exported": count, "file": str(target)})

@@ -1,0 +1,111 @@
+"""``logstore import``: entries from JSON lines or CSV."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+import logstore
+from logstore.errors import InputLineError
+from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.tools import lines, options
+from logstore.tools.loading import Counts, Load
+from logstore.tools.output import Output
+from logstore.tools.row_ids import TIME_FORMATS, RowIDs
+
+FORMATS = ("jsonl", "csv")
+
+
+def guess_format(name: str) -> str:
+    """The format by the name of a file: CSV if it says so, else JSON lines."""
+    return "csv" if name.lower().endswith((".csv", ".tsv")) else "jsonl"
+
+
+def size_of(source: BinaryIO) -> int:
+    """The bytes of an input that is a file; 0 if that is not known."""
+    try:
+        return os.fstat(source.fileno()).st_size if source.seekable() else 0
+    except OSError:
+        return 0
+
+
+@click.command("import")
+@options.store_argument
+@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+@click.option("--stream", "name", required=True, help="The stream to add to.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Else by the file's name.")
+@click.option("--id-field", help="The field with the ID; 'id' if there is one.")
+@click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
+@click.option(
+    "--time-format", default="iso", show_default=True,
+    help=f"{', '.join(TIME_FORMATS)}, or a pattern of strptime; UTC if it has no zone.",
+)  # fmt: skip
+@click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
+@click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
+@click.option(
+    "--batch", type=click.IntRange(1, BATCH_MAX_ROWS), default=1000, show_default=True,
+    help="Entries in a commit.",
+)  # fmt: skip
+@click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
+@click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
+@click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
+@options.sync_option
+@options.json_option
+@options.pass_output
+def command(
+    output: Output, path: Path, source: BinaryIO, name: str, format_: str | None,
+    id_field: str | None, time_field: str | None, time_format: str, auto_id: bool, encoding: str,
+    delimiter: str, batch: int, skip_bad: bool, resume: bool, no_create: bool, sync: Sync,
+) -> None:  # fmt: skip
+    """Add the rows of FILE, or of stdin, to a stream.
+
+    JSON lines: {"id": .., "fields": {..}} as `logstore export` writes them, with "pairs" or
+    "pairs_base64" in place of "fields", or a flat object of fields. CSV: a header, then rows.
+
+    A bad line is named and stops the import; batches before it stay. Rows must ascend by ID.
+    """
+    if sum((id_field is not None, time_field is not None, auto_id)) > 1:
+        raise click.UsageError("give one of --id-field, --time-field and --auto-id")
+    ids = RowIDs(
+        id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id
+    )  # fmt: skip
+    rows: Iterator[lines.Row | InputLineError]
+    if (format_ or guess_format(getattr(source, "name", ""))) == "csv":
+        check_csv(encoding, delimiter)
+        rows = lines.read_csv(source, ids, encoding=encoding, delimiter=delimiter)
+    else:
+        rows = lines.read_json(source, ids)
+
+    with (
+        logstore.open(path, sync=sync, create=not no_create) as store,
+        output.progress("Importing") as progress,
+    ):
+        total = size_of(source)
+
+        def on_batch(counts: Counts) -> None:
+            output.context = counts.as_dict()
+            progress(source.tell() if total else counts.imported, total)
+
+        load = Load(
+            store.stream(name), batch, skip_bad, resume,
+            on_bad=output.skipped, on_batch=on_batch,
+            create=not no_create,
+        )  # fmt: skip
+        output.context = load.counts.as_dict()
+        load.run(rows)
+    output.report(load.counts.as_dict())
+
+
+def check_csv(encoding: str, delimiter: str) -> None:
+    """Refuse options that no CSV can have, before the store is touched."""
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise click.BadParameter(f"no such encoding: {encoding}") from None
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise click.BadParameter(f"the delimiter is one character, not {delimiter!r}")

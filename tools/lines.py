@@ -1,0 +1,182 @@
+"""Rows of an import, from JSON lines and CSV.
+
+Invariants: a line that cannot be read is given as the InputLineError that names it, in its place,
+and reading goes on after it; whether to stop is the caller's business. Numbers of JSON keep the
+text they were written with. Knows nothing of stores.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+from logstore.errors import InputLineError, InvalidIDError
+from logstore.ids import StreamID, parse_id
+from logstore.tools.row_ids import RowIDs
+
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+WRAPPERS = ("fields", "pairs", "pairs_base64")
+
+
+class Row(NamedTuple):
+    """One entry to be: its line, its ID if it has one, its pairs."""
+
+    line: int
+    id: StreamID | None
+    pairs: Pairs
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as it was written: in order, repeated names included."""
+
+
+class _BadLineError(Exception):
+    """Why a line cannot be read."""
+
+
+def read_json(source: BinaryIO, ids: RowIDs) -> Iterator[Row | InputLineError]:
+    """Rows of JSON lines; empty lines are passed over."""
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            yield _attempt(number, partial(_json_pairs, line, ids), ids)
+
+
+def read_csv(
+    source: BinaryIO, ids: RowIDs, *, encoding: str = "utf-8", delimiter: str = ","
+) -> Iterator[Row | InputLineError]:
+    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over."""
+    csv.field_size_limit(sys.maxsize)
+    plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+    text = io.TextIOWrapper(
+        source, encoding="utf-8-sig" if plain else encoding, errors="surrogateescape", newline=""
+    )
+    try:
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        header: list[str] = []
+        while True:
+            number = reader.line_num + 1
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield InputLineError(f"no CSV: {error}", line_number=number)
+                continue
+            if not header:
+                header = cells
+            elif cells:
+                parse = partial(_csv_pairs, header, cells, ids)
+                yield _attempt(number, parse, ids)
+    finally:
+        text.detach()
+
+
+def _attempt(
+    number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs
+) -> Row | InputLineError:
+    """A row, or why there is none."""
+    try:
+        given, pairs = parse()
+        if not pairs:
+            raise _BadLineError("no fields: an entry has one or more")
+        try:
+            found = parse_id(given) if given is not None else ids.by_time(pairs)
+        except InvalidIDError as error:
+            raise _BadLineError(f"{error}; {ids.hint}") from None
+    except (_BadLineError, ValueError) as error:
+        return InputLineError(str(error), line_number=number)
+    return Row(number, found, pairs)
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+def _refuse_constant(name: str) -> Any:
+    raise _BadLineError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Object, parse_float=str, parse_int=str, parse_constant=_refuse_constant
+)
+
+
+def _json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
+    try:
+        found = _DECODER.decode(line.decode("utf-8-sig").strip())
+    except UnicodeDecodeError as error:
+        raise _BadLineError(f"no UTF-8: {error.reason} at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise _BadLineError(f"no JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise _BadLineError("no entry: nested too deeply") from None
+    if not isinstance(found, _Object):
+        raise _BadLineError("no entry: give a JSON object")
+    given: str | None = None
+    rest: list[tuple[str, Any]] = []
+    for name, value in found:
+        if name == ids.field and given is None:
+            given = _scalar(name, value)
+        else:
+            rest.append((name, value))
+    ids.check_given(given)
+    if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
+        return given, _wrapped(*rest[0])
+    return given, [(_utf8(name, name), _utf8(name, _scalar(name, at))) for name, at in rest]
+
+
+def _wrapped(kind: str, value: list[Any]) -> Pairs:
+    """The pairs below "fields", "pairs" or "pairs_base64"."""
+    if kind == "fields" and isinstance(value, _Object):
+        return [(_utf8(name, name), _utf8(name, _scalar(name, at))) for name, at in value]
+    if kind == "fields" or isinstance(value, _Object):
+        wanted = "an object" if kind == "fields" else "a list of [field, value]"
+        raise _BadLineError(f'"{kind}" must be {wanted}')
+    found: Pairs = []
+    for pair in value:
+        if not isinstance(pair, list) or isinstance(pair, _Object) or len(pair) != 2:
+            raise _BadLineError(f'"{kind}" must be a list of [field, value]')
+        name, at = _scalar("field", pair[0]), _scalar(str(pair[0]), pair[1])
+        if kind == "pairs":
+            found.append((_utf8(name, name), _utf8(name, at)))
+        else:
+            found.append((b64decode(name, validate=True), b64decode(at, validate=True)))
+    return found
+
+
+def _scalar(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    kind = "a list"
+    if isinstance(value, _Object):
+        kind = "an object"
+    elif not isinstance(value, list):
+        kind = json.dumps(value)  # true, false, null
+    raise _BadLineError(f"field {name!r} is {kind}: give text or a number, or leave it out")
+
+
+def _utf8(name: str, value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise _BadLineError(f"field {name!r} is no UTF-8") from None
+
+
+# -- CSV ----------------------------------------------------------------------------------------
+def _csv_pairs(
+    header: Sequence[str], cells: Sequence[str], ids: RowIDs
+) -> tuple[str | None, Pairs]:
+    if len(cells) != len(header):
+        raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
+    given: str | None = None
+    pairs: Pairs = []
+    for name, value in zip(header, cells, strict=True):
+        if name == ids.field and given is None:
+            given = value
+        else:
+            pairs.append((_utf8(name, name), _utf8(name, value)))
+    ids.check_given(given)
+    return given, pairs

@@ -1,0 +1,61 @@
+"""What the commands share: their common options, and how they open a store.
+
+Invariants: a command that only reads opens with ``readonly=True`` and never makes a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import logstore
+from logstore.errors import StreamNotFoundError
+from logstore.store import Store
+from logstore.stream import Stream
+from logstore.tools.output import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE_HELP = "STORE is the directory of a store."
+store_argument = click.argument("path", metavar="STORE", type=click.Path(path_type=Path))
+stream_argument = click.argument("name", metavar="STREAM")
+pass_output = click.make_pass_decorator(Output)
+
+
+def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Output).json = True
+
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set_json,
+    help="Write JSON: one object, or one a line.",
+)  # fmt: skip
+sync_option = click.option(
+    "--sync", type=click.Choice(["always", "everysec", "os"]), default="everysec",
+    show_default=True, help="What a crash of the machine may lose: nothing, a second, or more.",
+)  # fmt: skip
+
+
+def interval(command: F) -> F:
+    """The arguments START and END."""
+    command = click.argument("end", default="+")(command)
+    return click.argument("start", default="-")(command)
+
+
+def reading(path: Path) -> Store[bytes]:
+    """The store, to read from."""
+    return logstore.open(path, readonly=True, create=False)
+
+
+def existing(store: Store[bytes], name: str) -> Stream[bytes]:
+    """A stream that must be there: StreamNotFoundError if it is not."""
+    stream = store.stream(name)
+    if stream.name not in store:
+        raise StreamNotFoundError(
+            "no such stream: 'logstore streams' lists those there are", stream=stream.name
+        )
+    return stream

@@ -1,0 +1,182 @@
+"""What the commands write: text, tables, JSON and errors; progress bars on a terminal.
+
+Invariants: results go to stdout, all else to stderr. JSON is UTF-8, one object a line. Text is cut
+or coloured on a terminal only. It alone of the commands prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeAlias
+
+import click
+
+from logstore.entry import Entry
+from logstore.errors import CorruptionError, Error, InputLineError
+from logstore.tools import forms
+
+Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
+
+WIDTH_OF_A_PIPE = 10_000
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class Output:
+    """Where one run of a command writes to, and the exit code it is heading for."""
+
+    def __init__(self) -> None:
+        self.json = False
+        self.exit_code = EXIT_OK
+        self.context: dict[str, Any] = {}  # what an error is told with, such as counts so far
+
+    # -- results ------------------------------------------------------------------------------
+    @property
+    def stream(self) -> BinaryIO:
+        """The bytes of stdout."""
+        return click.get_binary_stream("stdout")
+
+    def object(self, value: Mapping[str, Any]) -> None:
+        """One JSON object, on a line of its own."""
+        self.stream.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+    def line(self, text: str) -> None:
+        """One line of text."""
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        self.stream.write(f"{text}\n".encode(encoding, "backslashreplace"))
+
+    def entry(self, entry: Entry[bytes]) -> None:
+        """One entry, in the form that was asked for."""
+        if self.json:
+            self.object(forms.entry_object(entry))
+        else:
+            self.line(forms.entry_line(entry))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+        """A table, its head only if columns have names; numbers stand right. See ``object``."""
+        from rich.console import Console  # (rich takes a while to load)
+        from rich.table import Table
+        from rich.text import Text
+
+        terminal = sys.stdout.isatty()
+        cells = [[_cell(value) for value in row] for row in rows]
+        numeric = [all(_is_number(cell) for cell in column) for column in zip(*cells, strict=True)]
+        table = Table(
+            box=None, pad_edge=False, show_header=any(columns), title=title or None,
+            title_justify="left",
+        )  # fmt: skip
+        for place, column in enumerate(columns):
+            right = bool(cells) and numeric[place]
+            table.add_column(column, justify="right" if right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        console = Console(force_terminal=terminal, width=None if terminal else WIDTH_OF_A_PIPE)
+        with console.capture() as captured:
+            console.print(table)
+        for line in captured.get().splitlines():
+            self.line(line.rstrip())
+
+    def report(self, values: Mapping[str, Any]) -> None:
+        """What a command found or did: one JSON object, or a table of names and values."""
+        if self.json:
+            self.object(values)
+        else:
+            rows = [(name.replace("_", " "), value) for name, value in _flat(values)]
+            self.table(("", ""), rows)
+
+    def flush(self) -> None:
+        """Hand over what was written so far."""
+        self.stream.flush()
+
+    # -- beside the results -------------------------------------------------------------------
+    def error(self, error: BaseException) -> None:
+        """One line, or one object, on stderr, with the context."""
+        message = " ".join(str(error).splitlines()) or type(error).__name__
+        if self.json:
+            told = {"error": type(error).__name__, "message": message, **_place(error)}
+            click.echo(json.dumps({**told, **self.context}), err=True)
+            return
+        context = ", ".join(
+            f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
+        )
+        click.echo(f"logstore: {message}" + (f" ({context})" if context else ""), err=True)
+
+    def skipped(self, error: InputLineError) -> None:
+        """A bad line that was skipped, on stderr."""
+        if self.json:
+            click.echo(json.dumps({"skipped": str(error), **_place(error)}), err=True)
+        else:
+            click.echo(f"logstore: {error}; skipped", err=True)
+
+    def abandon(self) -> None:
+        """The reader of stdout has gone: write nothing more, also not at exit."""
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Progress]:
+        """A bar on stderr, if that is a terminal; the block reports to what it is given."""
+        if not sys.stderr.isatty():
+            yield _silent
+            return
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+
+        with Bar(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+
+            def update(done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total or None)
+
+            yield update
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bytes):
+        return forms.readable(value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit() or cell == "-"
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name} ")
+        elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            yield f"{above}{name}", len(value)
+            for place, one in enumerate(value, 1):
+                yield from _flat(one, f"{above}{name} {place} ")
+        elif isinstance(value, list):
+            yield f"{above}{name}", ", ".join(map(_cell, value)) or "none"
+        else:
+            yield f"{above}{name}", value
+
+
+def _place(error: BaseException) -> dict[str, Any]:
+    """Where an error is, by the names that it has for it."""
+    found: dict[str, Any] = {}
+    if isinstance(error, InputLineError):
+        found["line"] = error.line_number
+    if isinstance(error, Error):
+        if error.stream is not None:
+            found["stream"] = forms.readable(error.stream)
+        if isinstance(error, CorruptionError) or error.segment is not None:
+            found |= {"segment": error.segment, "offset": error.offset}
+    return found
