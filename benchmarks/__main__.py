@@ -1,0 +1,74 @@
+"""``python -m benchmarks [NAME ..] [--quick] [--json]``: run them, print the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from benchmarks import always, batch, opening, reading, single, space
+from benchmarks.harness import CORES, Bench, Result, Sample, cores
+from logstore.codec import codec_name
+
+MODULES = {module.NAME: module for module in (batch, single, always, reading, opening, space)}
+
+
+def main(arguments: list[str]) -> int:
+    """Run what was asked for; 0 even if a target was missed: it is a measurement, not a test."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    parser.add_argument("--folder", type=Path, help="where to make the stores (default: temporary)")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in MODULES]
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}")
+    folder = Path(tempfile.mkdtemp(prefix="logstore-bench-", dir=asked.folder))
+    results: list[Result] = []
+    try:
+        with cores(CORES):
+            for name in asked.names or MODULES:
+                bench = Bench(folder, asked.quick, asked.tiny)
+                try:
+                    found = MODULES[name].run(bench)
+                except Exception:  # noqa: BLE001  (the others still run)
+                    print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr)
+                    continue
+                results += found
+                if not asked.json:
+                    for result in found:
+                        print(line(result), flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if asked.json:
+        document = {"machine": platform.platform(), "codec": codec_name(),
+                    "results": [result.as_dict() for result in results]}  # fmt: skip
+        print(json.dumps(document, indent=1))
+    return 0 if results else 1
+
+
+def line(result: Result) -> str:
+    """One result for people."""
+    sides = [side(found) for found in (result.ours, result.peer) if found is not None]
+    verdict = "met   " if result.met else "MISSED"
+    note = f"  ({result.note})" if result.note else ""
+    return (
+        f"{verdict} {result.name}: {result.measured:.2f}, target {result.target}\n"
+        f"       {result.unit}: {'; '.join(sides)}{note}"
+    )
+
+
+def side(sample: Sample) -> str:
+    """Mean and spread of one side."""
+    return f"{sample.label} {sample.mean:.4g} +-{sample.spread:.0%}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""What is measured in a process of its own: ``python -m benchmarks.child FUNCTION ARGUMENT ..``.
+
+Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import logstore
+
+
+def open_store(path: str) -> dict[str, Any]:
+    """How long opening takes, imports aside."""
+    opening = logstore.open  # what it imports is not the store's
+    started = time.perf_counter()
+    store = opening(path, create=False)
+    took = time.perf_counter() - started
+    reads = store._engine().segments.body_reads
+    trusted = store.recovery["index_trusted"]
+    store.close()
+    return {"open_ms": took * 1e3, "trusted": trusted, "body_reads": reads}
+
+
+def rebuild(path: str, hints: str) -> dict[str, Any]:
+    """Delete the index, with ``hints`` 0 the hints are out of the way too, and open."""
+    shutil.rmtree(Path(path) / "index")
+    moved = [] if hints == "1" else list(Path(path).glob("log/*.hint"))
+    for hint in moved:
+        hint.rename(hint.with_suffix(".away"))
+    opening = logstore.open
+    started = time.perf_counter()
+    try:
+        with opening(path, create=False) as store:
+            took = time.perf_counter() - started
+            found = store.recovery
+    finally:
+        for hint in moved:
+            hint.with_suffix(".away").rename(hint)
+    kept = {key: found[key] for key in ("rebuild_ms", "hints_used", "segments_scanned")}
+    return kept | {"open_ms": took * 1e3}
+
+
+def _rss_anon_mib() -> float:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"RssAnon:\s+(\d+) kB", status)
+    return int(found.group(1)) / 1024 if found else 0.0
+
+
+def scan_memory(path: str, name: str) -> dict[str, Any]:
+    """Peak of the process's anonymous memory while it scans a stream."""
+    import pyarrow as pa
+
+    peak, done = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            peak[0] = max(peak[0], _rss_anon_mib())
+
+    with logstore.open(path, create=False) as store:
+        idle = _rss_anon_mib()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        count = sum(batch.num_rows for batch in store.stream(name).scan())
+        done.set()
+        watcher.join()
+    return {
+        "rows": count, "idle_mib": idle, "peak_mib": max(peak[0], _rss_anon_mib()),
+        "arrow": pa.__version__,
+    }  # fmt: skip
+
+
+FUNCTIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    "open_store": open_store, "rebuild": rebuild, "scan_memory": scan_memory,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    print(json.dumps(FUNCTIONS[sys.argv[1]](*sys.argv[2:])))

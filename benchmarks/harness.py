@@ -1,0 +1,143 @@
+"""What every benchmark shares: scales, interleaved rounds, results, work in a fresh process.
+
+A benchmark is a module with ``NAME`` and ``run(bench) -> list[Result]``. Times of one run on a
+shared machine say little by themselves: a round measures ours, then the peer, then ours again, and
+what counts is the ratio of the means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+CORES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where to work, and how much."""
+
+    folder: Path
+    quick: bool = False
+    tiny: bool = False  # for a test of the harness itself
+
+    def size(self, full: int, quick: int) -> int:
+        """How many: ``full``, ``quick``, or next to nothing."""
+        return max(200, quick // 100) if self.tiny else quick if self.quick else full
+
+    @property
+    def rounds(self) -> int:
+        """How often each side is measured."""
+        return 2 if self.tiny else 3 if self.quick else 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One side's measurements."""
+
+    label: str
+    values: list[float]
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return statistics.fmean(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return statistics.pstdev(self.values) / self.mean if self.mean else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line of the table."""
+
+    name: str
+    unit: str
+    ours: Sample
+    peer: Sample | None
+    measured: float  # what the target speaks of: a ratio, or a value
+    target: str
+    met: bool
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        sides = {"ours": self.ours, "peer": self.peer}
+        return asdict(self) | {
+            side: None if found is None else {
+                "label": found.label, "mean": found.mean, "spread": found.spread,
+                "values": found.values,
+            }
+            for side, found in sides.items()
+        }  # fmt: skip
+
+
+def interleave(
+    rounds: int, ours: Callable[[int], float], peer: Callable[[int], float], labels: Sequence[str]
+) -> tuple[Sample, Sample]:
+    """Measure A, B, A, B, ..; one round before that does not count."""
+    ours(-1)
+    peer(-1)
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        found[0].append(ours(number))
+        found[1].append(peer(number))
+    return Sample(labels[0], found[0]), Sample(labels[1], found[1])
+
+
+def at_most(
+    name: str, unit: str, ours: Sample, peer: Sample, limit: float, note: str = ""
+) -> Result:
+    """Our time over the peer's."""
+    ratio = ours.mean / peer.mean
+    return Result(name, unit, ours, peer, ratio, f"<= {limit:g} x", ratio <= limit, note)
+
+
+def at_least(
+    name: str, unit: str, ours: Sample, peer: Sample, limit: float, note: str = ""
+) -> Result:
+    """Our rate over the peer's."""
+    ratio = ours.mean / peer.mean
+    return Result(name, unit, ours, peer, ratio, f">= {limit:g} x", ratio >= limit, note)
+
+
+def below(
+    name: str, unit: str, ours: Sample, limit: float, peer: Sample | None = None, note: str = ""
+) -> Result:
+    """A value of ours that must stay under a limit."""
+    target = f"<= {limit:g} {unit}"
+    return Result(name, unit, ours, peer, ours.mean, target, ours.mean <= limit, note)
+
+
+def fresh(function: str, *arguments: object) -> Any:
+    """Run a function of benchmarks.child in a process of its own; what it returns."""
+    command = [sys.executable, "-m", "benchmarks.child", function, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def cores(count: int) -> Iterator[None]:
+    """Keep this process to some cores, where the system can."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,74 @@
+"""Bytes on disk: of a large stream after compaction over its nodes, and of many small streams."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import logstore
+from benchmarks import data
+from benchmarks.harness import Bench, Result, Sample, below, fresh
+from logstore.engine import snapshot
+from logstore.engine.snapshot import Snapshot
+from logstore.format import NODE_BODY
+from logstore.fs import LOCAL
+from logstore.store import Store
+
+NAME = "space"
+
+
+def run(bench: Bench) -> list[Result]:
+    """Ratios and bytes; files count with the blocks they occupy."""
+    return [_history(bench), *_streams(bench)]
+
+
+def _node_bytes(store: Store[bytes]) -> int:
+    """The listpacks themselves, sealed and open."""
+
+    def count(view: Snapshot) -> int:
+        sealed = sum(
+            locator.payload_bytes - NODE_BODY.size for _, _, _, locator in view.index.all_nodes()
+        )
+        opens = (view.open_node(record.number) for record in view.index.records())
+        return sealed + sum(len(node.lp or b"") for node in opens if node is not None)
+
+    return snapshot.read(store._engine(), count)
+
+
+def _parts(path: Path) -> str:
+    """Where the bytes are."""
+    sizes: dict[str, int] = {}
+    for file in path.rglob("*"):
+        if file.is_file():
+            kind = file.suffix or file.name
+            sizes[kind] = sizes.get(kind, 0) + file.stat().st_blocks * 512
+    largest = sorted(sizes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in largest if size > 1e5)
+
+
+def _history(bench: Bench) -> Result:
+    entries = bench.size(10_000_000, 1_000_000)
+    path = bench.folder / "compacted"
+    shutil.copytree(data.history(bench, entries), path)
+    with logstore.open(path) as store:
+        store.compact()
+        nodes = _node_bytes(store)
+    disk = LOCAL.tree_bytes(path)
+    note = f"nodes {nodes / 1e6:.1f} MB, " + _parts(path)
+    sample = Sample("whole directory over nodes", [disk / nodes])
+    return below(f"{entries:,} entries after compaction", "x", sample, 1.15, None, note)
+
+
+def _streams(bench: Bench) -> list[Result]:
+    count = bench.size(100_000, 10_000)
+    path = bench.folder / "streams"
+    with logstore.open(path, sync="os") as store:
+        for number in range(count):
+            store.stream(f"sensor:{number:06d}").add_many(data.rows(1 + number % 3, number))
+    disk = LOCAL.tree_bytes(path)
+    sample = Sample("bytes of a stream", [disk / count])
+    opened = [float(fresh("open_store", path)["open_ms"]) for _ in range(2 * bench.rounds)]
+    return [
+        below(f"{count:,} streams of 1-3 entries", "bytes", sample, 600, None, _parts(path)),
+        below(f"opening {count:,} streams", "ms", Sample("open", opened), 50),
+    ]

@@ -1,0 +1,29 @@
+"""The harness of the benchmarks works: a tiny run, both forms of output. No time is judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+
+
+def test_a_tiny_run_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["single", "--tiny", "--folder", str(tmp_path)]) == 0
+    assert "add under everysec" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir()), "the stores were left behind"
+
+
+def test_a_tiny_run_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", "--tiny", "--json", "--folder", str(tmp_path)]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert len(result["ours"]["values"]) == len(result["peer"]["values"]) > 0
+    assert result["met"] in (True, False)
+
+
+def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+    assert "there are batch" in capsys.readouterr().err
