@@ -2,12 +2,13 @@
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The codec compiled: the same names, bytes and refusals as the pure one.
 
-Its parts, each after its pure twin: _listpack.pxi (elements), _node.pxi (reading nodes),
-_edit.pxi (changing them), _rows.pxi and _pack.pxi (bulk loading), _arrow.pxi (columns).
+Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
+_listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
+(changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
-0 or one of the codes of _listpack.pxi and never raise; `fail` turns a code into its error.
+0 or one of the codes of _base.pxi and never raise; `fail` turns a code into its error.
 
 It may not know more than the pure codec knows.
 """
@@ -24,9 +25,14 @@ from logstore.errors import (
     CorruptNodeError, EntryTypeError, InvalidEntryError, TooLargeError,
 )
 
+include "_base.pxi"
+include "_decimal.pxi"
 include "_listpack.pxi"
 include "_node.pxi"
+include "_read.pxi"
 include "_edit.pxi"
+include "_rewrite.pxi"
 include "_rows.pxi"
 include "_pack.pxi"
+include "_columns.pxi"
 include "_arrow.pxi"

@@ -1,0 +1,216 @@
+# What is read from a node. Pure twin: the second half of node.py.
+
+cdef list read_fields(const u8* p, const Master* m):
+    cdef Elem elem
+    cdef list fields = []
+    cdef u64 pos = m.fields_at
+    cdef int64_t i
+    for i in range(m.width):
+        fail(lp_read(p, pos, m.end, &elem))
+        fields.append(elem_bytes(&elem))
+        pos = elem.after
+    return fields
+
+
+cdef list read_flat(const u8* p, const Master* m, const Entry* e, list fields):
+    cdef Elem elem
+    cdef list flat = []
+    cdef u64 pos = e.body
+    cdef int64_t i
+    if e.flags & SAME_FIELDS:
+        for i in range(e.pairs):
+            fail(lp_read(p, pos, m.end, &elem))
+            flat.append(fields[i])
+            flat.append(elem_bytes(&elem))
+            pos = elem.after
+    else:
+        for i in range(2 * e.pairs):
+            fail(lp_read(p, pos, m.end, &elem))
+            flat.append(elem_bytes(&elem))
+            pos = elem.after
+    return flat
+
+
+def head(bytes lp not None):
+    cdef Master m
+    cdef const u8* p = data_of(lp)
+    fail(read_master(p, size_of(lp), &m))
+    return NodeHead(m.live, m.deleted, read_fields(p, &m), m.first)
+
+
+def counts(bytes lp not None):
+    cdef Master m
+    fail(read_counters(data_of(lp), size_of(lp), &m))
+    return m.live, m.deleted
+
+
+def last_id(bytes lp not None, u64 master_ms, u64 master_seq):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    fail(read_master(p, size_of(lp), &m))
+    if m.end <= m.first:
+        fail(E_EMPTY)
+    e.ordinal = m.live + m.deleted
+    fail(read_entry_before(p, m.end, &m, &e))
+    return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
+
+
+def last_live_id(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos
+    fail(read_master(p, size_of(lp), &m))
+    e.ordinal = m.live + m.deleted
+    pos = m.end
+    while pos > m.first:
+        fail(read_entry_before(p, pos, &m, &e))
+        if is_live(&e, data_of(vector), size_of(vector)):
+            return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
+        pos = e.at
+    if e.ordinal != 0:
+        fail(E_ORDINALS)
+    return None
+
+
+def first_live_id(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos
+    fail(read_master(p, size_of(lp), &m))
+    e.ordinal = 0
+    pos = m.first
+    while pos < m.end:
+        fail(read_entry(p, pos, &m, &e))
+        if is_live(&e, data_of(vector), size_of(vector)):
+            return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
+        pos = e.after
+        e.ordinal += 1
+    return None
+
+
+cdef int set_range(Range* r, object start, object end) except -1:
+    r.start_ms, r.start_seq = start
+    r.end_ms, r.end_seq = end
+    return 0
+
+
+def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",
+            start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False):
+    cdef Master m
+    cdef Entry e
+    cdef Range r
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos, ms, seq
+    cdef list found = [], fields
+    cdef bint low, high
+    if limit == 0:
+        return found
+    set_range(&r, start, end)
+    fail(read_master(p, size_of(lp), &m))
+    fields = read_fields(p, &m)
+    e.ordinal = m.live + m.deleted if reverse else -1
+    pos = m.end if reverse else m.first
+    while pos > m.first if reverse else pos < m.end:
+        if reverse:
+            fail(read_entry_before(p, pos, &m, &e))
+            pos = e.at
+        else:
+            e.ordinal += 1
+            fail(read_entry(p, pos, &m, &e))
+            pos = e.after
+        if not is_live(&e, data_of(vector), size_of(vector)):
+            continue
+        ms = master_ms + <u64>e.ms_diff
+        seq = master_seq + <u64>e.seq_diff
+        low = below(ms, seq, r.start_ms, r.start_seq)
+        high = below(r.end_ms, r.end_seq, ms, seq)
+        if low if reverse else high:
+            return found
+        if low or high:
+            continue
+        found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
+        if len(found) == limit:
+            return found
+    if reverse and e.ordinal != 0:
+        fail(E_ORDINALS)
+    return found
+
+
+def ids(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos
+    cdef list found = []
+    fail(read_master(p, size_of(lp), &m))
+    e.ordinal = 0
+    pos = m.first
+    while pos < m.end:
+        fail(read_entry(p, pos, &m, &e))
+        if is_live(&e, data_of(vector), size_of(vector)):
+            found.append((e.ordinal, master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff))
+        pos = e.after
+        e.ordinal += 1
+    return found
+
+
+def find(bytes lp not None, u64 master_ms, u64 master_seq, u64 ms, u64 seq,
+         bytes vector not None=b""):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos, at_ms, at_seq
+    fail(read_master(p, size_of(lp), &m))
+    e.ordinal = 0
+    pos = m.first
+    while pos < m.end:
+        fail(read_entry(p, pos, &m, &e))
+        if is_live(&e, data_of(vector), size_of(vector)):
+            at_ms = master_ms + <u64>e.ms_diff
+            at_seq = master_seq + <u64>e.seq_diff
+            if not below(at_ms, at_seq, ms, seq):
+                return e.ordinal if at_ms == ms and at_seq == seq else -1
+        pos = e.after
+        e.ordinal += 1
+    return -1
+
+
+cdef int check_node(const u8* p, u64 total, u64 master_ms, u64 master_seq) noexcept nogil:
+    cdef Master m
+    cdef Entry e
+    cdef u64 pos, ms, seq, elements, stored, last_ms = 0, last_seq = 0
+    cdef int64_t live = 0, deleted = 0
+    cdef int code = read_master(p, total, &m)
+    if code != OK:
+        return code
+    elements = <u64>m.width + 4
+    pos = m.first
+    while pos < m.end:
+        code = read_entry(p, pos, &m, &e)
+        if code != OK:
+            return code
+        pos = e.after
+        elements += <u64>(e.pairs + 4 if e.flags & SAME_FIELDS else 2 * e.pairs + 5)
+        if e.flags & DELETED:
+            deleted += 1
+            continue
+        ms = master_ms + <u64>e.ms_diff
+        seq = master_seq + <u64>e.seq_diff
+        if live > 0 and not below(last_ms, last_seq, ms, seq):
+            return E_ORDER
+        last_ms = ms
+        last_seq = seq
+        live += 1
+    if live != m.live or deleted != m.deleted:
+        return E_COUNTS
+    if live + deleted == 0:
+        return E_EMPTY
+    stored = little(p + 4, 2)
+    return OK if stored == COUNT_UNKNOWN or stored == elements else E_ELEMENTS
+
+
+def validate(bytes lp not None, u64 master_ms, u64 master_seq):
+    fail(check_node(data_of(lp), size_of(lp), master_ms, master_seq))
