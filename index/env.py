@@ -47,6 +47,15 @@ class Generation:
         with self.env.begin() as txn:
             return {name: txn.stat(getattr(self, name))["entries"] for name in DATABASES}
 
+    def live_bytes(self) -> int:
+        """Bytes of pages that hold rows; the rest is free for reuse, but stays in the file."""
+        with self.env.begin() as txn:
+            pages = 0
+            for name in DATABASES:
+                stat = txn.stat(getattr(self, name))
+                pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return int(pages * self.env.stat()["psize"])
+
     def used_bytes(self) -> int:
         """Bytes of pages in use; the file may be larger, it never shrinks by itself."""
         info, stat = self.env.info(), self.env.stat()

@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -237,6 +238,11 @@ class FileSystem:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def temporary_directory(self) -> Path:
+        """A new private directory outside every store; its maker removes it."""
+        with _errors(tempfile.gettempdir(), "creating a directory in"):
+            return Path(tempfile.mkdtemp(prefix="logstore-"))
 
     def names(self, path: Path) -> list[str]:
         """Sorted names in a directory; empty if there is none."""

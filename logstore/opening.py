@@ -19,7 +19,7 @@ from logstore.fs import LOCAL, FileSystem
 from logstore.info import StoreInfo
 from logstore.log import names
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import passes
+from logstore.recovery import passes, readonly
 
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
@@ -36,10 +36,15 @@ def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: b
         return found.device, found.inode, options.readonly
 
     def find() -> tuple[registry.Key, Shared]:
-        engine, report = passes.open_engine(fs, path, options, create=create, limits=limits)
+        if options.readonly:
+            engine, report = readonly.open_engine(fs, path, options)
+            close = readonly.close_engine
+        else:
+            engine, report = passes.open_engine(fs, path, options, create=create, limits=limits)
+            close = passes.close_engine
         made = key()
         assert made is not None
-        return made, Shared(engine, passes.close_engine, report)
+        return made, Shared(engine, close, report)
 
     return registry.acquire(key(), find, options)
 

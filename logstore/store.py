@@ -88,11 +88,7 @@ class Store(Generic[T]):
         return shared
 
     def _engine(self) -> Engine:
-        """The engine to read from; a read-only one follows the log first."""
-        shared = self._live()
-        if shared.follow is not None:
-            shared.follow()
-        return shared.engine
+        return self._live().engine
 
     def _commit(self, op: Op, sync: Sync | None) -> Any:
         if sync is not None:

@@ -4,7 +4,7 @@ Passes: (1) the newest valid checkpoint gives streams, vectors and the live node
 before it; (2) frames before its position are replayed only for what a checkpoint does not hold,
 the open nodes; (3) frames behind it are replayed physically, from hints where there are some;
 (4) open nodes are put together, counts are taken anew; (5) the generation is renamed into place.
-The active segment is left to the tail check, which follows.
+What stands behind the last complete commit is left to the tail check, which follows.
 
 Invariants: the old generation is never opened; damage in a sealed segment is reported and passed
 over, its neighbours are applied.
@@ -20,13 +20,13 @@ from logstore.engine import opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
-from logstore.errors import CorruptFrameError
+from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta, SegmentRow
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery import restore
+from logstore.recovery import boot, restore
 from logstore.recovery.report import Damage, RecoveryReport
 
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
@@ -35,7 +35,7 @@ _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 def build(engine: Engine, report: RecoveryReport) -> int:
     """Build the next generation; its number. LOCK is held."""
     started = time.monotonic_ns()
-    fs, store = engine.fs, engine.path
+    fs, store = engine.fs, engine.index_home
     number = 1 + max([0, engine.wake.generation(), *names.generations(fs, store)])
     path = names.generation(store, number)
     temporary = path.with_name(path.name + names.TEMPORARY)
@@ -45,9 +45,9 @@ def build(engine: Engine, report: RecoveryReport) -> int:
     finally:
         generation.close()
     fs.rename(temporary, path)
-    for old in names.generations(fs, store):
-        if old < number - 1 or (old < number and report.first_opener):
-            fs.remove_tree(names.generation(store, old))
+    # A crash before this names the old generation, which nobody has written to meanwhile.
+    if not engine.options.readonly:
+        boot.write(fs, store, boot.dirty(number, boot.identity(path / "data.mdb")))
     report.rebuilt = True
     report.rebuild_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("index generation %d rebuilt in %d ms", number, report.rebuild_ms)
@@ -72,11 +72,26 @@ class Rebuild:
             engine.kept.clear()
             state = engine.new_state(index, Meta(active_segment=active.number), 0, 0)
             from_position = restore.newest(engine, state, self._report)
+            self._check_chain(from_position)
             for link in sealed:
                 self._replay(state, link, from_position)
+            self._replay_active(state, active, from_position)
             self._settle(state, active)
             state.flush()
         engine.kept.clear()
+
+    def _check_chain(self, from_position: int) -> None:
+        """DamagedStoreError if a segment is missing that no checkpoint stands for."""
+        before = from_position >> 32
+        for link in self._links:
+            needed = link.previous_end >> 32
+            if needed > before and link.number > from_position >> 32:
+                raise DamagedStoreError(
+                    f"segment {needed} is missing (or the checkpoint that replaced it is "
+                    "damaged): restore it from a backup",
+                    segment=needed,
+                )
+            before = link.number
 
     def _frames(self, link: chain.Link) -> Iterator[reader.LogFrame]:
         engine = self._engine
@@ -111,15 +126,7 @@ class Rebuild:
         end_position = fmt.position(link.number, link.end_offset)
         for found in self._frames(link):
             last = found
-            body = found.body()
-            if body is None:
-                continue
-            if found.position < from_position and not isinstance(body, _OPEN_NODE_BODIES):
-                continue
-            if found.position < from_position:
-                self._open_only(state, found, body)
-            else:
-                apply(state, found.position, found.payload_bytes, body)
+            self._apply(state, found, from_position)
         if end_position > state.meta.applied:
             meta = state.meta._replace(applied=end_position)
             if last is not None:
@@ -128,6 +135,38 @@ class Rebuild:
                 )
             state.meta = meta
         self._count_segment(state, link)
+
+    def _replay_active(self, state: State, link: chain.Link, from_position: int) -> None:
+        """Complete commits of the active segment; what is behind them is the tail check's."""
+        engine = self._engine
+        file = engine.fs.open(names.segment(engine.path, link.number))
+        scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+        try:
+            for commit in reader.commits(scanned, None):
+                for found in commit.frames:
+                    self._apply(state, found, from_position)
+                if commit.end > state.meta.applied:
+                    last = commit.frames[-1]
+                    state.meta = state.meta._replace(
+                        applied=commit.end,
+                        commit=commit.number,
+                        last_frame=last.position,
+                        last_crc=last.crc,
+                    )
+        except CorruptFrameError as exc:
+            log.info("complete commits end at offset %s: %s", exc.offset, exc.message)
+        finally:
+            file.close()
+        self._count_segment(state, link)
+
+    def _apply(self, state: State, found: reader.LogFrame, from_position: int) -> None:
+        body = found.body()
+        if body is None:
+            return
+        if found.position >= from_position:
+            apply(state, found.position, found.payload_bytes, body)
+        elif isinstance(body, _OPEN_NODE_BODIES):
+            self._open_only(state, found, body)
 
     def _open_only(self, state: State, found: reader.LogFrame, body: frames.Body) -> None:
         """Frames that an open node of the checkpoint is made of."""

@@ -180,6 +180,9 @@ def _record(state: State, at: int, _: int, body: frames.Record) -> None:
 
 
 def _adopt(state: State, at: int, _: int, body: frames.Adopt) -> None:
+    if state.segment(body.segment) is None:
+        fresh = SegmentRow(fmt.Role.COMPACTED, 0, 0, 0, state.now_ms)
+        state.put_segment(body.segment, fresh)
     for item in body.items:
         record = state.record(item.stream)
         if record is None:
@@ -214,8 +217,13 @@ def _drop_segment(state: State, _at: int, _: int, body: frames.DropSegment) -> N
     state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
 
 
+def _note(_state: State, _at: int, _: int, _body: frames.Note) -> None:
+    return
+
+
 _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
     frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
+    frames.Note: _note,
 }  # fmt: skip

@@ -25,12 +25,10 @@ class Shared:
     """An engine with its committer and flusher, and how many handles use it."""
 
     def __init__(
-        self, engine: Engine, close: Callable[[Engine], None], report: Any,
-        follow: Callable[[], None] | None = None,
+        self, engine: Engine, close: Callable[[Engine], None], report: Any
     ) -> None:  # fmt: skip
         self.engine = engine
         self.report = report
-        self.follow = follow  # of a read-only store: take in what was appended
         self.committer = Committer(engine)
         self.flusher = Flusher(engine, self.committer)
         self.close = close

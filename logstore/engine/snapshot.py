@@ -49,6 +49,8 @@ class Snapshot:
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     """Run one batch of reading on a fresh snapshot."""
     for _ in range(TRIES):
+        if engine.follow is not None:
+            engine.follow()
         generation = engine.index()
         engine.notice_drops()
         try:

@@ -24,6 +24,7 @@ class Link(NamedTuple):
     end_offset: int
     file_bytes: int
     created_ms: int
+    previous_end: int = 0  # position where the main segment before ends
 
 
 def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.SegmentHead, int]]:
@@ -60,5 +61,7 @@ def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) 
                         segment=before, offset=links[-1].file_bytes,
                     )  # fmt: skip
                 links[-1] = links[-1]._replace(end_offset=end)
-        links.append(Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms))
+        links.append(
+            Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms, head.previous_end)
+        )
     return links

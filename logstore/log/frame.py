@@ -132,14 +132,31 @@ class DropSegment(NamedTuple):
     segment: int
 
 
+class Note(NamedTuple):
+    """A remark; changes nothing."""
+
+    text: bytes
+
+
 Body: TypeAlias = (
-    Seal | Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt | DropSegment
+    Seal
+    | Create
+    | Drop
+    | Open
+    | Append
+    | Node
+    | Tombstone
+    | Trim
+    | Record
+    | Adopt
+    | DropSegment
+    | Note
 )
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
-    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT,
+    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -190,6 +207,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     Record: lambda body: fmt.RECORD_BODY.pack(*body),
     Adopt: _encode_adopt,
     DropSegment: lambda body: fmt.DROP_SEGMENT_BODY.pack(*body),
+    Note: lambda body: body.text,
 }
 
 
@@ -240,6 +258,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.RECORD: lambda payload: Record(*fmt.RECORD_BODY.unpack(payload)),
     Kind.ADOPT: _decode_adopt,
     Kind.DROP_SEGMENT: lambda payload: DropSegment(*fmt.DROP_SEGMENT_BODY.unpack(payload)),
+    Kind.NOTE: Note,
 }
 
 

@@ -1,0 +1,28 @@
+"""What a compaction did, in numbers. Decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """Counts and sizes of one run."""
+
+    purge: bool = False
+    disk_bytes_before: int = 0
+    disk_bytes_after: int = 0
+    nodes_read: int = 0
+    nodes_written: int = 0
+    nodes_skipped: int = 0  # changed by others while they were copied: left for the next run
+    open_nodes_restated: int = 0
+    segments_written: int = 0
+    segments_dropped: int = 0
+    segments_pinned: int = 0  # nothing lives in them, but a scan still names them
+    index_rebuilt: bool = False
+    took_ms: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        return asdict(self)

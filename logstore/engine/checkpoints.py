@@ -1,0 +1,155 @@
+"""Taking a checkpoint: a fuzzy copy of the state that changes.
+
+It holds streams, tombstone vectors with their versions, the set of segments with one live bit for
+each of their node frames, and the numbers that are never used again; no open nodes.
+
+Invariants: the log is synced up to the checkpoint's position before the file gets its name; the
+state is read in short snapshots, each at or behind that position; replay from the position is
+idempotent, so what a later snapshot saw already is not counted twice. The last two are kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from logstore import format as fmt
+from logstore.engine import care, snapshot, sync
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.format import Kind
+from logstore.log import chain, checkpoint, hint, names, reader
+
+STREAMS_A_CHUNK = 2000
+NODES_A_CHUNK = 20_000
+
+
+def take(engine: Engine, committer: Committer) -> int:
+    """Take a checkpoint of now; its bytes."""
+    with care.alone(engine):
+        return take_alone(engine, committer)
+
+
+def take_alone(engine: Engine, committer: Committer) -> int:
+    """The same for a caller that holds the care lock."""
+    with committer.locked() as words:
+        pass
+    sync.flush(engine, committer)
+    head = checkpoint.CheckpointHead(
+        words.applied, words.commit, words.last_frame & fmt.OFFSET_MAX, words.last_crc
+    )
+    links = _links(engine, words.applied)
+    chunks: list[Any] = [_meta(engine)]
+    chunks += _streams(engine)
+    live, vectors = _nodes(engine)
+    chunks += vectors
+    rows = [_live_row(engine, link, role, live.get(link.number)) for link, role in links]
+    chunks.append({"kind": "live", "rows": [row for row in rows if row is not None]})
+    size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
+    for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
+        engine.fs.remove(names.checkpoint(engine.path, old))
+    return size
+
+
+def _links(engine: Engine, position: int) -> list[tuple[chain.Link, int]]:
+    """Every segment that exists at the position, main ones cut off there."""
+    found: list[tuple[chain.Link, int]] = []
+    mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
+    number_at, offset_at = fmt.position_parts(position)
+    for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
+        if head.role == fmt.Role.COMPACTED:
+            found.append((care.compacted_link(engine, number)._replace(file_bytes=size), head.role))
+        elif number < number_at:
+            found.append((mains[number], head.role))
+        elif number == number_at:
+            found.append((mains[number]._replace(end_offset=offset_at), head.role))
+    return found
+
+
+def _meta(engine: Engine) -> dict[str, Any]:
+    meta = snapshot.read(engine, lambda view: view.meta)
+    return {
+        "kind": "meta",
+        "rows": [],
+        "next_stream": meta.next_stream,
+        "next_segment": meta.next_segment,
+    }
+
+
+def _streams(engine: Engine) -> list[dict[str, Any]]:
+    chunks: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        rows = snapshot.read(engine, lambda view, after=after: _stream_rows(view, after))
+        if not rows:
+            return chunks
+        chunks.append({"kind": "streams", "rows": rows})
+        after = rows[-1][0]
+
+
+def _stream_rows(view: Snapshot, after: int) -> list[tuple[int, bytes]]:
+    rows: list[tuple[int, bytes]] = []
+    for record in view.index.records(after):
+        rows.append((record.number, record.pack()))
+        if len(rows) == STREAMS_A_CHUNK:
+            break
+    return rows
+
+
+def _nodes(engine: Engine) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:
+    """Offsets of live nodes by segment, and the vectors."""
+    live: dict[int, array[int]] = {}
+    chunks: list[dict[str, Any]] = []
+    after = b""
+    while True:
+        rows, last = snapshot.read(engine, lambda view, after=after: _node_rows(view, after, live))
+        if rows:
+            chunks.append({"kind": "vectors", "rows": rows})
+        if last is None:
+            return live, chunks
+        after = last + b"\x00"
+
+
+def _node_rows(
+    view: Snapshot, after: bytes, live: dict[int, array[int]]
+) -> tuple[list[tuple[int, int, int, int, bytes]], bytes | None]:
+    rows: list[tuple[int, int, int, int, bytes]] = []
+    last: bytes | None = None
+    for count, (key, stream, master, locator) in enumerate(view.index.all_nodes(after)):
+        if count == NODES_A_CHUNK:
+            break
+        last = key
+        number, offset = fmt.position_parts(locator.position)
+        live.setdefault(number, array("L")).append(offset)
+        if locator.vector:
+            rows.append((stream, *master, locator.position, locator.vector))
+    return rows, last
+
+
+def _live_row(
+    engine: Engine, link: chain.Link, role: int, offsets: array[int] | None
+) -> tuple[int, int, int, bytes] | None:
+    if offsets is None and role == fmt.Role.COMPACTED:
+        return None  # never adopted, or nothing in it lives
+    wanted = set(offsets or ())
+    bits = 0
+    if wanted:
+        for place, offset in enumerate(node_offsets(engine, link)):
+            if offset in wanted:
+                bits |= 1 << place
+    bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    return (link.number, int(role), link.end_offset, bitmap)
+
+
+def node_offsets(engine: Engine, link: chain.Link) -> list[int]:
+    """Offsets of the node frames of a segment, in order, from its hint or from the segment."""
+    kept = hint.read(engine.fs, engine.path, engine.uuid, link)
+    if kept is not None:
+        return [found.offset for found in kept if found.kind == Kind.NODE]
+    file = engine.fs.open(names.segment(engine.path, link.number))
+    try:
+        scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+        return [found.offset for found in scanned if found.kind == Kind.NODE]
+    finally:
+        file.close()

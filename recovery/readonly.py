@@ -1,0 +1,173 @@
+"""Opening without writing: a private index in a temporary directory, following the log.
+
+For a store, a backup or a copied directory, with or without permission to write, while others write
+or nobody does. The index is built from checkpoint, hints and log as recovery does it, and every
+read first takes in what was appended since.
+
+Invariants: nothing below the store's directory is written, locked or removed; a commit is taken in
+only when it is complete, and, where a living writer tells in WAKE, only when it was published.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore.engine import process, tail
+from logstore.engine.core import Engine, log
+from logstore.engine.lock import WriterLock
+from logstore.engine.segments import SegmentGone
+from logstore.engine.state import State
+from logstore.engine.wake import Wake
+from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
+from logstore.fs import FileSystem
+from logstore.index.keys import Meta
+from logstore.index.txn import IndexTxn
+from logstore.log import chain, names, reader, storefile
+from logstore.options import StoreOptions
+from logstore.recovery import boot, rebuild
+from logstore.recovery.report import RecoveryReport
+
+BUILD_TRIES = 5
+
+
+def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engine, RecoveryReport]:
+    """An engine that only reads."""
+    content = storefile.read(fs, path)
+    report = RecoveryReport(why_not_trusted="read-only: a private index is built")
+    home = fs.temporary_directory()
+    try:
+        Wake.create(fs, home / names.WAKE)
+        engine = Engine(
+            fs,
+            path,
+            content.uuid,
+            content.limits,
+            options,
+            lock=WriterLock(fs, home / names.LOCK),
+            users=fs.open(home / names.USERS, write=True, create=True),
+            wake=Wake(fs, home / names.WAKE),
+            rebuild=lambda found: rebuild.build(found, report),
+        )
+        engine.index_home = home
+        _build(engine)
+    except BaseException:
+        fs.remove_tree(home)
+        raise
+    engine.follow = Follower(engine).follow
+    return engine, report
+
+
+def close_engine(engine: Engine) -> None:
+    """Close, and remove the private index."""
+    engine.release_files()
+    engine.fs.remove_tree(engine.index_home)
+
+
+def _build(engine: Engine) -> None:
+    """Build the private index; again if a compaction removed a segment meanwhile."""
+    last: Exception | None = None
+    for _ in range(BUILD_TRIES):
+        try:
+            engine.rebuild_locked()
+        except (SegmentGone, FileNotFoundError, DamagedStoreError) as exc:
+            last = exc
+            continue
+        generation = engine.index()
+        with generation.env.begin() as txn:
+            meta = IndexTxn(generation, txn).meta()
+        engine.publish(meta)
+        return
+    if isinstance(last, DamagedStoreError):
+        raise last
+    raise DamagedStoreError(
+        "the store changed too fast to be read, or a segment is missing: try again, or run "
+        "'logstore check'"
+    ) from last
+
+
+class Follower:
+    """Takes in commits that were appended since the last look."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._guard = threading.Lock()
+        self._boot = process.boot_id()
+        self._seen: tuple[int, int] = (0, 0)  # active segment and its size when last looked at
+
+    def follow(self) -> None:
+        """Bring the private index up to the log."""
+        with self._guard:
+            bound = self._published()
+            if bound is not None and bound <= self._engine.wake.log().applied:
+                return
+            looked = self._look()
+            if bound is None and looked == self._seen:
+                return
+            try:
+                self._take_in(bound)
+            except (SegmentGone, FileNotFoundError, DamagedStoreError):
+                log.info("segments went while the log was followed: reading it anew")
+                _build(self._engine)
+            self._seen = looked
+
+    def _published(self) -> int | None:
+        """The position up to which a writer of this boot has published; None if none tells."""
+        engine = self._engine
+        words = Wake.peek(engine.fs, engine.path / names.WAKE)
+        if words is None or not words.applied:
+            return None
+        try:
+            known = boot.read(engine.fs, engine.path)
+        except CorruptionError:
+            return None
+        if known is None or not self._boot or known.identity.boot_id != self._boot:
+            return None  # left behind by another boot: the log itself decides
+        return words.applied
+
+    def _look(self) -> tuple[int, int]:
+        engine = self._engine
+        newest = names.segments(engine.fs, engine.path)[-1]
+        size = engine.fs.stat(names.segment(engine.path, newest)).size_bytes
+        return newest, size
+
+    def _take_in(self, bound: int | None) -> None:
+        engine = self._engine
+        generation = engine.index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            meta = index.meta()
+            engine.kept.clear()
+            state = engine.new_state(index, meta, meta.applied, meta.commit)
+            links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
+            if not links or links[0].number != meta.applied >> 32:
+                raise SegmentGone(meta.applied >> 32)
+            for link in links:
+                if not self._segment(engine, link, state.meta, bound, state):
+                    break
+            state.flush()
+        engine.kept.clear()
+        engine.publish(state.meta)
+
+    @staticmethod
+    def _segment(
+        engine: Engine, link: chain.Link, meta: Meta, bound: int | None, state: State
+    ) -> bool:
+        """Complete commits of one segment; False if the rest is not to be looked at."""
+        start = link.start_offset
+        if meta.applied >> 32 == link.number:
+            start = meta.applied & fmt.OFFSET_MAX
+        file = engine.fs.open(names.segment(engine.path, link.number))
+        try:
+            scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
+            for commit in reader.commits(scanned, meta.commit):
+                if bound is not None and commit.end > bound:
+                    return False
+                tail.apply_commit(state, commit)
+        except CorruptFrameError:
+            return False  # a commit that is being written, or a torn tail
+        finally:
+            file.close()
+        state.meta = state.meta._replace(active_segment=max(state.meta.active_segment, link.number))
+        return True
