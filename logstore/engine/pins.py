@@ -83,9 +83,14 @@ def pinned_segments(fs: FileSystem, store: Path, now_ms: int) -> set[int]:
 
 
 def revoke_all(fs: FileSystem, store: Path) -> int:
-    """Remove every pin and snapshot file, for erasure; how many. Their readers must load again."""
+    """Remove every pin and snapshot file, for erasure; how many. Their readers must load again.
+
+    A planner writes its snapshot file before it looks at its pin again: it finds the pin gone and
+    takes its file away, or the file is there when the directory is listed once more.
+    """
     count = 0
-    for name in fs.names(store / names.PINS):
-        count += pinfile.is_id(name)
-        fs.remove(store / names.PINS / name)
+    while listed := fs.names(store / names.PINS):
+        for name in listed:
+            count += pinfile.is_id(name)
+            fs.remove(store / names.PINS / name)
     return count

@@ -10,10 +10,10 @@ an entry has no such field, the last value where it has several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logstore.codec import ARROW_COLUMNS, ID, codec
+from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, codec
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 
@@ -28,41 +28,68 @@ BATCH_ROWS_MAX = 16_777_216
 
 
 class Gather:
-    """Nodes gathered into record batches."""
+    """Nodes gathered into record batches; ``binary`` names columns whose values stay bytes."""
 
     def __init__(
         self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS, *,
-        binary: bool = False,
+        binary: Collection[str] = (),
     ) -> None:  # fmt: skip
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise OptionError(f"batch_rows must be 1 to {BATCH_ROWS_MAX}: {batch_rows}")
         names = list(ARROW_COLUMNS) if columns is None else list(columns)
-        standard = [name for name in names if name in ARROW_COLUMNS]
-        fields = [name for name in names if name not in ARROW_COLUMNS]
-        self._builder = codec().ArrowBuilder(standard, fields, binary)
-        self._order = names if names != standard + fields else None
+        text = [name for name in names if name not in binary]
+        raw = [name for name in names if name in binary]
+        first = _builder(text, binary=False) if text or not raw else _builder(raw, binary=True)
+        self._builders = [first]
+        if text and raw:  # a builder makes all values text or all of them bytes
+            self._builders.append(_builder(raw, binary=True))
+        self._names = names
         self._batch_rows = batch_rows
-        self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = self._builder.add
+        self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = (
+            self._add_to_all if text and raw else first.add
+        )
         self.schema: pa.Schema = self._finish().schema
+
+    def _add_to_all(
+        self, name: bytes, lp: bytes, ms: int, seq: int, vector: bytes, start: ID, end: ID
+    ) -> int:
+        return max([each.add(name, lp, ms, seq, vector, start, end) for each in self._builders])
 
     def is_full(self, more_rows: int) -> bool:
         """Whether the batch must be taken before a node of so many rows is added."""
-        rows = self._builder.rows
+        rows = self._builders[0].rows
         return rows > 0 and (
-            rows + more_rows > self._batch_rows or self._builder.nbytes >= BATCH_BYTES
+            rows + more_rows > self._batch_rows
+            or sum(each.nbytes for each in self._builders) >= BATCH_BYTES
         )
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """What was gathered: one batch, or several if one node has more rows than a batch."""
-        if not self._builder.rows:
+        if not self._builders[0].rows:
             return
         batch = self._finish()
         for at in range(0, batch.num_rows, self._batch_rows):
             yield batch if batch.num_rows <= self._batch_rows else batch.slice(at, self._batch_rows)
 
     def _finish(self) -> pa.RecordBatch:
-        batch = self._builder.finish()
-        return batch if self._order is None else batch.select(self._order)
+        import pyarrow as pa
+
+        parts = [each.finish() for each in self._builders]
+        if len(parts) == 1 and parts[0].schema.names == self._names:
+            return parts[0]
+        found = {
+            field.name: (field, part.column(at))
+            for part in parts
+            for at, field in enumerate(part.schema)
+        }
+        schema = pa.schema([found[name][0] for name in self._names])
+        return pa.RecordBatch.from_arrays([found[name][1] for name in self._names], schema=schema)
+
+
+def _builder(names: Sequence[str], *, binary: bool) -> ArrowBuilder:
+    standard = [name for name in names if name in ARROW_COLUMNS]
+    fields = [name for name in names if name not in ARROW_COLUMNS]
+    return codec().ArrowBuilder(standard, fields, binary)
 
 
 def scan_stream(

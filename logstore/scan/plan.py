@@ -17,6 +17,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from logstore.engine import nodes, pins, snapshot
@@ -26,7 +27,7 @@ from logstore.errors import OptionError, StreamNotFoundError
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
-from logstore.scan.snapshot import HEAD_BYTES, Item, Section, Writer
+from logstore.scan.snapshot import Item, Section, Writer
 from logstore.scan.split import Split
 
 PIECE_NODES = 1024
@@ -106,27 +107,35 @@ def bounds(sizes: Sequence[int], parts: int) -> list[int]:
 def make(
     engine: Engine, names: Sequence[bytes], start: StreamID = ZERO_ID, end: StreamID = MAX_ID, *,
     min_partitions: int | None = None, cores: int = 1, ttl_ms: int = TTL_MS,
+    home: Path | None = None,
 ) -> Plan:  # fmt: skip
-    """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing."""
+    """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
+
+    ``home`` takes pin and snapshot file of a store that may not be written to. No compaction looks
+    there: if somebody else compacts such a store, its readers may have to load again.
+    """
     if min_partitions is not None and not 1 <= min_partitions <= MIN_PARTITIONS_MAX:
         raise OptionError(f"minPartitions must be 1 to {MIN_PARTITIONS_MAX}: {min_partitions}")
     if ttl_ms < 1:
         raise OptionError("the time that a pin lives must be above 0")
     made_ms = engine.clock.now_ms()
-    pin = pins.create(engine.fs, engine.path, made_ms, PLANNING_MS)
+    fs, home = engine.fs, home or engine.path
+    pin = pins.create(fs, home, made_ms, PLANNING_MS)
     try:
         items = Items()
         for name in names:
             _collect(engine, name, start, end, items)
         if not len(items):
-            pins.release(engine.fs, engine.path, pin.id)
+            pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
         total = sum(items.sizes)
         parts = partition_count(total, len(items), min_partitions=min_partitions, cores=cores)
-        splits = _write(engine, pin.id, made_ms, items, bounds(items.sizes, parts))
-        pins.narrow(engine.fs, engine.path, pin, items.segments, engine.clock.now_ms(), ttl_ms)
+        writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
+        place = Split(str(engine.path), str(home), engine.uuid, pin.id, 0, 0, start, end, 0, 0, 0)
+        splits = _write(writer, place, items, bounds(items.sizes, parts))
+        pins.narrow(fs, home, pin, items.segments, engine.clock.now_ms(), ttl_ms)
     except BaseException:
-        pins.release(engine.fs, engine.path, pin.id)
+        pins.release(fs, home, pin.id)
         raise
     return Plan(pin.id, splits, sum(items.lives), total)
 
@@ -204,22 +213,19 @@ def _item(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> Item:
 
 
 # -- the snapshot file ----------------------------------------------------------------------
-def _write(engine: Engine, pin_id: str, made_ms: int, items: Items, cuts: list[int]) -> list[Split]:
-    writer = Writer(engine.fs, engine.path, engine.uuid, pin_id, made_ms)
-    assert writer.offset == HEAD_BYTES
+def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> list[Split]:
     splits: list[Split] = []
     try:
         for low, high in pairwise(cuts):
             offset = writer.offset
             _blocks(writer, items, low, high)
-            splits.append(
-                Split(
-                    str(engine.path), engine.uuid, pin_id, offset, writer.offset - offset,
-                    StreamID(*items.edges[4 * low : 4 * low + 2]),
-                    StreamID(*items.edges[4 * high - 2 : 4 * high]), high - low,
-                    sum(items.lives[low:high]), sum(items.sizes[low:high]),
-                )
+            split = place._replace(
+                offset=offset, size_bytes=writer.offset - offset,
+                first=StreamID(*items.edges[4 * low : 4 * low + 2]),
+                last=StreamID(*items.edges[4 * high - 2 : 4 * high]), nodes=high - low,
+                entries=sum(items.lives[low:high]), data_bytes=sum(items.sizes[low:high]),
             )  # fmt: skip
+            splits.append(split)
         writer.finish()
     finally:
         writer.close()

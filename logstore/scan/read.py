@@ -100,12 +100,12 @@ def nodes(
     split: Split, *, fs: FileSystem = LOCAL, now_ms: int | None = None
 ) -> Iterator[FoundNode]:
     """The nodes of a split in the order of the plan."""
-    store = Path(split.store)
+    home = Path(split.home)
     now = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
-    pinfile.renew(fs, store, split.pin_id, now)
+    pinfile.renew(fs, home, split.pin_id, now)
     seed = crc_seed(split.uuid)
-    files = _Files(fs, store)
-    blocks = snapshot.read(fs, store, split.uuid, split.pin_id, split.offset, split.size_bytes)
+    files = _Files(fs, Path(split.store))
+    blocks = snapshot.read(fs, home, split.uuid, split.pin_id, split.offset, split.size_bytes)
     try:
         for section, items in blocks:
             for item in items:

@@ -71,9 +71,9 @@ def _block_crc(head_crc: int, offset: int, head_after_crc: bytes, body: bytes) -
 class Writer:
     """Writes one snapshot file; ``finish`` makes it durable."""
 
-    def __init__(self, fs: FileSystem, store: Path, uuid: bytes, pin_id: str, made_ms: int) -> None:
+    def __init__(self, fs: FileSystem, home: Path, uuid: bytes, pin_id: str, made_ms: int) -> None:
         self._fs = fs
-        self._path = pinfile.snapshot_path(store, pin_id)
+        self._path = pinfile.snapshot_path(home, pin_id)
         self._file = fs.open(self._path, write=True, exclusive=True)
         head = _head(uuid, pin_id, made_ms)
         self._head_crc = int.from_bytes(head[-4:], "little")
@@ -109,10 +109,10 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 
 
 def read(
-    fs: FileSystem, store: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
+    fs: FileSystem, home: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
 ) -> Generator[tuple[Section, list[Item]], None, None]:
     """The blocks of a byte range, checked; SnapshotExpired if the file is gone."""
-    path = pinfile.snapshot_path(store, pin_id)
+    path = pinfile.snapshot_path(home, pin_id)
     try:
         file = fs.open(path)
     except FileNotFoundError:

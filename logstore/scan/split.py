@@ -15,6 +15,7 @@ class Split(NamedTuple):
     """What one task reads. ``entries`` and ``data_bytes`` are what is to be expected, at most."""
 
     store: str
+    home: str  # the directory whose pins/ has the pin and the snapshot file; mostly the store
     uuid: bytes
     pin_id: str
     offset: int  # in the snapshot file

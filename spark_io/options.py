@@ -1,0 +1,156 @@
+"""Options of the Spark source, checked before anything is read.
+
+Spark hands keys over in lower case and values as text. Invariants: an option that is not known, or
+whose value cannot be, is an OptionError that names it; what is returned is plain data and can be
+sent anywhere. Opens nothing but the STORE file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from logstore.errors import InvalidIDError, OptionError
+from logstore.fs import LOCAL
+from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
+from logstore.ids import U64_MAX as _U64_MAX
+from logstore.log import storefile
+
+KNOWN = (
+    "path", "stream", "streams", "startId", "endId", "startTime", "endTime", "minPartitions",
+    "pinHours", "mode", "snapshotDir",
+)  # fmt: skip
+PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+PIN_HOURS = 24.0
+PIN_HOURS_MAX = 24.0 * 366
+PARTITIONS_MAX = 100_000
+_LOWER = {name.lower(): name for name in KNOWN}
+# what Spark's catalog puts beside the options of a table
+_OF_SPARK = frozenset({"serialization.format"})
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read. ``streams`` is empty for all streams of the store."""
+
+    path: str
+    streams: tuple[str, ...]
+    start: StreamID
+    end: StreamID
+    min_partitions: int | None
+    pin_ms: int
+    mode: str
+    snapshot_dir: str  # empty: the store itself
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """The options of a load, checked."""
+    given = {key.lower(): value for key, value in options.items()}
+    _check_known(given)
+    path = _path(given, "path")
+    storefile.read(LOCAL, Path(path))
+    start = _end_of_range(given, "startid", "starttime", parse_start, 0) or ZERO_ID
+    end = _end_of_range(given, "endid", "endtime", parse_end, _U64_MAX) or MAX_ID
+    if start > end:
+        raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
+    hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX) or PIN_HOURS
+    mode = given.get("mode", PERMISSIVE).upper()
+    if mode not in (PERMISSIVE, FAILFAST):
+        raise OptionError(f"option 'mode' is {PERMISSIVE} or {FAILFAST}, not {mode!r}")
+    return SourceOptions(
+        path, _streams(given), start, end,
+        _number(given, "minpartitions", int, 1, PARTITIONS_MAX), int(hours * 3_600_000), mode,
+        _path(given, "snapshotdir") if "snapshotdir" in given else "",
+    )  # fmt: skip
+
+
+def _check_known(given: Mapping[str, str]) -> None:
+    if "paths" in given:
+        raise OptionError("one store a load: give one path, and unite the DataFrames")
+    for key in given:
+        if key not in _LOWER and key not in _OF_SPARK:
+            near = difflib.get_close_matches(key, _LOWER, 1)
+            hint = f"did you mean '{_LOWER[near[0]]}'? " if near else ""
+            raise OptionError(f"no option {key!r}; {hint}There are {', '.join(KNOWN)}")
+
+
+def _path(given: Mapping[str, str], key: str) -> str:
+    text = given.get(key, "")
+    if not text:
+        raise OptionError(f"option '{_LOWER[key]}' is missing: give a directory")
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        text = unquote(parts.path)
+    elif "://" in text:
+        raise OptionError(f"option '{_LOWER[key]}' must be a local directory, not {text!r}")
+    return str(Path(text).absolute())
+
+
+def _streams(given: Mapping[str, str]) -> tuple[str, ...]:
+    one, several = given.get("stream"), given.get("streams")
+    if (one is None) == (several is None):
+        raise OptionError(
+            "give either option 'stream', a name, or 'streams', names with commas between them "
+            "('*' for all streams)"
+        )
+    if one is not None:
+        return (one,)
+    assert several is not None
+    names = [name.strip() for name in several.split(",")]
+    if names == ["*"]:
+        return ()
+    if not all(names) or len(set(names)) != len(names):
+        raise OptionError(f"option 'streams' has an empty name, or a name twice: {several!r}")
+    return tuple(names)
+
+
+def _end_of_range(
+    given: Mapping[str, str], id_key: str, time_key: str, parse_text: Callable[[str], StreamID],
+    seq: int,
+) -> StreamID | None:  # fmt: skip
+    if id_key in given and time_key in given:
+        raise OptionError(f"give '{_LOWER[id_key]}' or '{_LOWER[time_key]}', not both")
+    if id_key in given:
+        try:
+            return parse_text(given[id_key])
+        except InvalidIDError as error:
+            raise OptionError(f"option '{_LOWER[id_key]}': {error}") from None
+    if time_key in given:
+        return StreamID(_time_ms(_LOWER[time_key], given[time_key]), seq)
+    return None
+
+
+def _time_ms(name: str, text: str) -> int:
+    """Milliseconds, or ISO 8601 with a time zone."""
+    if text.isascii() and text.isdigit() and int(text) <= _U64_MAX:
+        return int(text)
+    try:
+        return datetime_ms(datetime.fromisoformat(text))
+    except (ValueError, InvalidIDError) as error:
+        raise OptionError(
+            f"option '{name}' must be milliseconds since 1970 or ISO 8601 with a time zone, such "
+            f"as 2013-07-01T00:00:00Z: {text!r} ({error})"
+        ) from None
+
+
+def _number(
+    given: Mapping[str, str], key: str, kind: Callable[[str], T], least: float, most: float
+) -> T | None:
+    if key not in given:
+        return None
+    try:
+        number = kind(given[key])
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:  # type: ignore[operator]
+        raise OptionError(
+            f"option '{_LOWER[key]}' must be a number from {least:g} to {most:g}: {given[key]!r}"
+        )
+    return number

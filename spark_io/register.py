@@ -1,0 +1,82 @@
+"""Making the source known to a Spark session.
+
+Spark runs the source in Python processes of its own: they must be able to import logstore. That is
+checked here, once, because what Spark says otherwise does not name the cause.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from logstore import __version__
+from logstore.errors import OptionError
+
+_CHECK = "import logstore, logstore.spark_io.source, pyarrow; print(logstore.__version__)"
+_CHECK_TIMEOUT_S = 120
+
+
+def register(spark: Any) -> None:
+    """Make ``spark.read.format("logstore")`` work in this session.
+
+    In local mode a session whose Python cannot import logstore is set to the running one; on a
+    cluster one small task checks the workers. OptionError names PYSPARK_PYTHON if they cannot.
+    """
+    from logstore.spark_io.source import LogstoreSource
+
+    context = getattr(spark, "sparkContext", None)
+    cores = 0
+    if context is not None:
+        cores = int(context.defaultParallelism)
+        _check_python(context)
+    # made here, so that Spark sends it whole and not by its name: it carries the session's cores
+    source = type("RegisteredSource", (LogstoreSource,), {"cores": cores})
+    spark.dataSource.register(source)
+
+
+def _check_python(context: Any) -> None:
+    if str(context.master).startswith("local") and "local-cluster" not in str(context.master):
+        if _version_in(context.pythonExec) != __version__:
+            if _version_in(sys.executable) != __version__:
+                raise _error(context.pythonExec)
+            context.pythonExec = sys.executable
+        return
+    # plans are made beside the driver, by the same command as tasks are run with on the workers
+    if _version_in(context.pythonExec) != __version__ or _version_in_task(context) != __version__:
+        raise _error(context.pythonExec)
+
+
+def _version_in(python: str) -> str:
+    """The version of logstore that a Python imports; empty if it cannot."""
+    if python == sys.executable:
+        return __version__
+    try:
+        done = subprocess.run(
+            [python, "-c", _CHECK], capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S,
+            check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _version_in_task(context: Any) -> str:
+    def check(_: Any) -> str:
+        try:
+            import logstore
+            from logstore.spark_io.source import NAME
+        except ImportError:
+            return ""
+        return logstore.__version__ if NAME else ""
+
+    found: list[str] = context.parallelize([0], 1).map(check).collect()
+    return found[0]
+
+
+def _error(python: str) -> OptionError:
+    return OptionError(
+        f"the Python of Spark's workers ({python}) cannot import logstore {__version__} with its "
+        "extra 'spark': set the environment variable PYSPARK_PYTHON to a Python that can, such as "
+        f"{sys.executable}, before the session is started"
+    )

@@ -1,0 +1,85 @@
+"""The Spark data source "logstore".
+
+Planned in a process beside the driver, which opens the store, makes a plan and pins it; read by
+executors from the segments and the plan's snapshot file. There is no filter pushdown on purpose:
+in released Spark versions it gives wrong results; ranges are options.
+
+Invariants: nothing that is sent anywhere holds an open file or the index; importing this needs no
+LMDB; a task gives all rows of its split or raises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from logstore.scan import read
+from logstore.scan.split import Split
+from logstore.spark_io import options as source_options
+from logstore.spark_io import schema as columns
+from logstore.spark_io.options import FAILFAST, SourceOptions
+
+NAME = "logstore"
+
+
+class SplitPartition(InputPartition):
+    """A split on its way to a task."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split.offset)
+        self.split = split
+
+
+class LogstoreSource(DataSource):
+    """``spark.read.format("logstore")``; made known to a session by ``register``."""
+
+    cores: ClassVar[int] = 0  # Spark's default parallelism, known to `register`; 0: ask the machine
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self.parsed = source_options.parse(dict(options))
+        from logstore.spark_io import planning  # with LMDB, which tasks must not need
+
+        planning.check_streams(self.parsed)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> str:
+        """The standard columns."""
+        return columns.DDL
+
+    def reader(self, schema: Any) -> LogstoreReader:
+        """The reader of the standard columns or of those that the user named."""
+        cores = self.cores or os.cpu_count() or 1
+        return LogstoreReader(self.parsed, columns.columns(schema), cores)
+
+
+class LogstoreReader(DataSourceReader):
+    """Plans on the driver's side, reads in tasks."""
+
+    def __init__(
+        self, options: SourceOptions, wanted: tuple[columns.Column, ...], cores: int
+    ) -> None:
+        self.options = options
+        self.wanted = wanted
+        self.cores = cores
+
+    def partitions(self) -> list[InputPartition]:
+        """The splits of a new plan, pinned."""
+        from logstore.spark_io import planning
+
+        return [SplitPartition(split) for split in planning.splits(self.options, self.cores)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of one split; SnapshotExpired if its pin is over."""
+        if not isinstance(partition, SplitPartition):
+            return  # Spark's way to say that there are no partitions
+        shape = columns.Shape(self.wanted, strict=self.options.mode == FAILFAST)
+        for batch in read.batches(partition.split, columns.gather(self.wanted)):
+            yield shape.batch(batch)
