@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
-from tests.codec.model import ID, StreamModel
+from tests.codec.model import ID, Node, StreamModel
 from tests.codec.strategies import entries, limits, next_id, steps
 
 numbers = st.integers(-(2**70), 2**70) | st.floats() | st.integers(-300, 300)
@@ -192,6 +192,31 @@ def test_pack_gives_the_nodes_of_adds_one_by_one(
         assert codec.counts(node.lp) == (node.count, 0)
         last = codec.last_id(node.lp, node.master_ms, node.master_seq)
         assert last == (node.last_ms, node.last_seq)
+
+
+@pytest.mark.parametrize("opened", [0, 100, 128])
+def test_the_byte_limit_is_met_exactly(codec: Codec, opened: int) -> None:
+    """Every limit about where the live counter takes a byte more, at 128 entries."""
+    flat = [b"f", b"v"]
+    ids = [(1, seq) for seq in range(1, 161)]
+    full = StreamModel(codec, 0, 0)
+    for id in ids[:125]:
+        full.add(id, flat)
+    start = StreamModel(codec, 0, 0)
+    for id in ids[:opened]:
+        start.add(id, flat)
+    open_lp = start.nodes[0].lp if opened else None
+    batch = codec.rows([{"f": "v"}] * (160 - opened))
+    sizes = len(full.nodes[0].lp)
+    for limit in range(sizes, sizes + 70):
+        model = StreamModel(codec, limit, 0, list(start.nodes) if opened else [])
+        model.nodes = [Node(node.master, node.lp) for node in model.nodes]
+        for id in ids[opened:]:
+            model.add(id, flat)
+        packed = codec.pack(batch, 0, len(batch), ids[opened:], open_lp, 1, 1, limit, 0)
+        made = [packed.open_lp] if opened else []
+        made += [node.lp for node in packed.nodes]
+        assert made == [node.lp for node in model.nodes], limit
 
 
 TOP = 2**64 - 1

@@ -157,7 +157,8 @@ def test_every_truncation_is_refused(codec: Codec, fix_header: bool) -> None:
 
 def test_every_changed_byte_of_a_header_or_counter_is_refused(codec: Codec) -> None:
     lp = pure.append(pure.new_node(*MASTER, FLAT), *MASTER, 6, 6, FLAT)[0]
-    for at in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11):
+    terminator = pure.head(lp).first_entry_offset - 2
+    for at in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, terminator):
         for byte in set(range(256)) - {lp[at]}:
             changed = lp[:at] + bytes((byte,)) + lp[at + 1 :]
             if changed[4:6] == b"\xff\xff":

@@ -147,6 +147,10 @@ def test_rewrite_keeps_the_first_parts_fields(codec: Codec, lp: bytes) -> None:
         (1526919030480, 0, [b"other", b"1", b"n", b"2"]),
         (1526919030481, 7, [b"message", b"last"]),
     ]
+    by_adding = codec.new_node(*MASTER, ENTRIES[0][3])
+    for _, ms, seq, flat in codec.entries(merged, *MASTER)[1:]:
+        by_adding, _ = codec.append(by_adding, *MASTER, ms, seq, flat)
+    assert merged == by_adding
     alone = codec.rewrite([(codec.new_node(*MASTER, ENTRIES[0][3]), *MASTER, b"")], *MASTER)
     assert alone == codec.new_node(*MASTER, ENTRIES[0][3])
 
