@@ -2,7 +2,9 @@
 
 Invariants: a generation is built under a temporary name and renamed; a directory without data.mdb
 is never opened; all databases are opened in one write transaction (opening one alone would wait for
-the writer lock while holding the GIL); nothing else in this process ever opens lock.mdb.
+the writer lock while holding the GIL); nothing else in this process ever opens lock.mdb. What
+every commit writes (meta, records, open nodes) shares the main database: each named one that is
+changed would cost a commit two more pages.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import lmdb
 
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.fs import FileSystem
+from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
-DATABASES = ("meta", "names", "streams", "nodes", "open", "segments")
+DATABASES = ("names", "nodes", "segments")  # beside the main one
 
 
 class Generation:
@@ -27,11 +30,9 @@ class Generation:
         self.path = path
         self.number = number
         self.env = env
-        self.meta = databases["meta"]
+        self.main = databases["main"]
         self.names = databases["names"]
-        self.streams = databases["streams"]
         self.nodes = databases["nodes"]
-        self.open = databases["open"]
         self.segments = databases["segments"]
 
     def sync(self) -> None:
@@ -43,15 +44,25 @@ class Generation:
         self.env.close()
 
     def entries(self) -> dict[str, int]:
-        """Rows by database."""
+        """Rows by what they are."""
         with self.env.begin() as txn:
-            return {name: txn.stat(getattr(self, name))["entries"] for name in DATABASES}
+            found = {name: int(txn.stat(getattr(self, name))["entries"]) for name in DATABASES}
+            with txn.cursor(db=self.main) as cursor:
+                cursor.set_range(keys.OPEN_PREFIX)
+                opens = 0
+                for key in cursor.iternext(values=False):
+                    if key[:1] != keys.OPEN_PREFIX:
+                        break
+                    opens += 1
+            others = len(DATABASES) + 1  # a row of each named database, and meta
+            streams = int(txn.stat(self.main)["entries"]) - opens - others
+        return found | {"open": opens, "streams": streams}
 
     def live_bytes(self) -> int:
         """Bytes of pages that hold rows; the rest is free for reuse, but stays in the file."""
         with self.env.begin() as txn:
             pages = 0
-            for name in DATABASES:
+            for name in ("main", *DATABASES):
                 stat = txn.stat(getattr(self, name))
                 pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return int(pages * self.env.stat()["psize"])
@@ -78,9 +89,9 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             sync=False, metasync=False, writemap=False, max_spare_txns=2, create=build,
         )  # fmt: skip
         with env.begin(write=True) as txn:
-            databases = {
-                name: env.open_db(name.encode(), txn=txn, create=build) for name in DATABASES
-            }
+            databases = {"main": env.open_db(None, txn=txn)}
+            for name in DATABASES:
+                databases[name] = env.open_db(name.encode(), txn=txn, create=build)
         env.reader_check()
     except lmdb.DiskError as exc:
         raise FileSystemError(f"the index in {path} cannot be opened: {exc}") from exc

@@ -21,8 +21,10 @@ NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")
 NODE_KEY = struct.Struct(">QQQ")
 SEGMENT_KEY = struct.Struct(">I")
-_CRC = struct.Struct("<I")
-META_KEY = b"meta"
+# Rows of the main database; its named databases have rows there too, under keys of letters.
+META_KEY = b"\x01"
+RECORD_PREFIX = b"\x02"
+OPEN_PREFIX = b"\x03"
 
 # position, payload bytes, live entries in the listpack, last ID; then the vector
 _LOCATOR = struct.Struct("<QIIQQ")
@@ -42,7 +44,7 @@ _RUNS_HEAD = struct.Struct("<BII")
 
 def seal(key: bytes, value: bytes) -> bytes:
     """``value`` with its CRC."""
-    return value + _CRC.pack(crc32c(value, crc32c(key)))
+    return value + crc32c(value, crc32c(key)).to_bytes(4, "little")
 
 
 def unseal(key: bytes, data: bytes) -> bytes:
@@ -54,6 +56,16 @@ def unseal(key: bytes, data: bytes) -> bytes:
             "directory, and open it again; it is rebuilt from the log"
         )
     return value
+
+
+def record_key(stream: int) -> bytes:
+    """The key of a stream's record."""
+    return RECORD_PREFIX + stream.to_bytes(8, "big")
+
+
+def open_key(stream: int) -> bytes:
+    """The key of a stream's open node."""
+    return OPEN_PREFIX + stream.to_bytes(8, "big")
 
 
 def name_key(name: bytes) -> bytes:

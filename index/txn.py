@@ -36,7 +36,7 @@ class IndexTxn:
     # -- meta ---------------------------------------------------------------------------------
     def meta(self) -> Meta:
         """Where the index stands; CorruptionError for an environment without it."""
-        value = self._get(self.generation.meta, keys.META_KEY)
+        value = self._get(self.generation.main, keys.META_KEY)
         if value is None:
             raise CorruptionError("the index is empty: it was deleted while being opened")
         return Meta.unpack(value)
@@ -44,7 +44,7 @@ class IndexTxn:
     def put_meta(self, meta: Meta) -> None:
         """Store where the index stands."""
         key = keys.META_KEY
-        self.txn.put(key, _seal(key, meta.pack()), db=self.generation.meta)
+        self.txn.put(key, _seal(key, meta.pack()), db=self.generation.main)
 
     # -- streams ------------------------------------------------------------------------------
     def stream_number(self, name: bytes) -> int | None:
@@ -92,7 +92,7 @@ class IndexTxn:
 
     def record(self, number: int) -> StreamRecord | None:
         """A stream's record by number."""
-        value = self._get(self.generation.streams, keys.NUMBER.pack(number))
+        value = self._get(self.generation.main, keys.record_key(number))
         return None if value is None else StreamRecord.unpack(number, value)
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
@@ -103,19 +103,22 @@ class IndexTxn:
 
     def put_record(self, record: StreamRecord) -> None:
         """Store a stream's record."""
-        key = keys.NUMBER.pack(record.number)
-        self.txn.put(key, _seal(key, record.pack()), db=self.generation.streams)
+        key = keys.record_key(record.number)
+        self.txn.put(key, _seal(key, record.pack()), db=self.generation.main)
 
     def delete_record(self, number: int) -> None:
         """Remove a stream's record."""
-        self.txn.delete(keys.NUMBER.pack(number), db=self.generation.streams)
+        self.txn.delete(keys.record_key(number), db=self.generation.main)
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
         """Records with numbers above ``after``, ascending."""
-        with self.txn.cursor(db=self.generation.streams) as cursor:
-            if cursor.set_range(keys.NUMBER.pack(after + 1)):
+        with self.txn.cursor(db=self.generation.main) as cursor:
+            if cursor.set_range(keys.record_key(after + 1)):
                 for key, data in cursor:
-                    yield StreamRecord.unpack(keys.NUMBER.unpack(key)[0], _unseal(key, data))
+                    if key[:1] != keys.RECORD_PREFIX:
+                        return
+                    number = int.from_bytes(key[1:], "big")
+                    yield StreamRecord.unpack(number, _unseal(key, data))
 
     # -- sealed nodes -------------------------------------------------------------------------
     def _nodes(self) -> Any:
@@ -192,17 +195,17 @@ class IndexTxn:
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        value = self._get(self.generation.open, keys.NUMBER.pack(stream))
+        value = self._get(self.generation.main, keys.open_key(stream))
         return None if value is None else OpenNode.unpack(value)
 
     def put_open(self, stream: int, node: OpenNode) -> None:
         """Store a stream's open node."""
-        key = keys.NUMBER.pack(stream)
-        self.txn.put(key, _seal(key, node.pack()), db=self.generation.open)
+        key = keys.open_key(stream)
+        self.txn.put(key, _seal(key, node.pack()), db=self.generation.main)
 
     def delete_open(self, stream: int) -> None:
         """Remove a stream's open node."""
-        self.txn.delete(keys.NUMBER.pack(stream), db=self.generation.open)
+        self.txn.delete(keys.open_key(stream), db=self.generation.main)
 
     # -- segments -----------------------------------------------------------------------------
     def segment(self, number: int) -> SegmentRow | None:
