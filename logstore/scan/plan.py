@@ -192,7 +192,7 @@ def _piece(
             raise StreamNotFoundError("there is no such stream", stream=name)
         found: list[Item] = []
         for ref in nodes.refs(view, record, start, end):
-            if not ref.live:
+            if not ref.live or ref.last < start:
                 continue
             if limit is not None and len(found) >= limit:
                 return record, found, found[-1].last.next()

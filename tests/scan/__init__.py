@@ -1,0 +1,1 @@
+"""Plans, splits, pins and Arrow, without Spark."""

@@ -1,0 +1,66 @@
+"""What the tests of scans share: stores to read, and rows to compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import logstore
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.scan import plan, read
+from logstore.scan.arrow import Gather
+from logstore.scan.plan import Plan
+from logstore.store import Store
+from logstore.stream import Stream
+
+Row = tuple[str, list[tuple[bytes, bytes]]]
+
+
+def make_store(path: Path, **options: Any) -> Store[bytes]:
+    """A store of small nodes and segments."""
+    return logstore.open(
+        path,
+        **{"sync": "os", "node_max_entries": 4, "segment_bytes": 65536, **options},
+    )
+
+
+def rows_of(stream: Stream[bytes], start: StreamID = ZERO_ID, end: StreamID = MAX_ID) -> list[Row]:
+    """The entries of a range, as the store gives them."""
+    return [(str(entry.id), list(entry.pairs)) for entry in stream.range(start, end)]
+
+
+def make_plan(store: Store[bytes], *names: bytes, **options: Any) -> Plan:
+    """A plan of some streams."""
+    return plan.make(store._engine(), names, **options)
+
+
+def batch_rows(batches: Any) -> list[Row]:
+    """ID and pairs of every row; `fields` must be of bytes or text."""
+    found: list[Row] = []
+    for batch in batches:
+        for each in batch.to_pylist():
+            pairs = [(_bytes(key), _bytes(value)) for key, value in each["fields"]]
+            found.append((each["id"], pairs))
+    return found
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def split_rows(made: Plan) -> list[Row]:
+    """The rows of all splits, in the order of the plan."""
+    return [
+        row
+        for split in made.splits
+        for row in batch_rows(
+            read.batches(split, Gather(["id", "fields"], batch_rows=50, binary=["fields"]))
+        )
+    ]
+
+
+def flip(path: Path, offset: int, mask: int = 0xFF) -> None:
+    """Change one byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= mask
+    path.write_bytes(data)

@@ -1,0 +1,166 @@
+"""Prevents a scan that differs from `range`, holds a snapshot or fills the memory."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logstore.errors import ClosedError, OptionError
+from logstore.ids import StreamID
+from logstore.scan import arrow, live
+from logstore.store import Store
+from tests.scan.look import batch_rows, make_store, rows_of
+
+NUMBERS = itertools.count()
+ROOT = Path(__file__).parent.parent.parent
+TEXT = st.text(alphabet="ab\u00e9", max_size=20).map(str.encode)
+ANON_MAX_KB = 100 * 1024
+
+SCAN_A_LOT = """
+import sys, logstore
+value = "v" * 100
+path, count = sys.argv[1], int(sys.argv[2])
+with logstore.open(path, sync="os") as store:
+    rows = ({"text": value, "n": n} for n in range(count))
+    store.stream("x").add_many(rows, batch=2000)
+def anon():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+with logstore.open(path, sync="os") as store:
+    rows = most = 0
+    for batch in store.stream("x").scan():
+        rows += batch.num_rows
+        most = max(most, anon())
+print(rows, most)
+"""
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(TEXT, st.booleans()), max_size=80), st.integers(1, 50), st.data())
+def test_a_scan_equals_the_range(
+    store: Store[bytes], entries: list[tuple[bytes, bool]], batch_rows_max: int, data: st.DataObject
+) -> None:
+    stream = store.stream(f"scan-{next(NUMBERS)}")
+    ids = [StreamID(n + 1, 7 * n) for n in range(len(entries))]
+    for id, (value, _) in zip(ids, entries, strict=True):
+        stream.add([(b"a", value), (b"a", value * 2)], id=id)
+    for id, (_, deleted) in zip(ids, entries, strict=True):
+        if deleted:
+            stream.delete(id)
+    edges = st.sampled_from([StreamID(0, 0), StreamID(99, 0), *ids])
+    start, end = data.draw(edges), data.draw(edges)
+    batches = list(stream.scan(start, end, batch_rows=batch_rows_max))
+    assert batch_rows(batches) == rows_of(stream, start, end)
+    assert all(1 <= batch.num_rows <= batch_rows_max for batch in batches)
+
+
+def test_columns_and_fields_in_the_order_asked_for(store: Store[bytes]) -> None:
+    stream = store["columns"]
+    stream.add({"speed": 30, "rider": "Castilla"}, id="1-1")
+    stream.add({"rider": "Norem"}, id="1-2")
+    table = stream.scan(columns=["speed", "id", "rider"]).read_all()
+    assert table.to_pydict() == {
+        "speed": ["30", None],
+        "id": ["1-1", "1-2"],
+        "rider": ["Castilla", "Norem"],
+    }
+    assert table.column_names == ["speed", "id", "rider"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_rows": 0}, {"batch_rows": 2**40}, {"columns": ["id", "id"]}]
+)
+def test_refused_options(store: Store[bytes], options: dict[str, object]) -> None:
+    with pytest.raises(OptionError):
+        store["refused"].scan(**options)  # type: ignore[arg-type]
+
+
+def test_a_stream_that_is_not_there_has_no_rows(store: Store[bytes]) -> None:
+    assert store["nobody"].scan().read_all().num_rows == 0
+
+
+def test_a_scan_goes_on_by_id_while_a_writer_changes_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries of odd numbers live throughout: each comes once, in order."""
+    monkeypatch.setattr(live, "NODES_MAX", 2)
+    count = 3000
+    with make_store(tmp_path / "s") as store:
+        stream = store["x"]
+        stream.add_many((((n, 0), {"n": n}) for n in range(1, count + 1)), batch=100)
+        stop = threading.Event()
+
+        def write() -> None:
+            at = count
+            for gone in range(2, count + 1, 2):
+                if stop.is_set():
+                    return
+                at += 1
+                stream.delete((gone, 0))
+                stream.add({"n": at}, id=(at, 0))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            scans = [[row[0] for row in batch_rows(stream.scan(batch_rows=17))] for _ in range(4)]
+        finally:
+            stop.set()
+            writer.join()
+    for ids in scans:
+        found = [int(id.partition("-")[0]) for id in ids]
+        assert found == sorted(set(found))
+        assert set(range(1, count + 1, 2)) <= set(found)
+    assert len(scans[-1]) < count, "the writer did not run beside the scans"
+
+
+def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:
+    """A held one would make the index grow with every commit."""
+    with make_store(tmp_path / "s") as store:
+        stream = store["x"]
+        stream.add_many((((n, 0), {"n": n}) for n in range(1, 4000)), batch=100)
+        generation = store._engine().index()
+        reader = stream.scan(batch_rows=10)
+        first = reader.read_next_batch()
+        before = generation.used_bytes()
+        for _ in range(400):
+            store["y"].add({"n": 1})
+            store["y"].trim(maxlen=0)
+        assert generation.used_bytes() < before + 40 * 4096
+        assert first.num_rows + sum(batch.num_rows for batch in reader) == 3999
+
+
+def test_a_scan_of_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s")
+    store["x"].add_many(({"n": n} for n in range(1000)), batch=100)
+    reader = store["x"].scan(batch_rows=10)
+    reader.read_next_batch()
+    store.close()
+    with pytest.raises(ClosedError):
+        reader.read_all()
+
+
+def test_batches_are_bounded_by_bytes(store: Store[bytes]) -> None:
+    stream = store["wide"]
+    stream.add_many(({"v": b"x" * 500_000} for _ in range(50)), batch=10)
+    sizes = [batch.nbytes for batch in stream.scan()]
+    assert len(sizes) > 1
+    assert max(sizes) < arrow.BATCH_BYTES + 4 * 600_000
+
+
+def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
+    count = 1_500_000  # about 170 MB of segments
+    done = subprocess.run(
+        [sys.executable, "-c", SCAN_A_LOT, str(tmp_path / "s"), str(count)], cwd=ROOT,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows, most = map(int, done.stdout.split())
+    assert rows == count
+    assert most < ANON_MAX_KB
