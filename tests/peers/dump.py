@@ -1,7 +1,7 @@
 """The payload of DUMP and RESTORE for streams: read any that the peers write, build our own.
 
-A second, independent reader and writer of the facts in docs/format.md's sources, kept minimal: it
-judges our interchange code and takes nothing from it. Groups are kept as raw bytes.
+A second reader and writer of these payloads, kept minimal and apart from the package: it judges our
+interchange code and takes nothing from it. Groups are kept as raw bytes.
 """
 
 from __future__ import annotations
