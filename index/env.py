@@ -9,18 +9,39 @@ changed would cost a commit two more pages.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
-from logstore.errors import CorruptionError, FileSystemError
+from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import FileSystem
 from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
 DATABASES = ("names", "nodes", "segments")  # beside the main one
+
+
+def typed(exc: BaseException) -> BaseException:
+    """The typed error for one of LMDB's; anything else as it is."""
+    if isinstance(exc, Error) or not isinstance(exc, lmdb.Error):
+        return exc
+    if isinstance(exc, lmdb.DiskError | lmdb.MapFullError):
+        made: Error = DiskFullError(
+            f"no space left while writing the index: {exc}; delete or trim entries and compact, "
+            "or make room on the disk"
+        )
+    elif isinstance(exc, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError):
+        made = CorruptionError(
+            f"the index is damaged: {exc}; close the store, delete its index directory, and open "
+            "it again; it is rebuilt from the log"
+        )
+    else:
+        made = FileSystemError(f"the index cannot be written: {exc}")
+    made.__cause__ = exc
+    return made
 
 
 class Generation:
@@ -38,6 +59,11 @@ class Generation:
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""
         self.env.sync(True)
+
+    def check_readers(self) -> None:
+        """Free the reader slots of dead processes; nothing if it was closed meanwhile."""
+        with suppress(lmdb.Error):
+            self.env.reader_check()
 
     def close(self) -> None:
         """Close the environment."""
@@ -95,6 +121,22 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         env.reader_check()
     except lmdb.DiskError as exc:
         raise FileSystemError(f"the index in {path} cannot be opened: {exc}") from exc
+    except lmdb.Error as exc:
+        raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
+    return Generation(path, number, env, databases)
+
+
+def open_untouched(path: Path, number: int) -> Generation:
+    """Open a generation that nobody uses, reading only, without locks, leaving no trace."""
+    try:
+        env = lmdb.open(
+            str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
+            create=False,
+        )  # fmt: skip
+        with env.begin() as txn:
+            databases = {"main": env.open_db(None, txn=txn)}
+            for name in DATABASES:
+                databases[name] = env.open_db(name.encode(), txn=txn, create=False)
     except lmdb.Error as exc:
         raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
     return Generation(path, number, env, databases)

@@ -1,0 +1,264 @@
+"""``check``: verify a store without changing anything.
+
+Steps: (1) STORE; (2) every frame of every segment, CRC, order of commits, and the nodes in them as
+deeply as the servers do it; (3) hints and checkpoints against the log; (4) a replay into a private
+index, every locator and every length against what was found; (5) the store's own index against that
+replay, where it was closed cleanly and can be read without touching it.
+
+Invariants: nothing below the store's directory is written; LOCK is only held for the moment in
+which sizes are read, so that a commit under way is not taken for a torn tail.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from logstore import format as fmt
+from logstore.codec import codec
+from logstore.engine import nodes, snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.errors import CorruptionError, CorruptNodeError, Error
+from logstore.fs import LOCAL, FileSystem
+from logstore.index.keys import StreamRecord
+from logstore.log import chain, checkpoint, hint, names, reader, storefile
+from logstore.log import frame as frames
+from logstore.log.writer import crc_seed
+from logstore.options import StoreOptions
+from logstore.recovery import compare, readonly
+from logstore.recovery.report import Damage
+
+LOCK_WAIT_S = 5.0
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was verified and what was found."""
+
+    segments: int = 0
+    frames: int = 0
+    commits: int = 0
+    nodes: int = 0
+    log_bytes: int = 0
+    streams: int = 0
+    entries: int = 0
+    checkpoints: int = 0
+    hints: int = 0
+    index: str = "not compared"
+    tail_segment: int = 0
+    tail_offset: int = 0
+    tail_bytes: int = 0
+    damage: list[Damage] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        found["damage"] = [damage._asdict() for damage in self.damage]
+        found["clean"] = not self.damage and not self.tail_bytes
+        return found
+
+
+def check(path: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL) -> CheckReport:
+    """Verify the store at ``path``; typed errors only where there is nothing to verify."""
+    content = storefile.read(fs, path)
+    return _Check(fs, path, content.uuid, progress).run()
+
+
+class _Check:
+    """One check: what it has seen of the log so far."""
+
+    def __init__(self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None) -> None:
+        self._fs, self._path, self._uuid = fs, path, uuid
+        self._seed = crc_seed(uuid)
+        self._progress = progress
+        self.report = CheckReport()
+        self._offsets: dict[int, set[int]] = {}
+        self._done = self._total = 0
+
+    def run(self) -> CheckReport:
+        """All steps."""
+        links = self._links()
+        self.report.segments = len(links)
+        self._total = sum(link.end_offset for link, _ in links)
+        mains = [link.number for link, role in links if role == fmt.Role.MAIN]
+        for link, role in links:
+            self._segment(link, role, last=link.number == max(mains, default=0))
+        self._checkpoints()
+        if not self.report.damage:
+            self._replay()
+        return self.report
+
+    def _links(self) -> list[tuple[chain.Link, int]]:
+        """All segments with the ends they had at one moment without a commit under way."""
+        lock = None
+        if self._fs.exists(self._path / names.LOCK):
+            lock = self._fs.open(self._path / names.LOCK)
+        try:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            while lock is not None and not lock.try_lock(exclusive=True):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.002)
+            mains = {
+                link.number: link for link in chain.main_links(self._fs, self._path, self._uuid)
+            }
+            heads = chain.heads(self._fs, self._path, self._uuid)
+        finally:
+            if lock is not None:
+                lock.close()
+        found: list[tuple[chain.Link, int]] = []
+        for number, (head, size) in heads.items():
+            link = mains.get(number)
+            if link is None:
+                link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms)
+            found.append((link, head.role))
+        return found
+
+    # -- the log ------------------------------------------------------------------------------
+    def _segment(self, link: chain.Link, role: int, *, last: bool) -> None:
+        file = self._fs.open(names.segment(self._path, link.number))
+        items: list[tuple[int, int, int]] = []
+        sound = True
+        good = committed = link.start_offset
+        commit, ordinal = 0, 0
+        try:
+            while good < link.end_offset:
+                try:
+                    for found in reader.scan(file, self._seed, link.number, good, link.end_offset):
+                        self._frame(link, found, role, (commit, ordinal), sound=sound)
+                        items.append((found.offset, found.kind, found.crc))
+                        commit, ordinal = found.commit, found.ordinal
+                        good = found.end_offset
+                        if found.last:
+                            committed = good
+                            self.report.commits += role == fmt.Role.MAIN
+                except CorruptionError as exc:
+                    sound = False
+                    if last and not self._durable_behind(file, link, good):
+                        break
+                    good = self._pass_over(file, link, good, exc.message)
+        finally:
+            file.close()
+        if last and committed < link.end_offset:
+            self.report.tail_segment, self.report.tail_offset = link.number, committed
+            self.report.tail_bytes = link.end_offset - committed
+        elif committed < link.end_offset and sound:
+            self._damage(link.number, committed, link.end_offset, "the last commit is not whole")
+        self._hint(link, items)
+        self.report.log_bytes += link.end_offset
+        self._advance(link.end_offset)
+
+    def _frame(
+        self, link: chain.Link, found: reader.LogFrame, role: int, before: tuple[int, int], *,
+        sound: bool,
+    ) -> None:  # fmt: skip
+        self.report.frames += 1
+        commit, ordinal = before
+        follows = found.commit == commit and found.ordinal == ordinal + 1
+        begins = found.ordinal == 0 and (not commit or found.commit == commit + 1)
+        if role == fmt.Role.MAIN and sound and not follows and not begins:
+            self._damage(link.number, found.offset, found.end_offset, "commits are out of order")
+        body = found.body()
+        if isinstance(body, frames.Node | frames.Open) and body.data is not None:
+            self._node(link, found, body)
+
+    def _node(
+        self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
+    ) -> None:
+        assert body.data is not None
+        try:
+            codec().validate(body.data, body.master_ms, body.master_seq)
+        except CorruptNodeError as exc:
+            self._damage(link.number, found.offset, found.end_offset, exc.message)
+            return
+        if isinstance(body, frames.Node):
+            self.report.nodes += 1
+            self._offsets.setdefault(link.number, set()).add(found.offset)
+            live, _ = codec().counts(body.data)
+            if live != body.entries:
+                why = f"a node has {live} live entries, its frame says {body.entries}"
+                self._damage(link.number, found.offset, found.end_offset, why)
+
+    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int) -> bool:
+        at = fmt.position(link.number, good)
+        later = reader.next_valid(file, self._seed, link.number, good, link.end_offset)
+        return any(found.durable_upto > at for found in later)
+
+    def _pass_over(self, file: reader.Bytes, link: chain.Link, good: int, why: str) -> int:
+        later = reader.next_valid(file, self._seed, link.number, good + 1, link.end_offset)
+        resumed = next(later, None)
+        upto = resumed.offset if resumed is not None else link.end_offset
+        self._damage(link.number, good, upto, why)
+        return upto
+
+    def _hint(self, link: chain.Link, items: list[tuple[int, int, int]]) -> None:
+        if not self._fs.exists(names.hint(self._path, link.number)):
+            return
+        self.report.hints += 1
+        kept = hint.read(self._fs, self._path, self._uuid, link)
+        if kept is None or [(f.offset, f.kind, f.crc) for f in kept] != items:
+            why = "the hint does not fit its segment: remove the .hint file, it is made anew"
+            self._damage(link.number, 0, 0, why)
+
+    def _checkpoints(self) -> None:
+        for position in names.checkpoints(self._fs, self._path):
+            self.report.checkpoints += 1
+            number, offset = fmt.position_parts(position)
+            try:
+                head, _ = checkpoint.read(self._fs, self._path, self._uuid, position)
+            except Error as exc:
+                self._damage(number, offset, offset, exc.message)
+                continue
+            if not checkpoint.fits_log(self._fs, self._path, self._seed, head):
+                self._damage(number, offset, offset, "the log lacks the commit of a checkpoint")
+
+    # -- what follows from the log ------------------------------------------------------------
+    def _replay(self) -> None:
+        options = StoreOptions(readonly=True, background=False)
+        try:
+            engine, recovered = readonly.open_engine(self._fs, self._path, options)
+        except Error as exc:
+            self._damage(exc.segment or 0, exc.offset or 0, exc.offset or 0, exc.message)
+            return
+        try:
+            self.report.damage.extend(recovered.damage)
+            engine.follow = None  # one moment, not the newest
+            for record in snapshot.read(engine, lambda view: list(view.index.records())):
+                self._stream(engine, record)
+            self.report.index = compare.with_own_index(engine, self.report.damage)
+        finally:
+            readonly.close_engine(engine)
+
+    def _stream(self, engine: Engine, record: StreamRecord) -> None:
+        def count(view: Snapshot) -> int:
+            total = 0
+            for ref in nodes.refs(view, record):
+                total += ref.live
+                if ref.locator is not None:
+                    self._locator(ref.locator.position)
+            return total
+
+        self.report.streams += 1
+        self.report.entries += record.length
+        live = snapshot.read(engine, count)
+        if live != record.length:
+            why = f"stream {record.name!r} has {live} live entries and a length of {record.length}"
+            self._damage(record.position >> 32, record.position & fmt.OFFSET_MAX, 0, why)
+
+    def _locator(self, position: int) -> None:
+        number, offset = fmt.position_parts(position)
+        if offset not in self._offsets.get(number, ()):
+            self._damage(number, offset, offset, "a node is missing from the log")
+
+    def _damage(self, segment: int, start: int, end: int, why: str) -> None:
+        self.report.damage.append(Damage(segment, start, end, why))
+
+    def _advance(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, self._total)

@@ -1,0 +1,177 @@
+"""Prevents compaction from losing, doubling or resurrecting entries, and from giving no space back."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.recovery.check import check
+from tests.compaction.dumps import Dump, dump, everywhere, tree_bytes
+
+SEGMENT = 256 * 1024
+
+
+def filled(path: Path, *, entries: int = 6000, **options: Any) -> logstore.Store[bytes]:
+    """Three streams: single adds first, then batches."""
+    store = logstore.open(path, segment_bytes=SEGMENT, **options)
+    for number in range(3):
+        stream = store.stream(f"s{number}")
+        for single in range(20):
+            stream.add({"kind": "single", "n": single})
+        stream.add_many({"n": n, "text": f"value {n % 11}", "pad": "x" * 30} for n in range(entries))
+    return store
+
+
+def delete_at_random(store: logstore.Store[bytes], share: float, seed: int = 7) -> None:
+    chance = random.Random(seed)
+    for name in store.streams():
+        stream = store.stream(name)
+        ids = [entry.id for entry in stream if chance.random() < share]
+        for first in range(0, len(ids), 1000):
+            stream.delete(*ids[first : first + 1000])
+
+
+def logical(found: Dump) -> Dump:
+    """Without what compaction may change: how entries are spread over nodes."""
+    kept = {"length", "last-generated-id", "max-deleted-entry-id", "entries-added"}
+    kept |= {"recorded-first-entry-id", "first-entry", "last-entry"}
+    return Dump(
+        found.entries,
+        {name: {k: v for k, v in info.items() if k in kept} for name, info in found.infos.items()},
+    )
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6, 0.9, 1.0])
+def test_answers_are_the_same_before_and_after_and_after_a_rebuild(
+    tmp_path: Path, share: float
+) -> None:
+    path = tmp_path / "store"
+    with filled(path) as store:
+        delete_at_random(store, share)
+        before = dump(store)
+        report = store.compact()
+        after = dump(store)
+        assert logical(after) == logical(before)
+        if share >= 0.6:
+            assert report.segments_dropped > 0
+            assert report.disk_bytes_after < report.disk_bytes_before
+    assert check(path).damage == []
+    shutil.rmtree(path / "index")
+    with logstore.open(path) as store:
+        assert store.recovery["rebuilt"]
+        assert dump(store) == after
+
+
+def test_after_deleting_most_the_directory_is_nearly_that_of_a_store_of_the_rest(
+    tmp_path: Path,
+) -> None:
+    path, other = tmp_path / "store", tmp_path / "rest"
+    with filled(path, entries=120_000) as store:
+        delete_at_random(store, 0.9)
+        store.compact()
+        rest = dump(store)
+    with logstore.open(other, segment_bytes=SEGMENT) as store:
+        for name, entries in rest.entries.items():
+            store.stream(name).add_many(entries)
+    ratio = tree_bytes(path) / tree_bytes(other)
+    print(f"compacted {tree_bytes(path)} bytes, only the rest {tree_bytes(other)}: {ratio:.2f}")
+    assert ratio <= 1.35
+
+
+def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
+    """Adds, deletes and trims from another handle between the steps of a compaction."""
+    from logstore.compaction import nodes, segments
+    from logstore.compaction.report import CompactionReport
+
+    path = tmp_path / "store"
+    with filled(path) as store:
+        delete_at_random(store, 0.7)
+        shared = store._live()
+        segments.seal(shared.engine, shared.committer)
+        chooser = nodes.Chooser(set(range(1, 99)), 0.5)
+        groups = list(nodes.groups(shared.engine, chooser))
+        victim = store.stream("s1").first
+        assert victim is not None
+        store.stream("s1").delete(victim.id)
+        store.stream("s2").trim(maxlen=300)
+        store.stream("s0").add({"late": "1"})
+        store.drop("s0")
+        now = dump(store)
+        report = CompactionReport()
+        segments.write_and_adopt(shared.engine, shared.committer, groups, report)
+        assert report.nodes_skipped > 0
+        assert logical(dump(store)) == logical(now)
+        store.compact()
+        assert logical(dump(store)) == logical(now)
+    shutil.rmtree(path / "index")
+    with logstore.open(path) as store:
+        assert logical(dump(store)) == logical(now)
+
+
+def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
+    with filled(tmp_path / "store") as store:
+        delete_at_random(store, 0.8)
+        store.compact()
+        again = store.compact()
+        assert again.nodes_written == 0
+        assert store.compact().disk_bytes_after <= again.disk_bytes_after
+
+
+def test_an_erased_value_is_in_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    secrets = [os.urandom(32) for _ in range(4)]
+    with filled(path) as store:
+        sealed = store.stream("s0").add({"secret": secrets[0]})
+        assert sealed is not None
+        store.stream("s0").add_many({"n": n} for n in range(3000))
+        opened = store.stream("s1").add({"secret": secrets[1]})
+        assert opened is not None
+        store.stream("s3").add({"secret": secrets[2]})
+        batch = store.stream("s2").add_many([{"n": 1}, {"secret": secrets[3]}, {"n": 2}])
+        store.stream("s2").add_many({"n": n} for n in range(3000))
+        assert all(everywhere(path, secret) for secret in secrets), "must be there to be erased"
+        before = dump(store)
+        store.stream("s0").delete(sealed)
+        store.stream("s1").delete(opened)
+        store.drop("s3")
+        store.stream("s2").delete(batch[1], purge=True)
+        assert [everywhere(path, secret) for secret in secrets] == [[]] * 4
+        del before.entries[b"s3"]
+        for name, gone in ((b"s0", sealed), (b"s1", opened), (b"s2", batch[1])):
+            before.entries[name] = [row for row in before.entries[name] if row[0] != gone]
+        assert dump(store).entries == before.entries
+    assert [everywhere(path, secret) for secret in secrets] == [[]] * 4
+    shutil.rmtree(path / "index")
+    with logstore.open(path) as store:
+        assert dump(store).entries == before.entries
+
+
+def test_trimmed_entries_are_erased_too(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    secret = os.urandom(32)
+    with filled(path) as store:
+        store.stream("t").add({"secret": secret})
+        store.stream("t").add_many({"n": n} for n in range(500))
+        store.stream("t").trim(maxlen=100)
+        store.compact(purge=True)
+        assert everywhere(path, secret) == []
+
+
+def test_space_of_a_dropped_stream_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with filled(path, entries=30_000) as store:
+        for name in store.streams():
+            store.drop(name)
+        store.compact()
+        assert store.info().log_bytes < 4096
+
+
+def test_a_bad_threshold_is_refused(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store") as store, pytest.raises(logstore.OptionError):
+        store.compact(threshold=1.5)
