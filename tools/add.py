@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-import logstore
 from logstore.errors import StreamNotFoundError
 from logstore.options import Sync
+from logstore.store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -43,13 +43,13 @@ def command(
     Makes the store and the stream if they are missing. A field name may repeat.
     """
     fields = [split_pair(pair) for pair in pairs]
-    with logstore.open(path, sync=sync, create=not no_create) as store:
+    with open_store(path, sync=sync, create=not no_create) as store:
         added = store.stream(name).add(
             fields, id, maxlen=maxlen, minid=minid, approximate=not exact, create=not no_create
         )
     if added is None:
         raise StreamNotFoundError("no such stream: leave out --no-create to make it")
     if output.json:
-        output.object({"id": str(added)})
+        output.json_object({"id": str(added)})
     else:
         output.line(str(added))

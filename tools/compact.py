@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-import logstore
+from logstore.store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -26,6 +26,6 @@ def command(output: Output, path: Path, purge: bool, threshold: float) -> None:
     Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
     holds a byte of a deleted entry; backups and copies are out of reach.
     """
-    with logstore.open(path, create=False) as store:
+    with open_store(path, create=False) as store:
         found = store.compact(purge=purge, threshold=threshold)
     output.report(found.as_dict())

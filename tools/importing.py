@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-import logstore
 from logstore.errors import InputLineError
 from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.store import open_store
 from logstore.tools import lines, options
 from logstore.tools.loading import Counts, Load
 from logstore.tools.output import Output
@@ -74,7 +75,7 @@ def command(
     ids = RowIDs(
         id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id
     )  # fmt: skip
-    rows: Iterator[lines.Row | InputLineError]
+    rows: Generator[lines.Row | InputLineError]
     if (format_ or guess_format(getattr(source, "name", ""))) == "csv":
         check_csv(encoding, delimiter)
         rows = lines.read_csv(source, ids, encoding=encoding, delimiter=delimiter)
@@ -82,8 +83,9 @@ def command(
         rows = lines.read_json(source, ids)
 
     with (
-        logstore.open(path, sync=sync, create=not no_create) as store,
+        open_store(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
+        closing(rows),
     ):
         total = size_of(source)
 

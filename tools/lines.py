@@ -12,7 +12,7 @@ import io
 import json
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -40,7 +40,7 @@ class _BadLineError(Exception):
     """Why a line cannot be read."""
 
 
-def read_json(source: BinaryIO, ids: RowIDs) -> Iterator[Row | InputLineError]:
+def read_json(source: BinaryIO, ids: RowIDs) -> Generator[Row | InputLineError]:
     """Rows of JSON lines; empty lines are passed over."""
     for number, line in enumerate(source, 1):
         if line.strip():
@@ -49,7 +49,7 @@ def read_json(source: BinaryIO, ids: RowIDs) -> Iterator[Row | InputLineError]:
 
 def read_csv(
     source: BinaryIO, ids: RowIDs, *, encoding: str = "utf-8", delimiter: str = ","
-) -> Iterator[Row | InputLineError]:
+) -> Generator[Row | InputLineError]:
     """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over."""
     csv.field_size_limit(sys.maxsize)
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}

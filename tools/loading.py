@@ -58,7 +58,9 @@ class Load:
         waiting: list[Row] = []
         for found in rows:
             row = self._checked(found)
-            if row is not None:
+            if isinstance(row, InputLineError):
+                self._bad(row)
+            elif row is not None:
                 waiting.append(row)
             if len(waiting) >= self.batch:
                 self._commit(waiting)
@@ -67,17 +69,17 @@ class Load:
             self._commit(waiting)
         return self.counts
 
-    def _checked(self, found: Row | InputLineError) -> Row | None:
-        """The row if it is to be added; bad ones are counted, or raised."""
+    def _checked(self, found: Row | InputLineError) -> Row | InputLineError | None:
+        """The row if it is to be added, why it cannot be, or None to pass over it."""
         if isinstance(found, InputLineError):
-            return self._bad(found)
+            return found
         if self._with_ids is None:
             self._with_ids = found.id is not None
         if self._with_ids is not (found.id is not None):
             has = (
                 "has no ID, and rows before it have" if self._with_ids else "has an ID, none before"
             )
-            return self._bad(InputLineError(f"the row {has}", line_number=found.line))
+            return InputLineError(f"the row {has}", line_number=found.line)
         if found.id is None:
             if self.resume:
                 raise InputLineError("rows without IDs cannot be resumed", line_number=found.line)
@@ -88,7 +90,7 @@ class Load:
             self.counts.resumed_over += 1
             return None
         if found.id <= self._last:
-            return self._bad(InputLineError(self._out_of_order(found.id), line_number=found.line))
+            return InputLineError(self._out_of_order(found.id), line_number=found.line)
         self._last = found.id
         return found
 

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-import logstore
 from logstore.errors import StreamNotFoundError
-from logstore.store import Store
+from logstore.store import Store, open_store
 from logstore.stream import Stream
 from logstore.tools.output import Output
 
@@ -22,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 STORE_HELP = "STORE is the directory of a store."
 store_argument = click.argument("path", metavar="STORE", type=click.Path(path_type=Path))
 stream_argument = click.argument("name", metavar="STREAM")
-pass_output = click.make_pass_decorator(Output)
+pass_output = click.make_pass_decorator(Output, ensure=True)
 
 
 def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -48,7 +47,7 @@ def interval(command: F) -> F:
 
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
-    return logstore.open(path, readonly=True, create=False)
+    return open_store(path, readonly=True, create=False)
 
 
 def existing(store: Store[bytes], name: str) -> Stream[bytes]:

@@ -40,9 +40,9 @@ class Output:
     @property
     def stream(self) -> BinaryIO:
         """The bytes of stdout."""
-        return click.get_binary_stream("stdout")
+        return sys.stdout.buffer
 
-    def object(self, value: Mapping[str, Any]) -> None:
+    def json_object(self, value: Mapping[str, Any]) -> None:
         """One JSON object, on a line of its own."""
         self.stream.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
 
@@ -54,12 +54,12 @@ class Output:
     def entry(self, entry: Entry[bytes]) -> None:
         """One entry, in the form that was asked for."""
         if self.json:
-            self.object(forms.entry_object(entry))
+            self.json_object(forms.entry_object(entry))
         else:
             self.line(forms.entry_line(entry))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-        """A table, its head only if columns have names; numbers stand right. See ``object``."""
+        """A table, its head only if columns have names; numbers stand right."""
         from rich.console import Console  # (rich takes a while to load)
         from rich.table import Table
         from rich.text import Text
@@ -85,7 +85,7 @@ class Output:
     def report(self, values: Mapping[str, Any]) -> None:
         """What a command found or did: one JSON object, or a table of names and values."""
         if self.json:
-            self.object(values)
+            self.json_object(values)
         else:
             rows = [(name.replace("_", " "), value) for name, value in _flat(values)]
             self.table(("", ""), rows)

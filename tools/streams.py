@@ -23,4 +23,4 @@ def command(output: Output, path: Path) -> None:
             output.table(("stream", "entries", "last ID"), rows)
             return
         for name, entries, last_id in rows:
-            output.object({**forms.name_object(name), "entries": entries, "last_id": last_id})
+            output.json_object({**forms.name_object(name), "entries": entries, "last_id": last_id})

@@ -1,0 +1,74 @@
+"""Running the commands: in this process, as a process, and as the left end of a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from logstore.tools.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMAND = (sys.executable, "-m", "logstore.tools.cli")
+TIMEOUT_S = 60
+
+
+def invoke(*arguments: Any, stdin: bytes | str | None = None) -> Result:
+    """Run a command in this process; an exception that it lets out is the test's."""
+    return CliRunner().invoke(main, [str(one) for one in arguments], stdin, catch_exceptions=False)
+
+
+def ok(*arguments: Any, stdin: bytes | str | None = None) -> str:
+    """What a command that must not fail writes to stdout."""
+    done = invoke(*arguments, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(text: str | bytes) -> list[dict[str, Any]]:
+    """The JSON objects of some lines."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def environment() -> dict[str, str]:
+    """What a process needs to import the checkout; nothing that would make stderr a terminal."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def process(
+    *arguments: Any, stdin: bytes = b"", **more: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as a process of its own, its output caught in pipes."""
+    command = [*COMMAND, *(str(one) for one in arguments)]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, check=False, env=environment(),
+        timeout=TIMEOUT_S, **more,
+    )  # fmt: skip
+
+
+def piped(*arguments: Any) -> tuple[int, bytes, bytes]:
+    """Run ``command | head -1``: the command's exit code, the line, the command's stderr."""
+    command = [*COMMAND, *(str(one) for one in arguments)]
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        ) as left,
+        subprocess.Popen(["head", "-1"], stdin=left.stdout, stdout=subprocess.PIPE) as right,
+    ):
+        assert left.stdout is not None
+        assert left.stderr is not None
+        left.stdout.close()
+        line, _ = right.communicate(timeout=TIMEOUT_S)
+        said = left.stderr.read()
+        return left.wait(TIMEOUT_S), line, said
+
+
+def no_traceback(stderr: bytes | str) -> bool:
+    """Tell whether what went to stderr is for users."""
+    text = stderr if isinstance(stderr, str) else stderr.decode()
+    return "Traceback" not in text and "Exception ignored" not in text

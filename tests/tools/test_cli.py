@@ -1,0 +1,94 @@
+"""Prevents commands without help, tracebacks for users, bars in pipes, noise on a closed pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logstore.tools.cli import COMMANDS
+from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
+
+READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
+ON_A_STORE = ("range s", "tail s", "streams", "info", "check", "compact", "export s", "recover")
+
+
+def on(path: Path, command: str) -> list[str]:
+    """A command line with the store in its place."""
+    name, *rest = command.split()
+    return [name, str(path), *rest]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_json(name: str) -> None:
+    text = ok(name, "--help")
+    assert "STORE" in text
+    assert "--json" in text
+
+
+def test_the_group_lists_all_commands() -> None:
+    text = ok("--help")
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_usage_is_2(name: str) -> None:
+    done = process(name)
+    assert done.returncode == 2
+    assert b"Usage" in done.stderr
+    assert no_traceback(done.stderr)
+
+
+@pytest.mark.parametrize("command", ON_A_STORE)
+def test_no_store_is_one_line_and_no_store_is_made(command: str, empty: Path) -> None:
+    done = process(*on(empty, command))
+    assert done.returncode == (2 if command == "check" else 1)
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"logstore: ")
+    assert done.stderr.count(b"\n") == 1
+    assert not empty.exists()
+
+
+@pytest.mark.parametrize("command", ON_A_STORE)
+def test_no_store_in_json(command: str, empty: Path) -> None:
+    done = invoke(*on(empty, command), "--json")
+    assert json.loads(done.stderr)["error"] == "NotAStoreError"
+
+
+@pytest.mark.parametrize("command", [" ".join(one) for one in READERS])
+def test_a_reader_that_goes_away_is_no_error(command: str, large: Path) -> None:
+    code, line, said = piped(*on(large, command))
+    assert (code, said) == (0, b"")
+    assert line.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["range", "tail", "info", "export"])
+def test_an_unknown_stream_is_named(command: str, store: Path) -> None:
+    done = invoke(command, store, "nobody")
+    assert done.exit_code == 1
+    assert "'nobody'" in done.stderr
+
+
+def test_a_bar_is_shown_on_a_terminal_only(large: Path, tmp_path: Path) -> None:
+    """Export of the same store, its stderr a pipe and then a terminal."""
+    target = str(tmp_path / "out.jsonl")
+    assert process("export", large, "s", target).stderr == b""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "export", str(large), "s", target], stdout=subprocess.PIPE, stderr=theirs,
+        env={**environment(), "TERM": "xterm"},
+    ) as running:  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        try:
+            while data := os.read(ours, 4096):
+                shown += data
+        except OSError:  # Linux says so when the other side is closed
+            pass
+        assert running.wait(60) == 0
+    os.close(ours)
+    assert b"Exporting" in shown

@@ -1,0 +1,251 @@
+"""Prevents imports that take bad lines, lose good ones, or leave open where to go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import logstore
+from tests.tools.commands import invoke, no_traceback, objects, ok, process
+
+GOOD = b'{"id":"1-0","a":"1"}\n{"id":"2-0","a":"2"}\n'
+
+
+def pairs(store: Path, name: str = "s") -> list[tuple[str, list[tuple[bytes, bytes]]]]:
+    """IDs and pairs of all entries."""
+    with logstore.open(store, create=False) as opened:
+        return [(str(entry.id), entry.pairs) for entry in opened.stream(name)]
+
+
+def load(store: Path, text: bytes | str, *more: str) -> dict[str, object]:
+    """Import from stdin as JSON lines; the report."""
+    found: dict[str, object] = json.loads(
+        ok("import", store, "--stream", "s", "--json", *more, stdin=text)
+    )
+    return found
+
+
+# -- JSON lines ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('{"id": "5-1", "fields": {"a": "b", "id": "9"}}', [(b"a", b"b"), (b"id", b"9")]),
+        ('{"id": "5-1", "pairs": [["a", "b"], ["a", 1.10]]}', [(b"a", b"b"), (b"a", b"1.10")]),
+        ('{"id": "5-1", "pairs_base64": [["/w==", ""]]}', [(b"\xff", b"")]),
+        ('{"id": "5-1", "a": 1e3, "b": "ü", "a": -0}', [(b"a", b"1e3"), (b"b", "ü".encode()), (b"a", b"-0")]),
+        ('{"a": "b", "id": "5-1", "fields": "x"}', [(b"a", b"b"), (b"fields", b"x")]),
+    ],
+)  # fmt: skip
+def test_the_forms_of_a_json_line(
+    line: str, wanted: list[tuple[bytes, bytes]], empty: Path
+) -> None:
+    assert load(empty, line)["last_id"] == "5-1"
+    assert pairs(empty) == [("5-1", wanted)]
+
+
+def test_a_byte_order_mark_empty_lines_and_no_last_newline(empty: Path) -> None:
+    assert load(empty, b"\xef\xbb\xbf" + GOOD + b"\n\r\n" + b'{"id":"3-0","a":"3"}')["imported"] == 3
+
+
+def test_ids_of_now(empty: Path) -> None:
+    load(empty, b'{"id":"x","a":"1"}\n', "--auto-id")
+    ((_, found),) = pairs(empty)
+    assert found == [(b"id", b"x"), (b"a", b"1")]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"{", "no JSON"),
+        (b"[1]", "give a JSON object"),
+        (b"7", "give a JSON object"),
+        (b"\xff", "no UTF-8"),
+        (b'{"a": "\\ud800"}', "no UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"{}", "no fields"),
+        (b'{"fields": {}}', "no fields"),
+        (b'{"fields": []}', "must be an object"),
+        (b'{"pairs": [["a"]]}', "must be a list of [field, value]"),
+        (b'{"pairs_base64": [["a", "?"]]}', "base64"),
+        (b'{"a": true}', "'a' is true"),
+        (b'{"a": null}', "'a' is null"),
+        (b'{"a": {"b": "c"}}', "'a' is an object"),
+        (b'{"a": ["b"]}', "'a' is a list"),
+        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"id": "x", "a": "b"}', "Invalid stream ID"),
+        (b'{"id": "18446744073709551616-0", "a": "b"}', "Invalid stream ID"),
+        (b'{"id": "2-0", "a": "b"}', "not above 2-0"),
+        (b'{"a": "b"}', "has no ID"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named_and_stops(line: bytes, why: str, empty: Path) -> None:
+    """The batch before it is in the store, the batch that holds it is not, and the number is told."""
+    text = GOOD + line + b"\n" + b'{"id":"9-0","a":"9"}\n'
+    done = invoke("import", empty, "--stream", "s", "--batch", "2", "--json", stdin=text)
+    assert done.exit_code == 1
+    told = json.loads(done.stderr)
+    assert (told["error"], told["line"], told["imported"]) == ("InputLineError", 3, 2)
+    assert why in told["message"]
+    assert told["last_id"] == "2-0"
+    assert [id for id, _ in pairs(empty)] == ["1-0", "2-0"]
+    after = load(empty, text, "--skip-bad", "--resume")
+    assert (after["imported"], after["bad"]) == (1, 0 if b'"2-0"' in line else 1)
+    assert [id for id, _ in pairs(empty)] == ["1-0", "2-0", "9-0"]
+
+
+def test_0_0_is_refused(empty: Path) -> None:
+    """As the first row of a stream, where every other ID is above the last."""
+    done = invoke("import", empty, "--stream", "s", stdin=b'{"id":"0-0","a":"b"}')
+    assert done.exit_code == 1
+    assert "line 1" in done.stderr
+
+
+def test_the_batch_of_a_bad_line_is_not_in_the_store(empty: Path) -> None:
+    done = process("import", empty, "--stream", "s", stdin=GOOD + b"{\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"logstore: line 3: no JSON")
+    assert b"imported 0" in done.stderr
+    assert no_traceback(done.stderr)
+    with logstore.open(empty) as opened:
+        assert opened.streams() == []
+
+
+def test_skipped_lines_are_counted_and_named(empty: Path) -> None:
+    done = process("import", empty, "--stream", "s", "--skip-bad", "--json", stdin=b"{\n" + GOOD)
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {
+        "imported": 2, "bad": 1, "resumed_over": 0, "last_id": "2-0",
+    }  # fmt: skip
+    assert [one["line"] for one in objects(done.stderr)] == [1]
+
+
+# -- order and resuming -------------------------------------------------------------------------
+def test_again_without_resume_is_refused(empty: Path) -> None:
+    load(empty, GOOD)
+    done = invoke("import", empty, "--stream", "s", stdin=GOOD)
+    assert done.exit_code == 1
+    assert "line 1" in done.stderr
+    assert "--resume" in done.stderr
+
+
+def test_resume_goes_on_after_the_last_id(empty: Path) -> None:
+    load(empty, GOOD)
+    found = load(empty, GOOD + b'{"id":"3-0","a":"3"}\n', "--resume")
+    assert (found["imported"], found["resumed_over"]) == (1, 2)
+    assert [id for id, _ in pairs(empty)] == ["1-0", "2-0", "3-0"]
+
+
+def test_resume_needs_ids(empty: Path) -> None:
+    done = invoke("import", empty, "--stream", "s", "--resume", stdin=b'{"a":"b"}\n')
+    assert done.exit_code == 1
+    assert "cannot be resumed" in done.stderr
+
+
+def test_no_create(store: Path, empty: Path) -> None:
+    done = invoke("import", store, "--stream", "nobody", "--no-create", stdin=GOOD)
+    assert done.exit_code == 1
+    assert "--no-create" in done.stderr
+
+
+# -- CSV ----------------------------------------------------------------------------------------
+def csv(store: Path, text: bytes, *more: str) -> dict[str, object]:
+    """Import CSV from stdin; the report."""
+    return load(store, text, "--format", "csv", *more)
+
+
+def test_csv_from_a_file(empty: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes(b'\xef\xbb\xbfid,name,note\n1-5,Anna,"a ""b"",\nc"\n\n2,\xc3\xbc,\n')
+    done = process("import", empty, file, "--stream", "s")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert pairs(empty) == [
+        ("1-5", [(b"name", b"Anna"), (b"note", b'a "b",\nc')]),
+        ("2-0", [(b"name", "ü".encode()), (b"note", b"")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format_", "times"),
+    [
+        ("iso", ("2013-01-01T05:00:00+05:00", "2013-01-01", "2013-01-01T00:00:01Z")),
+        ("s", ("1356998400", "1356998400.0", "1356998401")),
+        ("ms", ("1356998400000", "1356998400000", "1356998401000")),
+        ("%d.%m.%y %H:%M:%S", ("01.01.13 00:00:00", "01.01.13 00:00:00", "01.01.13 00:00:01")),
+    ],
+)
+def test_times_and_ranks(format_: str, times: tuple[str, ...], empty: Path) -> None:
+    text = "t,v\n" + "".join(f"{time},x\n" for time in times)
+    csv(empty, text.encode(), "--time-field", "t", "--time-format", format_)
+    assert [id for id, _ in pairs(empty)] == [
+        "1356998400000-0", "1356998400000-1", "1356998401000-0",
+    ]  # fmt: skip
+    assert pairs(empty)[0][1] == [(b"t", times[0].encode()), (b"v", b"x")]
+
+
+def test_ranks_are_the_same_when_resumed(empty: Path) -> None:
+    rows = [b"7,%d\n" % at for at in range(9)]
+    options = ("--time-field", "t", "--time-format", "ms", "--resume")
+    csv(empty, b"t,v\n" + b"".join(rows[:4]), *options)
+    csv(empty, b"t,v\n" + b"".join(rows), *options)
+    assert [id for id, _ in pairs(empty)] == [f"7-{at}" for at in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (b"5-0,1", "2 cells under a header of 3"),
+        (b"5-0,1,2,3", "4 cells under a header of 3"),
+        (b"x,1,2", "Invalid stream ID"),
+        (b",1,2", "Invalid stream ID"),
+        (b"5-0,\xff,2", "no UTF-8"),
+        (b'5-0,"1"x,2', "no CSV"),
+        (b"1-0,1,2", "not above 1-0"),
+    ],
+)
+def test_a_bad_row_is_named(row: bytes, why: str, empty: Path) -> None:
+    text = b"id,a,b\n1-0,1,2\n" + row + b"\n9-0,1,2\n"
+    arguments = ("import", empty, "--stream", "s", "--format", "csv", "--batch", "1", "--json")
+    done = invoke(*arguments, stdin=text)
+    told = json.loads(done.stderr)
+    assert (done.exit_code, told["line"], told["imported"]) == (1, 3, 1)
+    assert why in told["message"]
+    assert csv(empty, text, "--skip-bad", "--resume")["bad"] == (0 if b"1-0" in row else 1)
+    assert [id for id, _ in pairs(empty)] == ["1-0", "9-0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--id-field", "nix"), "there is no field 'nix'"),
+        (("--time-field", "nix"), "there is no field 'nix'"),
+        (("--time-field", "a", "--time-format", "%Y"), "'x' is no time in the format '%Y'"),
+        (("--time-field", "b"), "'1960-01-01' is no time of an ID"),
+    ],
+)
+def test_a_row_without_its_id(options: tuple[str, ...], why: str, empty: Path) -> None:
+    done = invoke(
+        "import", empty, "--stream", "s", "--format", "csv", *options, stdin=b"a,b\nx,1960-01-01\n"
+    )
+    assert done.exit_code == 1
+    assert "line 2: " in done.stderr
+    assert why in done.stderr
+
+
+def test_other_encodings_and_delimiters(empty: Path) -> None:
+    csv(empty, b"id;a\n1-0;\xfc\n", "--encoding", "latin-1", "--delimiter", ";")
+    assert pairs(empty) == [("1-0", [(b"a", "ü".encode())])]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--encoding", "nix"), ("--delimiter", ";;"), ("--auto-id", "--id-field", "a"),
+        ("--batch", "0"), ("--format", "xml"), ("missing.csv",),
+    ],
+)  # fmt: skip
+def test_wrong_usage_makes_no_store(options: tuple[str, ...], empty: Path) -> None:
+    more = () if "--format" in options else ("--format", "csv")
+    assert invoke("import", empty, "--stream", "s", *more, *options).exit_code == 2
+    assert not empty.exists()

@@ -1,0 +1,73 @@
+"""Prevents a range that gives other entries than were asked for, or in another order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.commands import invoke, objects, ok, process
+
+
+def ids(text: str) -> list[str]:
+    """The IDs of the lines."""
+    return [line.split()[0] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ((), ["1-1", "1-2", "2-0", "3-0"]),
+        (("1", "2"), ["1-1", "1-2", "2-0"]),
+        (("(1-1", "+"), ["1-2", "2-0", "3-0"]),
+        (("-", "(2-0"), ["1-1", "1-2"]),
+        (("--count", "2"), ["1-1", "1-2"]),
+        (("--count", "0"), []),
+        (("--reverse", "-n", "1"), ["3-0"]),
+        (("1-2", "2-0", "--reverse"), ["2-0", "1-2"]),
+        (("9", "+"), []),
+    ],
+)
+def test_intervals(arguments: tuple[str, ...], wanted: list[str], store: Path) -> None:
+    assert ids(ok("range", store, "race", *arguments)) == wanted
+
+
+def test_text(store: Path) -> None:
+    assert ok("range", store, "race").splitlines() == [
+        "1-1 rider=Castilla speed=30.2",
+        "1-2 'rider=Anna B' 'note=ü\\n\\\\'",
+        "2-0 tag=a tag=b",
+        "3-0 '\\x00\\xff=\\xfe'",
+    ]
+
+
+def test_json_as_a_process(store: Path) -> None:
+    done = process("range", store, "race", "--json")
+    assert done.returncode == 0
+    assert objects(done.stdout) == [
+        {"id": "1-1", "fields": {"rider": "Castilla", "speed": "30.2"}},
+        {"id": "1-2", "fields": {"rider": "Anna B", "note": "ü\n\\"}},
+        {"id": "2-0", "pairs": [["tag", "a"], ["tag", "b"]]},
+        {"id": "3-0", "pairs_base64": [["AP8=", "/g=="]]},
+    ]
+
+
+def test_a_terminal_without_utf8_still_gets_lines(store: Path) -> None:
+    """A locale of ASCII must not make a UnicodeEncodeError of an umlaut."""
+    done = process("range", store, "race", "1-2", "1-2", stdin=b"")
+    assert "ü" in done.stdout.decode()
+    import subprocess
+
+    from tests.tools.commands import COMMAND, environment
+
+    plain = subprocess.run(
+        [*COMMAND, "range", str(store), "race", "1-2", "1-2"], capture_output=True, check=True,
+        env={**environment(), "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert b"\\xfc" in plain.stdout
+
+
+def test_an_id_that_is_none(store: Path) -> None:
+    done = invoke("range", store, "race", "yesterday")
+    assert done.exit_code == 1
+    assert "'yesterday'" in done.stderr

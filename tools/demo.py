@@ -1,0 +1,181 @@
+"""``make demo``: the main job on real input, and whether all of it was right.
+
+336,776 flights and 26,115 hours of weather go in; the loader is killed half-way and resumes;
+entries are deleted, erased, trimmed, and the store compacted; Spark and pandas must agree on what
+is left. Exit code 1 if anything is not as it must be. Safe to run again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from logstore.codec import codec_name
+from logstore.errors import Error
+from logstore.store import open_store
+from logstore.tools import demo_data, demo_load, demo_spark
+from logstore.tools.demo_data import StreamRows
+from logstore.tools.demo_forget import Forgetting, Step
+from logstore.tools.demo_load import DemoError
+from logstore.tools.options import pass_output
+from logstore.tools.output import EXIT_ERROR, Output
+
+MIB = 1 << 20
+
+
+class Demo:
+    """One run: what it says, and the numbers that it gathers for the table at the end."""
+
+    def __init__(self, output: Output, home: Path, every: int) -> None:
+        self.output = output
+        self.store = home / "store"
+        self.scratch = home / "spark"
+        self.every = every
+        self.rates: list[tuple[str, str, str]] = []
+
+    def say(self, text: str) -> None:
+        """One line, at once."""
+        self.output.line(text)
+        self.output.flush()
+
+    def rate(self, what: str, entries: int, seconds: float) -> None:
+        """A row of the table: how fast a step was."""
+        speed = f"{entries / seconds:,.0f} entries/s" if seconds > 0 else "-"
+        self.rates.append((what, f"{seconds:.1f} s", speed))
+
+    @contextmanager
+    def timed(self, what: str, entries: int) -> Iterator[None]:
+        """Time a step for the table."""
+        started = time.monotonic()
+        yield
+        self.rate(what, entries, time.monotonic() - started)
+
+    def fresh(self) -> None:
+        """An empty place."""
+        for folder in (self.store, self.scratch):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.store.parent.mkdir(parents=True, exist_ok=True)
+
+    def load(self) -> list[StreamRows]:
+        """Load, kill half-way, recover, resume; every row of the CSV once."""
+        streams = demo_data.read_all(self.every)
+        total = sum(map(len, streams))
+        parts = ", ".join(f"{rows.name} {len(rows):,}" for rows in streams)
+        self.say(f"{total:,} rows of {demo_data.PACKAGE}: {parts}")
+        first = demo_load.run_loader(self.store, self.every, kill_at=total // 2)
+        with open_store(self.store, encoding="utf-8", create=False) as store:
+            found = sum(demo_load.check_after_kill(store, streams, first).values())
+            torn = store.recovery["torn_bytes"]
+        self.say(
+            f"The loader was killed (SIGKILL) after it acknowledged {first.total:,}; recovered: "
+            f"{found:,} are there, none lost, none doubled; {torn:,} bytes set aside"
+        )
+        second = demo_load.run_loader(self.store, self.every)
+        self.rate(
+            "load, a commit each 1000", first.added + second.added, first.seconds + second.seconds
+        )
+        with self.timed("read back, compare with the CSV", total):
+            demo_load.compare(self.store, streams)
+        self.say(f"It resumed from last_id: all {total:,} rows are there, each once, byte for byte")
+        return streams
+
+    def forget(self, streams: list[StreamRows]) -> list[StreamRows]:
+        """Delete, erase and trim; what is left."""
+        forgetting = Forgetting(self.store, streams, self._tell)
+        names = ", ".join(
+            f"{name[-3:]} {' '.join(two)}" for name, two in forgetting.largest.items()
+        )
+        self.say(
+            f"\nTo be forgotten: the cancelled, the largest carriers ({names}), January to June"
+        )
+        self.say(f"{'':32}{'entries':>10}{'removed':>10}{'bytes':>14}{'s':>6}")
+        steps = forgetting.run()
+        removed = sum(step.removed for step in steps)
+        self.rate("delete and trim", removed, sum(step.seconds for step in steps if step.removed))
+        for step in steps:
+            if "compacted" in step.what:
+                self.rate(step.what, step.entries, step.seconds)
+        demo_load.compare(self.store, forgetting.left)
+        self.say(
+            f"What is left is what the CSV says, byte for byte; of {forgetting.probes} erased tail "
+            "numbers none is in any file"
+        )
+        return forgetting.left
+
+    def _tell(self, step: Step) -> None:
+        self.say(
+            f"{step.what:32}{step.entries:10,}{step.removed:10,}{step.disk_bytes:14,}{step.seconds:6.1f}"
+        )
+
+    def ask(self, left: list[StreamRows]) -> None:
+        """The same question to Spark and to pandas."""
+        flights = demo_data.flights_of(left)
+        with self.timed("pandas, from the CSV", sum(map(len, flights))):
+            wanted = demo_spark.means_of_pandas(self.every)
+        with self.timed("Spark starts", 0):
+            spark = demo_spark.session(self.scratch)
+        try:
+            for what in ("Spark, the first query", "Spark, again"):
+                with self.timed(what, sum(map(len, flights))):
+                    names = [rows.name for rows in flights]
+                    found = demo_spark.means_of_spark(spark, self.store, names)
+        finally:
+            spark.stop()
+        worst = demo_spark.compare(found, wanted)
+        self.say(
+            f"\nMean departure delay of {len(wanted)} carriers and months: Spark and pandas agree "
+            f"(largest difference {worst:.1e}): OK"
+        )
+
+    def summary(self, left: list[StreamRows], seconds: float) -> None:
+        """The table at the end."""
+        with open_store(self.store, readonly=True, create=False) as store:
+            info = store.info()
+        self.say("")
+        self.output.table(("rates", "time", "rate"), self.rates)
+        self.say("")
+        sizes: list[tuple[str, Any]] = [
+            ("CSV, unpacked", f"{demo_data.csv_bytes() / MIB:.1f} MiB"),
+            ("the store at the end", f"{info.disk_bytes / MIB:.1f} MiB"),
+            ("its nodes", f"{info.live_node_bytes / MIB:.1f} MiB"),
+            ("its segments", info.segments),
+            ("its entries", sum(map(len, left))),
+            ("codec", codec_name()),
+            ("the whole demo", f"{seconds:.0f} s"),
+        ]
+        self.output.table(("sizes", ""), sizes)
+
+
+def run(demo: Demo, with_spark: bool) -> None:
+    """All of it; DemoError if something is not as it must be."""
+    started = time.monotonic()
+    demo.fresh()
+    left = demo.forget(demo.load())
+    if with_spark:
+        demo.ask(left)
+    demo.summary(left, time.monotonic() - started)
+
+
+@click.command()
+@click.option("--home", type=click.Path(path_type=Path), default=Path("build/demo"))
+@click.option("--every", type=click.IntRange(min=1), default=1, help="Each so many-th row only.")
+@click.option("--spark/--no-spark", "with_spark", default=True)
+@pass_output
+def main(output: Output, home: Path, every: int, with_spark: bool) -> None:
+    """Load, kill, resume, delete, erase, trim, compact, ask Spark; compare all with the CSV."""
+    try:
+        run(Demo(output, home, every), with_spark)
+    except (DemoError, Error, ModuleNotFoundError) as error:
+        output.flush()
+        output.error(error)
+        raise SystemExit(EXIT_ERROR) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The question of the demo: the mean departure delay per carrier and month, of what is left.
+
+Spark answers from the store; pandas answers from the CSV, and knows nothing of the store. Imports
+pyspark and pandas only when it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from logstore.tools import demo_data
+from logstore.tools.demo_data import MINUTE_MS, SECOND_HALF
+from logstore.tools.demo_load import DemoError
+
+Means: TypeAlias = dict[tuple[str, int], float]
+
+TOLERANCE = 1e-9
+SCHEMA = "carrier string, month int, dep_delay double"
+TASKS = 2
+
+
+def session(scratch: Path) -> Any:
+    """A quiet local session whose files stay below ``scratch``."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    scratch = scratch.absolute()
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": str(TASKS),
+    }
+    builder = SparkSession.builder.appName("logstore demo").master(f"local[{TASKS}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def means_of_spark(spark: Any, path: Path, streams: list[str]) -> Means:
+    """The means, from the store."""
+    from pyspark.sql import functions
+
+    from logstore.spark_io import register
+
+    register(spark)
+    flights = (
+        spark.read.format("logstore")
+        .option("path", str(path.absolute()))
+        .option("streams", ",".join(streams))
+        .schema(SCHEMA)
+        .load()
+    )
+    grouped = flights.groupBy("carrier", "month").agg(functions.avg("dep_delay").alias("mean"))
+    return {(row["carrier"], row["month"]): row["mean"] for row in grouped.collect()}
+
+
+def means_of_pandas(every: int) -> Means:
+    """The means, from the CSV: every step of the demo done again by other means."""
+    import pandas as pd
+
+    flights = pd.read_csv(demo_data.folder() / demo_data.FLIGHTS_ZIP).iloc[::every]
+    largest = [
+        (origin, carrier)
+        for origin, carriers in flights.groupby("origin")["carrier"]
+        for carrier in carriers.value_counts().index[:2]
+    ]
+    hour = pd.to_datetime(flights["time_hour"], utc=True)
+    ms = (hour - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
+    left = flights[
+        flights["dep_time"].notna()
+        & ~pd.MultiIndex.from_frame(flights[["origin", "carrier"]]).isin(largest)
+        & (ms + flights["minute"] * MINUTE_MS >= SECOND_HALF.ms)
+    ]
+    means = left.groupby(["carrier", "month"])["dep_delay"].mean()
+    return {(carrier, int(month)): float(mean) for (carrier, month), mean in means.items()}
+
+
+def compare(spark: Means, pandas: Means) -> float:
+    """The largest difference; DemoError if it is too large, or a mean is missing."""
+    if spark.keys() != pandas.keys():
+        raise DemoError(f"Spark and pandas differ in {sorted(spark.keys() ^ pandas.keys())}")
+    worst = max((abs(spark[key] - pandas[key]) for key in pandas), default=0.0)
+    if not pandas or not worst <= TOLERANCE:
+        raise DemoError(f"{len(pandas)} means, and Spark and pandas differ by up to {worst}")
+    return worst
