@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync
     from logstore.store import Store as Store
-    from logstore.store import open_store as open  # noqa: A004, F401
+    from logstore.store import open_store
     from logstore.stream import Stream as Stream
     from logstore.transaction import Transaction as Transaction
+
+    open = open_store
 
 __all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605
 

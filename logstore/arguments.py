@@ -6,6 +6,7 @@ of an iterable are taken a batch at a time, outside every lock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
@@ -21,7 +22,7 @@ from logstore.errors import (
     OptionError,
     TooLargeError,
 )
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id, parse_start
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_auto, parse_id
 from logstore.options import NAME_MAX_BYTES, seconds
 
 
@@ -42,7 +43,7 @@ def add_id(id: IDLike) -> AutoID | list[StreamID]:
     if text == "*":
         return AUTO
     if isinstance(text, str) and text.endswith("-*"):
-        return AutoID(parse_id(text[:-2] + "-0").ms)
+        return AutoID(parse_auto(text))
     found = parse_id(id)
     if found == ZERO_ID:
         raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
@@ -56,17 +57,25 @@ def trim_rule(
     """The rule of a trim; None if none is asked for and ``optional``."""
     if optional and maxlen is None and minid is None and limit is None:
         return None
-    if maxlen is not None and (isinstance(maxlen, bool) or not isinstance(maxlen, int)):
-        raise OptionError(f"maxlen must be an integer: {maxlen!r}")
-    age_ms = None
-    if max_age is not None:
-        age_ms = int(seconds(max_age, "max_age") * 1000)
-        if age_ms < 0:
-            raise OptionError(f"max_age must not be negative: {max_age!r}")
-    least = None if minid is None else parse_start(minid)
+    _check_count(maxlen, "maxlen")
+    _check_count(limit, "limit")
+    age_ms = None if max_age is None else _age_ms(max_age)
+    least = None if minid is None else parse_id(minid)
     rule = TrimRule(maxlen, least, approximate, limit, age_ms)
     check_rule(rule)
     return rule
+
+
+def _check_count(value: object, name: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise OptionError(f"{name} must be an integer: {value!r}")
+
+
+def _age_ms(max_age: timedelta | float) -> int:
+    age = seconds(max_age, "max_age")
+    if not 0 <= age < math.inf:
+        raise OptionError(f"max_age must be a length of time, not negative: {max_age!r}")
+    return int(age * 1000)
 
 
 def _with_id(row: Any) -> bool:

@@ -130,6 +130,13 @@ def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
     return StreamID(*pair)
 
 
+def parse_auto(text: str) -> int:
+    """The milliseconds of ``"<ms>-*"``."""
+    if len(text) > ID_TEXT_MAX:
+        raise _invalid(text[:32] + "...")
+    return _number(text.removesuffix("-*"), text)
+
+
 def _text(value: IDLike) -> IDLike:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 

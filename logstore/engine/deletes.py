@@ -140,19 +140,19 @@ def set_id(
     max_deleted: StreamID | None,
 ) -> None:  # fmt: skip
     """As XSETID: move the last ID, and with it what is counted."""
-    record = existing(state, name)
-    deleted = record.max_deleted if max_deleted is None else max_deleted
-    added = record.entries_added if entries_added is None else entries_added
+    if entries_added is not None and entries_added < 0:
+        raise OptionError("entries_added must be positive")
     if max_deleted is not None and last < max_deleted:
         raise UsageError(
             "The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
         )
+    record = existing(state, name)
+    deleted = record.max_deleted if max_deleted is None else max_deleted
+    added = record.entries_added if entries_added is None else entries_added
     if last < record.max_deleted:
         raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
     if record.length and last < nodes.last_live(state, record):
         raise UsageError("The ID specified in XSETID is smaller than the target stream top item")
-    if entries_added is not None and entries_added < 0:
-        raise OptionError("entries_added must be positive")
     if entries_added is not None and record.length > entries_added:
         raise UsageError(
             "The entries_added specified in XSETID is smaller than the target stream length"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from logstore.codec import codec
-from logstore.engine.segments import Segments
+from logstore.engine.segments import NodeSource
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -20,7 +20,11 @@ class View(Protocol):
     """What a write state and a read snapshot have in common."""
 
     index: IndexTxn
-    segments: Segments
+
+    @property
+    def segments(self) -> NodeSource:
+        """Where nodes are read from."""
+        ...
 
     @property
     def meta(self) -> Meta:

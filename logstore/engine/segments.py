@@ -11,6 +11,7 @@ import mmap
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -21,6 +22,7 @@ from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
 from logstore.log import frame as frames
 from logstore.log import located, names, reader
+from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
@@ -28,6 +30,22 @@ _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 
 class SegmentGone(Exception):  # noqa: N818  (control flow inside the engine, never seen by users)
     """The segment was dropped after the snapshot was taken."""
+
+
+class NodeSource(Protocol):
+    """Where nodes are read from: the segments, or those and the commit that is being decided."""
+
+    def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
+        """The listpack of a sealed node."""
+        ...
+
+    def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
+        """Kind and listpack bytes of one frame of an open node."""
+        ...
+
+    def open_listpack(self, node: OpenNode, active: int) -> bytes:
+        """The listpack of an open node."""
+        ...
 
 
 class MappedSegment:
@@ -53,7 +71,7 @@ class Segments:
         self._fs = fs
         self._store = store
         self.seed = seed
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may read while we do
         self._files: OrderedDict[tuple[int, bool], File | MappedSegment] = OrderedDict()
         self.body_reads = 0  # frames read whole; a clean open leaves it at 0
 
@@ -112,15 +130,48 @@ class Segments:
 
     def open_listpack(self, node: OpenNode, active: int) -> bytes:
         """The listpack of an open node, put together from its frames if need be."""
-        if not node.runs:
-            assert node.lp is not None
-            return node.lp
-        lp = b""
-        for run in node.runs:
-            kind, data = self.run_bytes(run, active)
-            whole = kind == Kind.OPEN
-            lp = data if whole else codec().extend(lp, data, run.entries, run.elements)
-        if node.vector:
-            size = (node.vector.bit_length() + 7) // 8
-            lp = codec().fold(lp, node.vector.to_bytes(size, "little"))
-        return lp
+        return _assembled(self, node, active)
+
+
+class Uncommitted:
+    """The segments as the operations of one commit see them: what it wrote is in no file yet."""
+
+    __slots__ = ("_below", "_buffer")
+
+    def __init__(self, below: Segments, buffer: CommitBuffer) -> None:
+        self._below = below
+        self._buffer = buffer
+
+    def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
+        """The listpack of a sealed node."""
+        found = self._buffer.frame_at(locator.position)
+        if found is None:
+            return self._below.node(stream, master, locator, active)
+        return found[1][fmt.NODE_BODY.size :]
+
+    def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
+        """Kind and listpack bytes of one frame of an open node."""
+        found = self._buffer.frame_at(run.position)
+        if found is None:
+            return self._below.run_bytes(run, active)
+        kind, payload = found
+        return kind, payload[frames.DATA_HEAD_BYTES[kind] :]
+
+    def open_listpack(self, node: OpenNode, active: int) -> bytes:
+        """The listpack of an open node, put together from its frames if need be."""
+        return _assembled(self, node, active)
+
+
+def _assembled(source: NodeSource, node: OpenNode, active: int) -> bytes:
+    if not node.runs:
+        assert node.lp is not None
+        return node.lp
+    lp = b""
+    for run in node.runs:
+        kind, data = source.run_bytes(run, active)
+        whole = kind == Kind.OPEN
+        lp = data if whole else codec().extend(lp, data, run.entries, run.elements)
+    if node.vector:
+        size = (node.vector.bit_length() + 7) // 8
+        lp = codec().fold(lp, node.vector.to_bytes(size, "little"))
+    return lp

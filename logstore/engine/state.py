@@ -8,7 +8,7 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 from __future__ import annotations
 
 from logstore.engine.apply import apply
-from logstore.engine.segments import Segments
+from logstore.engine.segments import NodeSource, Segments, Uncommitted
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -20,10 +20,11 @@ KEPT_STREAMS_MAX = 2000
 
 
 class Kept:
-    """Decoded records and open nodes, valid at one applied position."""
+    """Decoded records and open nodes, valid at one applied position of one generation."""
 
     def __init__(self) -> None:
         self.applied = -1
+        self.generation = 0
         self.meta: Meta | None = None
         self.records: dict[int, StreamRecord] = {}
         self.opens: dict[int, OpenNode] = {}
@@ -54,7 +55,9 @@ class State:
         self.kept = kept
         self.meta = meta
         self.limits = limits
-        self.segments = segments
+        self.segments: NodeSource = segments
+        if buffer is not None:
+            self.segments = Uncommitted(segments, buffer)
         self.now_ms = now_ms
         self.buffer = buffer
         self._dirty_records: set[int] = set()

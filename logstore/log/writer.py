@@ -7,6 +7,8 @@ commit never spans segments. Knows no index and takes no lock.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from crc32c import crc32c
 
 from logstore import format as fmt
@@ -31,13 +33,14 @@ def frame_crc(seed: int, at: int, head_after_crc: bytes, payload: bytes) -> int:
 class CommitBuffer:
     """The frames of one commit that begins at ``start`` (a position)."""
 
-    __slots__ = ("_payloads", "end", "last_crc", "last_start", "number", "start")
+    __slots__ = ("_payloads", "_starts", "end", "last_crc", "last_start", "number", "start")
 
     def __init__(self, start: int, number: int) -> None:
         self.start = start
         self.number = number
         self.end = start
         self._payloads: list[tuple[int, bytes]] = []
+        self._starts: list[int] = []
         self.last_start = start
         self.last_crc = 0
 
@@ -49,6 +52,7 @@ class CommitBuffer:
         payload = frames.encode(body)
         at = self.end
         self._payloads.append((frames.KIND_OF[type(body)], payload))
+        self._starts.append(at)
         self.end = at + _HEAD_BYTES + len(payload)
         if self.end & fmt.OFFSET_MAX < at & fmt.OFFSET_MAX:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
@@ -63,6 +67,14 @@ class CommitBuffer:
         for _, payload in self._payloads[mark:]:
             self.end -= _HEAD_BYTES + len(payload)
         del self._payloads[mark:]
+        del self._starts[mark:]
+
+    def frame_at(self, position: int) -> tuple[int, bytes] | None:
+        """Kind and payload of the frame added at a position; None if it is not of this commit."""
+        if not self.start <= position < self.end:
+            return None
+        place = bisect_left(self._starts, position)
+        return self._payloads[place] if self._starts[place] == position else None
 
     def encode(self, seed: int, durable_upto: int) -> bytes:
         """All frames as bytes; the last one ends the commit."""

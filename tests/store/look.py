@@ -1,0 +1,98 @@
+"""Looking at a store from outside and inside: all that it holds, its nodes as servers keep them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logstore.codec import codec
+from logstore.engine import nodes, snapshot
+from logstore.engine.commit import ready_locked
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.store import Store
+from tests.peers.dump import build_dump, node_key
+
+Node = tuple[bytes, bytes]  # 16-byte key, listpack
+
+
+@dataclass
+class FixedClock:
+    """A clock that stands still until it is set."""
+
+    ms: int
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return self.ms
+
+
+def engine_of(store: Store[Any]) -> Engine:
+    """The engine below a handle."""
+    return store._live().engine
+
+
+def stream_nodes(store: Store[Any], name: bytes) -> list[Node]:
+    """A stream's nodes as a server would hold them: vectors folded, the open one included."""
+
+    def collect(view: Snapshot) -> list[Node]:
+        record = view.record(name)
+        if record is None:
+            return []
+        found: list[Node] = []
+        for ref in nodes.refs(view, record):
+            lp, vector = nodes.listpack(view, record, ref)
+            folded = codec().fold(lp, vector)
+            codec().validate(folded, *ref.master)
+            assert codec().counts(folded)[0] == ref.live
+            found.append((node_key(*ref.master), folded))
+        return found
+
+    return snapshot.read(engine_of(store), collect)
+
+
+def dump_payload(store: Store[Any], name: bytes) -> bytes:
+    """A stream as RESTORE takes it."""
+    info = store.stream(name).info()
+    return build_dump(
+        stream_nodes(store, name), info.length, info.last_generated_id,
+        info.recorded_first_entry_id, info.max_deleted_entry_id, info.entries_added,
+    )  # fmt: skip
+
+
+def everything(store: Store[Any]) -> dict[Any, Any]:
+    """All that a store holds: every stream with its info, entries and nodes."""
+    found: dict[Any, Any] = {}
+    for name in store.streams():
+        stream = store.stream(name)
+        raw = stream._name
+        entries = [(entry.id, entry.pairs) for entry in stream.range()]
+        backwards = [(entry.id, entry.pairs) for entry in stream.range(reverse=True)]
+        assert entries == backwards[::-1]
+        assert len(stream) == len(entries)
+        found[name] = (stream.info(), entries, stream_nodes(store, raw))
+    return found
+
+
+def log_bytes(path: Path) -> int:
+    """Bytes of the log on disk."""
+    return sum(file.stat().st_size for file in (path / "log").glob("*.log"))
+
+
+def roll(store: Store[Any]) -> None:
+    """Seal the active segment, as a commit that does not fit would."""
+    shared = store._live()
+    engine = shared.engine
+    with shared.committer.mutex:
+        engine.lock.acquire(engine.wake, 10)
+        try:
+            engine.roll_locked(ready_locked(engine))
+        finally:
+            engine.lock.release(engine.wake)
+
+
+def delete_index(path: Path) -> None:
+    """Remove the index of a closed store by hand."""
+    shutil.rmtree(path / "index")
