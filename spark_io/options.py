@@ -30,8 +30,7 @@ PIN_HOURS = 24.0
 PIN_HOURS_MAX = 24.0 * 366
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
-# what Spark's catalog puts beside the options of a table
-_OF_SPARK = frozenset({"serialization.format"})
+_OF_TABLE = "option."
 
 T = TypeVar("T")
 
@@ -52,7 +51,7 @@ class SourceOptions:
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options of a load, checked."""
-    given = {key.lower(): value for key, value in options.items()}
+    given = given_by_user(options)
     _check_known(given)
     path = _path(given, "path")
     storefile.read(LOCAL, Path(path))
@@ -71,11 +70,29 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     )  # fmt: skip
 
 
+def is_table(options: Mapping[str, str]) -> bool:
+    """Whether these are the properties of a table that is being created."""
+    return {"provider", "location"} <= {key.lower() for key in options}
+
+
+def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
+    """The options without what Spark adds to them: of a table, its properties and owner."""
+    lower = {key.lower(): value for key, value in options.items()}
+    if not is_table(lower):
+        return lower
+    own = {
+        key.removeprefix(_OF_TABLE): value
+        for key, value in lower.items()
+        if key.startswith(_OF_TABLE)
+    }
+    return {"path": lower.get("path", lower["location"]), **own}
+
+
 def _check_known(given: Mapping[str, str]) -> None:
     if "paths" in given:
         raise OptionError("one store a load: give one path, and unite the DataFrames")
     for key in given:
-        if key not in _LOWER and key not in _OF_SPARK:
+        if key not in _LOWER:
             near = difflib.get_close_matches(key, _LOWER, 1)
             hint = f"did you mean '{_LOWER[near[0]]}'? " if near else ""
             raise OptionError(f"no option {key!r}; {hint}There are {', '.join(KNOWN)}")

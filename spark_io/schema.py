@@ -7,7 +7,8 @@ be sent anywhere; Arrow types are made where they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from logstore.codec import ARROW_COLUMNS
@@ -16,6 +17,7 @@ from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.spark_io import casts
 
 DDL = "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>"
+OPTIONS_KEY = "logstore.options"  # in the metadata of a table's first column
 _PAIRS = "array<struct<key:string,value:{}>>"
 _STANDARD: dict[str, tuple[str, ...]] = {
     "stream": ("string",),
@@ -41,6 +43,37 @@ class Column(NamedTuple):
     name: str
     type: str
     nullable: bool
+
+
+def of_table(options: Mapping[str, str]) -> Any:
+    """The standard columns, with the options of the load in them.
+
+    When a table is read, Spark 4.3 hands its schema over, and none of its options.
+    """
+    from pyspark.sql.types import (
+        LongType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    text, number = StringType(), LongType()
+    return StructType([
+        StructField("stream", text, metadata={OPTIONS_KEY: json.dumps(dict(options))}),
+        StructField("id", text), StructField("ms", number), StructField("seq", number),
+        StructField("ts", TimestampType()), StructField("fields", MapType(text, text)),
+    ])  # fmt: skip
+
+
+def table_options(schema: Any) -> dict[str, str]:
+    """The options that `of_table` left in a schema; empty if there are none."""
+    for field in schema:
+        if OPTIONS_KEY in (field.metadata or {}):
+            found: dict[str, str] = json.loads(field.metadata[OPTIONS_KEY])
+            return found
+    return {}
 
 
 def columns(schema: Any) -> tuple[Column, ...]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from logstore.errors import OptionError
 from logstore.scan import read
 from logstore.scan.split import Split
 from logstore.spark_io import options as source_options
@@ -40,24 +41,39 @@ class LogstoreSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self.parsed = source_options.parse(dict(options))
-        from logstore.spark_io import planning  # with LMDB, which tasks must not need
-
-        planning.check_streams(self.parsed)
+        self.given = source_options.given_by_user(dict(options))
+        self.of_table = source_options.is_table(dict(options))
+        self.parsed = _checked(self.given) if self.given else None
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
         return NAME
 
-    def schema(self) -> str:
+    def schema(self) -> Any:
         """The standard columns."""
-        return columns.DDL
+        if self.parsed is None:
+            _checked({})  # raises, and says what is missing
+        return columns.of_table(self.given) if self.of_table else columns.DDL
 
     def reader(self, schema: Any) -> LogstoreReader:
         """The reader of the standard columns or of those that the user named."""
+        parsed = self.parsed or _checked(columns.table_options(schema))
         cores = self.cores or os.cpu_count() or 1
-        return LogstoreReader(self.parsed, columns.columns(schema), cores)
+        return LogstoreReader(parsed, columns.columns(schema), cores)
+
+
+def _checked(given: dict[str, str]) -> SourceOptions:
+    if not given:
+        raise OptionError(
+            "no options: give at least 'path' and 'stream'. (Of a table that was created with "
+            "columns of its own Spark hands none over: create a temporary view instead)"
+        )
+    parsed = source_options.parse(given)
+    from logstore.spark_io import planning  # with LMDB, which tasks must not need
+
+    planning.check_streams(parsed)
+    return parsed
 
 
 class LogstoreReader(DataSourceReader):

@@ -163,4 +163,4 @@ def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows, most = map(int, done.stdout.split())
     assert rows == count
-    assert most < ANON_MAX_KB
+    assert most < ANON_MAX_KB, f"{most} kB of anonymous memory"

@@ -1,0 +1,1 @@
+"""The Spark source, in one real session."""
