@@ -12,7 +12,7 @@ from logstore.index.env import Generation, open_untouched
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import names
-from logstore.recovery import boot
+from logstore.recovery import boot, trust
 from logstore.recovery.report import Damage
 
 NOT_CLEAN = "not compared: the store is open, or was not closed cleanly; it is rebuilt then"
@@ -28,7 +28,7 @@ def with_own_index(engine: Engine, damage: list[Damage]) -> str:
     if known is None or not known.clean_applied:
         return NOT_CLEAN
     path = names.generation(engine.path, known.generation)
-    if boot.why_distrust(known, boot.identity(path / "data.mdb")):
+    if trust.why_not(engine, known):
         return NOT_CLEAN
     try:
         own = open_untouched(path, known.generation)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logstore import format as fmt
-from logstore.errors import DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.log import names, segment
 
@@ -54,12 +53,7 @@ def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) 
             continue
         if links:
             before, end = fmt.position_parts(head.previous_end)
-            if before == links[-1].number:
-                if end > links[-1].file_bytes:
-                    raise DamagedStoreError(
-                        f"segment {before} ends before segment {number} says it does",
-                        segment=before, offset=links[-1].file_bytes,
-                    )  # fmt: skip
+            if before == links[-1].number:  # also if the file is shorter: its reader finds that
                 links[-1] = links[-1]._replace(end_offset=end)
         links.append(
             Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms, head.previous_end)

@@ -1,0 +1,74 @@
+"""The flusher: one thread a process that keeps the promise of ``everysec``.
+
+Invariants: it acts when the oldest un-synced commit is over the interval, no matter whose it is. It
+also does what is due in the background: hints, checkpoints, slots of killed readers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from logstore.clock import monotonic_ms
+from logstore.engine.caretaker import Caretaker
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine, log
+from logstore.engine.sync import flush
+from logstore.options import SYNC_INTERVAL_MS
+
+POLL_S = 0.2
+READER_CHECK_POLLS = 25
+
+
+class Flusher:
+    """Syncs the active segment once a second while there is something to sync."""
+
+    def __init__(
+        self, engine: Engine, committer: Committer, reap: Callable[[], None] = lambda: None
+    ) -> None:
+        self._engine = engine
+        self._reap = reap  # closes stores whose handles were forgotten
+        self._committer = committer
+        self._caretaker = Caretaker(engine, committer)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; a daemon thread, so that it never keeps a process alive."""
+        self._thread = threading.Thread(target=self._run, name="logstore-flusher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is un-synced is the closer's to sync."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        polls = 0
+        while not self._stop.wait(POLL_S):
+            polls += 1
+            try:
+                self._keep_promise()
+                self._reap()
+                if self._stop.is_set():
+                    return  # it was ours that was closed
+                self._engine.notice_drops()
+                if polls % READER_CHECK_POLLS == 0:
+                    self._check_readers()
+                self._caretaker.tick()
+            except Exception as exc:  # noqa: BLE001  whatever fails in the care, the promise is kept
+                log.error("work in the background failed: %s", exc)
+                if self._engine.wake.failed_at:
+                    return
+
+    def _keep_promise(self) -> None:
+        oldest = self._engine.wake.oldest_unsynced_ms
+        if oldest and monotonic_ms() - oldest >= SYNC_INTERVAL_MS - POLL_S * 1000:
+            flush(self._engine, self._committer)
+
+    def _check_readers(self) -> None:
+        """Free the slots of killed readers: one that held a snapshot lets the index grow."""
+        generation = self._engine.generation
+        if generation is not None:
+            self._engine.gate.through(generation.check_readers)
