@@ -61,6 +61,7 @@ class FileStat(NamedTuple):
     device: int
     inode: int
     size_bytes: int
+    modified_ns: int = 0
 
 
 class File:
@@ -118,7 +119,7 @@ class File:
         """Device, inode and size of what is open here."""
         with _errors(self.path, "looking at"):
             found = os.fstat(self.fd)
-            return FileStat(found.st_dev, found.st_ino, found.st_size)
+            return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def size_bytes(self) -> int:
         """The size now."""
@@ -151,6 +152,11 @@ class File:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        """Files that a cache let go of are closed by their last user."""
+        if getattr(self, "fd", -1) >= 0:
+            self.close()
 
 
 class FileSystem:
@@ -262,7 +268,7 @@ class FileSystem:
         """Device, inode and size by name; FileNotFoundError if there is none."""
         with _errors(path, "looking at"):
             found = os.stat(path)
-            return FileStat(found.st_dev, found.st_ino, found.st_size)
+            return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def tree_bytes(self, path: Path) -> int:
         """Bytes that the files below ``path`` occupy on the disk."""

@@ -46,7 +46,7 @@ def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: b
         assert made is not None
         return made, Shared(engine, close, report)
 
-    return registry.acquire(key(), find, options)
+    return registry.acquire(key, find, options)
 
 
 def release(shared: Shared) -> None:
@@ -55,8 +55,8 @@ def release(shared: Shared) -> None:
 
 
 def abandon(shared: Shared) -> None:
-    """A handle was forgotten without closing: give its use back, quietly."""
-    registry.release(shared)
+    """A handle was forgotten without closing: its use is given back soon, quietly."""
+    registry.forget(shared)
 
 
 def check_limits(shared: Shared, wanted: dict[str, int]) -> None:

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from logstore import fsinfo
 from logstore.engine import process
-from logstore.fs import FileSystem
+from logstore.fs import FileStat, FileSystem
 from logstore.index.keys import Meta
 from logstore.log import names
 
@@ -45,6 +45,8 @@ class Boot(NamedTuple):
     clean_applied: int  # 0: not closed cleanly
     clean_commit: int
     clean_crc: int
+    clean_bytes: int = 0  # of the index file, and when it was last written: an older copy put in
+    clean_modified_ns: int = 0  # its place keeps the inode
 
 
 def identity(data_file: Path) -> Identity:
@@ -62,7 +64,10 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
     if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "little"):
         return None
     found: dict[str, Any] = msgpack.unpackb(data[4:])
-    return Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
+    try:
+        return Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
+    except (KeyError, TypeError):
+        return None  # of another version: as good as none
 
 
 def write(fs: FileSystem, store: Path, boot: Boot) -> None:
@@ -73,16 +78,14 @@ def write(fs: FileSystem, store: Path, boot: Boot) -> None:
     fs.write_atomic(store / names.BOOT, crc32c(body).to_bytes(4, "little") + body)
 
 
-def why_distrust(boot: Boot | None, here: Identity | None) -> str:
-    """Why the index must be rebuilt; empty if it can be trusted."""
+def why_distrust(boot: Boot | None, here: Identity | None, file: FileStat | None = None) -> str:
+    """Why the index must be rebuilt; empty if it can be trusted. Looks at it from outside only."""
     if boot is None:
         return "there is no record of whose index it is"
     if here is None:
         return "the index directory is gone"
     if boot.clean_applied:
-        if (here.device, here.inode) != (boot.identity.device, boot.identity.inode):
-            return "the index files are not those that were closed"
-        return ""
+        return _why_not_as_closed(boot, here, file)
     if not here.known:
         return "the system does not tell boots and mounts apart"
     if here.boot_id != boot.identity.boot_id:
@@ -92,9 +95,20 @@ def why_distrust(boot: Boot | None, here: Identity | None) -> str:
     return ""
 
 
-def clean(generation: int, here: Identity, meta: Meta) -> Boot:
+def _why_not_as_closed(boot: Boot, here: Identity, file: FileStat | None) -> str:
+    if (here.device, here.inode) != (boot.identity.device, boot.identity.inode):
+        return "the index files are not those that were closed"
+    if file is None or (file.size_bytes, file.modified_ns) != boot[5:]:
+        return "the index files were written to after they were closed"
+    return ""
+
+
+def clean(generation: int, here: Identity, meta: Meta, file: FileStat) -> Boot:
     """What the last closer leaves."""
-    return Boot(generation, here, meta.applied, meta.commit, meta.last_crc)
+    return Boot(
+        generation, here, meta.applied, meta.commit, meta.last_crc, file.size_bytes,
+        file.modified_ns,
+    )  # fmt: skip
 
 
 def dirty(generation: int, here: Identity) -> Boot:

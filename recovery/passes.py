@@ -14,25 +14,25 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.engine import process, tail
+from logstore.engine import care, process, tail
 from logstore.engine.core import Engine, log
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import (
     CorruptionError,
-    DamagedStoreError,
     FileSystemError,
     NotAStoreError,
+    StoreError,
     StoreInUseError,
 )
 from logstore.fs import File, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, segment, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, rebuild
+from logstore.recovery import boot, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
-USERS_RESERVED = (names.STORE, names.LOCK, names.USERS, names.WAKE, names.BOOT, names.RESERVE)
+FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
 
 
 def check_place(path: Path) -> None:
@@ -55,12 +55,12 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
     creating it again takes the leftovers over.
     """
     limits.check()
-    others = [name for name in fs.names(path) if name not in (names.LOG, names.LOCK)]
+    others = [name for name in fs.names(path) if name not in (*FOLDERS, names.LOCK)]
     if any(not name.endswith(names.TEMPORARY) for name in others):
         raise NotAStoreError(
             f"{path} holds other files and no store: give an empty or a new directory"
         )
-    for folder in (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX):
+    for folder in FOLDERS:
         fs.make_directory(path / folder)
     uuid = storefile.new_uuid()
     head = segment.SegmentHead(fmt.Role.MAIN, 1, uuid, 0, 0, now_ms)
@@ -72,8 +72,12 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
 
 def open_engine(
     fs: FileSystem, path: Path, options: StoreOptions, *, create: bool, limits: StoreLimits,
+    accept_loss: bool = False,
 ) -> tuple[Engine, RecoveryReport]:  # fmt: skip
-    """All passes; the engine and what they found."""
+    """All passes; the engine and what they found.
+
+    ``accept_loss`` goes on past what is damaged or missing, and reports it.
+    """
     check_place(path)
     report = RecoveryReport()
     if create:
@@ -88,6 +92,8 @@ def open_engine(
         if fs.exists(path / names.WAKE):
             wake = _living_wake(fs, path)
         lock.acquire(wake, options.lock_timeout_s)
+        if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
+            raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
         if not fs.exists(path / names.STORE):
             if not create:
                 storefile.read(fs, path)
@@ -96,12 +102,16 @@ def open_engine(
         content = storefile.read(fs, path)
         users = fs.open(path / names.USERS, write=True, create=True)
         report.first_opener = users.try_lock(exclusive=True)
-        wake = _wake(fs, path, users, first=report.first_opener)
+        failed_at = wake.failed_at if wake is not None and report.first_opener else 0
+        wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
         engine = Engine(
             fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,
             rebuild=lambda found: rebuild.build(found, report),
         )  # fmt: skip
+        engine.accept_loss = accept_loss
         if report.first_opener:
+            if failed_at:
+                report.restated_segments = restate.rewrite(engine, failed_at)
             _first(engine, report)
         else:
             _join(engine, report)
@@ -121,13 +131,14 @@ def _living_wake(fs: FileSystem, path: Path) -> Wake | None:
     """WAKE as it lies there: only to name the owner of the lock while waiting for it."""
     try:
         return Wake(fs, path / names.WAKE)
-    except (FileNotFoundError, OSError):
+    except (OSError, StoreError):
         return None
 
 
-def _wake(fs: FileSystem, path: Path, users: File, *, first: bool) -> Wake:
+def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: int) -> Wake:
     if first:
-        Wake.create(fs, path / names.WAKE)
+        # A failed sync stays known until what it left behind was written anew.
+        Wake.create(fs, path / names.WAKE, failed_at)
         if not users.try_lock(exclusive=False):
             raise StoreInUseError(f"{path} was taken by another process: try again")
         wake = Wake(fs, path / names.WAKE)
@@ -137,7 +148,12 @@ def _wake(fs: FileSystem, path: Path, users: File, *, first: bool) -> Wake:
         raise StoreInUseError(
             f"{path} is held exclusively by another process (a salvage?): wait until it is done"
         )
-    wake = Wake(fs, path / names.WAKE)
+    try:
+        wake = Wake(fs, path / names.WAKE)
+    except FileNotFoundError:
+        raise StoreInUseError(
+            f"{path / names.WAKE} was removed while the store is open: close it in every process"
+        ) from None
     if wake.namespace not in (0, process.pid_namespace()):
         raise StoreInUseError(
             f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
@@ -153,16 +169,19 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
         if name.endswith(names.TEMPORARY):
             fs.remove_tree(store / names.INDEX / name)
     known = boot.read(fs, store)
-    report.why_not_trusted = _why_distrust(engine, known)
+    report.why_not_trusted = trust.why_not(engine, known)
+    if engine.accept_loss:
+        report.why_not_trusted = "recover reads the whole log"
     clean = known is not None and known.clean_applied and not report.why_not_trusted
     if known is not None and known.clean_applied:
-        _check_log_reaches(engine, known.clean_applied)
+        trust.check_log_reaches(engine, known.clean_applied, "the last clean close")
+    for position in names.checkpoints(fs, store)[-1:]:
+        trust.check_log_reaches(engine, position, "a checkpoint")
     report.index_trusted = not report.why_not_trusted
     if report.index_trusted and known is not None:
         _set_generation(engine, known.generation)
         try:
-            engine.use_generation(known.generation)
-            _check_applied(engine)
+            trust.check_applied(engine, engine.use_generation(known.generation), known)
         except (FileNotFoundError, CorruptionError) as exc:
             report.index_trusted, clean = False, False
             report.why_not_trusted = str(exc)
@@ -172,62 +191,18 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
         _set_generation(engine, known.generation if known is not None else 0)
         engine.rebuild_locked()
     assert engine.generation is not None
-    here = boot.identity(engine.generation.path / "data.mdb")
-    boot.write(fs, store, boot.dirty(engine.generation.number, here))
+    if report.index_trusted:
+        engine.settle_generation(engine.generation)
+        here = boot.identity(engine.generation.path / "data.mdb")
+        boot.write(fs, store, boot.dirty(engine.generation.number, here))
     if clean:
         _publish_clean(engine)
     else:
         _finish_tail(engine, report)
 
 
-def _why_distrust(engine: Engine, known: boot.Boot | None) -> str:
-    here = None
-    if known is not None:
-        data = names.generation(engine.path, known.generation) / "data.mdb"
-        here = boot.identity(data) if engine.fs.exists(data) else None
-    return boot.why_distrust(known, here)
-
-
 def _set_generation(engine: Engine, number: int) -> None:
-    engine.wake.set_log(LogWords(0, 0, 0, 0, 0, 0, number, 0))
-
-
-def _check_log_reaches(engine: Engine, applied: int) -> None:
-    """A log that ends before the mark of the last clean close is damaged."""
-    number, offset = fmt.position_parts(applied)
-    try:
-        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
-    except FileNotFoundError:
-        size = -1
-    if size < offset:
-        raise DamagedStoreError(
-            "the log ends before the position that the last clean close recorded: restore it from "
-            "a backup, or run 'logstore recover' to accept the loss",
-            segment=number, offset=max(0, size),
-        )  # fmt: skip
-
-
-def _check_applied(engine: Engine) -> None:
-    """The index names a commit that the log must hold, by the header of its last frame."""
-    generation = engine.index()
-    with generation.env.begin() as txn:
-        meta = IndexTxn(generation, txn).meta()
-    if not meta.last_frame:
-        return
-    number, offset = fmt.position_parts(meta.last_frame)
-    try:
-        file = engine.fs.open(names.segment(engine.path, number))
-    except FileNotFoundError:
-        raise CorruptionError("the index is ahead of the log") from None
-    try:
-        head = file.pread(fmt.FRAME_HEAD_BYTES, offset)
-    finally:
-        file.close()
-    if len(head) < fmt.FRAME_HEAD_BYTES:
-        raise CorruptionError("the index is ahead of the log")
-    crc, _, commit, *_ = fmt.FRAME_HEAD.unpack(head)
-    if (crc, commit) != (meta.last_crc, meta.commit):
-        raise CorruptionError("the index is of another log")
+    engine.wake.set_log(LogWords(0, 0, 0, 0, 0, number, 0))
 
 
 def _publish_clean(engine: Engine) -> None:
@@ -275,13 +250,8 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
     except (FileNotFoundError, CorruptionError) as exc:
         report.index_trusted = False
         report.why_not_trusted = str(exc)
-        words = engine.wake.log()
         engine.rebuild_locked()
-        engine.wake.set_log(words._replace(generation=engine.wake.generation()))
         tail.check_locked(engine)
-        assert engine.generation is not None
-        here = boot.identity(engine.generation.path / "data.mdb")
-        boot.write(engine.fs, engine.path, boot.dirty(engine.generation.number, here))
         return
     if engine.wake.log().in_progress:
         tail.check_locked(engine)
@@ -293,14 +263,15 @@ def close_engine(engine: Engine) -> None:
     Crash order: log sync, index sync, mark. A crash before the mark leaves a dirty store, which
     the next opener handles; after it everything the mark speaks of is durable.
     """
-    last = False
-    if not engine.wake.failed_at:
-        engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-        last = engine.users.try_lock(exclusive=True)
-        if last:
-            _mark_clean(engine)
-        engine.lock.release(engine.wake)
-    engine.release_files()
+    try:
+        if not engine.wake.failed_at:
+            care.write_missing_hints(engine)
+            engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
+            if engine.users.try_lock(exclusive=True):
+                _mark_clean(engine)
+    finally:
+        # USERS goes before LOCK: whoever waits for LOCK must not find us among the users.
+        engine.release_files()
 
 
 def _mark_clean(engine: Engine) -> None:
@@ -314,5 +285,6 @@ def _mark_clean(engine: Engine) -> None:
     generation.sync()
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()
-    here = boot.identity(generation.path / "data.mdb")
-    boot.write(engine.fs, engine.path, boot.clean(generation.number, here, meta))
+    data = generation.path / "data.mdb"
+    mark = boot.clean(generation.number, boot.identity(data), meta, engine.fs.stat(data))
+    boot.write(engine.fs, engine.path, mark)

@@ -34,6 +34,7 @@ class RecoveryReport:
     torn_bytes: int = 0
     torn_position: int = 0
     saved_to: str = ""
+    restated_segments: int = 0  # written anew after a failed sync
     damage: list[Damage] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,5 +53,6 @@ class RecoveryReport:
             "torn_bytes": self.torn_bytes,
             "torn_at": {"segment": segment, "offset": offset} if self.torn_bytes else None,
             "saved_to": self.saved_to or None,
+            "restated_segments": self.restated_segments,
             "damage": [damage._asdict() for damage in self.damage],
         }

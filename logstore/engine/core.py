@@ -1,7 +1,7 @@
 """The engine of one store in one process: what it holds open, and the steps below a commit.
 
-Invariants: one engine per store and process; lock order is the committer's mutex, LOCK, LMDB's
-write transaction; methods whose name ends in ``_locked`` need LOCK. It knows no policy of
+Invariants: one engine per store and process; lock order is the mutex, LOCK, LMDB's write
+transaction; methods whose name ends in ``_locked`` need the mutex and LOCK. It knows no policy of
 recovery: rebuilding an index is handed in from above.
 """
 
@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
 from logstore.clock import Clock
+from logstore.engine.gate import Gate
 from logstore.engine.lock import WriterLock
 from logstore.engine.metrics import Metrics
 from logstore.engine.segments import Segments
 from logstore.engine.state import Kept, State
 from logstore.engine.wake import LogWords, Wake
-from logstore.errors import ClosedError, Error, StoreFailedError
+from logstore.errors import ClosedError, CorruptionError, Error, StoreFailedError
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta
@@ -55,7 +57,13 @@ class Engine:
         self.metrics = Metrics()
         self.pid = os.getpid()
         self.closed = False
+        self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
+        self.gate = Gate()
+        self._switching = threading.RLock()  # one environment a process: only one thread opens it
         self.generation: Generation | None = None
+        self.accept_loss = False  # 'recover': go on past what is damaged or missing
+        self.index_home = path  # elsewhere for a read-only store
+        self.follow: Callable[[], None] | None = None  # read-only: take in what was appended
         self._rebuild = rebuild
         self._active: File | None = None
         self._active_number = 0
@@ -63,30 +71,80 @@ class Engine:
 
     # -- the index ----------------------------------------------------------------------------
     def use_generation(self, number: int) -> Generation:
-        """Move to an index generation; the one before is closed when its last user is done."""
-        old = self.generation
-        if old is not None and old.number == number:
-            return old
-        self.kept.clear()
-        path = names.generation(self.path, number)
-        self.generation = open_generation(self.fs, path, number)
-        return self.generation
+        """Move to an index generation; the one before is closed when its last user is done.
+
+        FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: a
+        second environment under the same number would not see what the first one commits.
+        """
+        with self._switching:
+            found = self.generation
+            if found is not None and found.number == number:
+                return found
+            path = names.generation(self.index_home, number)
+            made = open_generation(self.fs, path, number)
+            expected = self.wake.index_files
+            current = any(expected) and self.wake.generation() == number
+            if current and self._index_files(path) != expected:
+                made.close()
+                raise CorruptionError("the files of the index were replaced while it was open")
+            self.generation = made
+            return made
+
+    def _index_files(self, path: Path) -> tuple[int, int]:
+        """Inodes of data.mdb and lock.mdb: looked at, never opened."""
+        return self.fs.stat(path / "data.mdb").inode, self.fs.stat(path / "lock.mdb").inode
+
+    def settle_generation(self, generation: Generation) -> None:
+        """From now on every process uses these files and no others. LOCK is held."""
+        words = self.wake.log()
+        self.wake.index_files = (0, 0)  # who opens it in between only takes it a little earlier
+        self.wake.set_log(words._replace(generation=generation.number))
+        self.wake.index_files = self._index_files(generation.path)
 
     def index(self) -> Generation:
         """The generation that is valid now."""
-        if self.closed:
-            raise ClosedError("the store is closed: open it again")
-        found, number = self.generation, self.wake.generation()
-        if found is not None and found.number == number:
-            return found
-        return self.use_generation(number)
+        self.check_open()
+        while True:
+            found, number = self.generation, self.wake.generation()
+            if found is not None and found.number == number:
+                return found
+            try:
+                return self.use_generation(number)
+            except FileNotFoundError:
+                if self.wake.generation() == number:
+                    raise
 
     def rebuild_locked(self) -> None:
         """Build the next generation from the log and switch every process over."""
         number = self._rebuild(self)
-        words = self.wake.log()
-        self.wake.set_log(words._replace(generation=number))
-        self.use_generation(number)
+        with self._switching:
+            self.generation = open_generation(
+                self.fs, names.generation(self.index_home, number), number
+            )
+            self.settle_generation(self.generation)
+        for old in names.generations(self.fs, self.index_home):
+            if old != number:  # those who still have it open keep what they mapped
+                self.fs.remove_tree(names.generation(self.index_home, old))
+
+    def repair_index(self) -> None:
+        """A reader found the generation gone (deleted by hand, or replaced): build the next one."""
+        with self.mutex:
+            nested = self.lock.held
+            try:
+                if not nested:
+                    self.lock.acquire(self.wake, self.options.lock_timeout_s)
+                self.ensure_index_locked()
+            finally:
+                if not nested:
+                    self.lock.release(self.wake)
+
+    def ensure_index_locked(self) -> None:
+        """The valid generation is open here, or a new one is built from the log."""
+        try:
+            self.index()
+        except (FileNotFoundError, CorruptionError) as exc:
+            log.warning("the index is rebuilt: %s", exc)
+            self.rebuild_locked()
 
     def notice_drops(self) -> None:
         """Let go of maps of segments that were dropped since we last looked."""
@@ -104,14 +162,19 @@ class Engine:
             self._active_number = number
         return self._active
 
+    def check_open(self) -> None:
+        """ClosedError once the last handle of this process gave the store back."""
+        if self.closed:
+            raise ClosedError("the store is closed: open it again")
+
     def check_failed(self) -> None:
         """StoreFailedError after a failed sync, in any process."""
         at = self.wake.failed_at
         if at:
             number, offset = fmt.position_parts(at)
             raise StoreFailedError(
-                "a sync failed: commits from here on may be lost. Close every process and run "
-                "'logstore recover' on the store",
+                "a sync failed, and nothing more is acknowledged: close the store in every process "
+                "and open it again; what was not durable is then written anew",
                 segment=number, offset=offset,
             )  # fmt: skip
 
@@ -143,7 +206,8 @@ class Engine:
             meta = index.meta()
             number = words.commit + 1
             state = self.new_state(index, meta, self.start_of_next(words), number)
-            state.emit(frames.Seal(meta.next_segment))
+            following = max(meta.next_segment, names.segments(self.fs, self.path)[-1] + 1)
+            state.emit(frames.Seal(following))
             buffer = state.buffer
             assert buffer is not None
             self.wake.begin(number)
@@ -151,7 +215,7 @@ class Engine:
             data = buffer.encode(self.seed, self.wake.durable_upto)
             file.pwrite(data, buffer.start & fmt.OFFSET_MAX)
             self.sync_file(file, buffer.start)
-            self.make_segment(meta.next_segment, buffer.end, number)
+            self.make_segment(following, buffer.end, number)
             state.meta = state.meta._replace(
                 applied=buffer.end, commit=number, last_frame=buffer.last_start,
                 last_crc=buffer.last_crc,
@@ -172,7 +236,7 @@ class Engine:
     def publish(self, meta: Meta) -> LogWords:
         """Tell all processes where the log stands; the commit in progress is over."""
         words = LogWords(
-            0, meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
+            meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
             self.wake.generation(), 0,
         )  # fmt: skip
         self.wake.set_log(words)
@@ -191,14 +255,30 @@ class Engine:
 
     # -- the end ------------------------------------------------------------------------------
     def release_files(self) -> None:
-        """Close what is open, without unlocking."""
+        """Close what is open, without unlocking; LOCK last: nobody meets a half-closed store.
+
+        The environment is closed under a shut gate: LMDB works without the GIL, and closing it
+        under a reader would end the process.
+        """
         self.closed = True
         self.segments.forget()
         if self._active is not None:
             self._active.close()
             self._active = None
-        if self.generation is not None and self.pid == os.getpid():
-            self.generation.close()
-        self.generation = None
+        try:
+            alone = self.gate.shut()
+            if alone and self.generation is not None and self.pid == os.getpid():
+                self.generation.close()
+            self.generation = None
+        finally:
+            self.gate.reopen()
+            self.users.close()
+            self.lock.close()
+
+    def set_aside(self) -> None:
+        """In a child after fork: files are closed, never unlocked; nothing else is touched."""
+        self.closed = True
         self.lock.close()
         self.users.close()
+        if self._active is not None:
+            self._active.close()

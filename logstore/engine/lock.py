@@ -1,8 +1,9 @@
 """The writer lock: flock on LOCK, with a futex word to wait on.
 
 Invariants: LOCK is never unlinked and never broken by a time-out; waiting is interruptible; the
-owner's pid stands in WAKE so that a time-out can name it. Lock order everywhere: the in-process
-mutex, this lock, LMDB's write transaction.
+owner's pid stands in WAKE so that a time-out can name it; only the holder of the in-process mutex
+takes or releases it. Lock order everywhere: the in-process mutex, this lock, LMDB's write
+transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ class WriterLock:
     def _wait(self, wake: Wake | None, timeout_s: float) -> None:
         started = time.monotonic_ns()
         deadline = started + int(timeout_s * 1e9)
-        while not self.file.try_lock(exclusive=True):
+        while True:
+            if wake is not None:
+                wake.announce_waiting()
+            # Once more after the announcement: a release in between would have woken nobody.
+            if self.file.try_lock(exclusive=True):
+                break
             if time.monotonic_ns() >= deadline:
                 raise self._timeout(wake, timeout_s)
             if wake is None:
@@ -60,9 +66,12 @@ class WriterLock:
         )
 
     def release(self, wake: Wake | None) -> None:
-        """Give the lock back, then wake who waits."""
-        self.held = False
+        """Give the lock back, then wake who waits; harmless if it was not taken.
+
+        An interrupt may fall between flock and ``held``: who gives up unlocks in any case.
+        """
         self.file.unlock()
+        self.held = False
         if wake is not None:
             wake.signal_unlock()
 

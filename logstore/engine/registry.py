@@ -1,21 +1,26 @@
 """One engine per store and process: shared by device and inode, counted, safe across fork.
 
 Invariants: opening the same store twice shares one engine, and conflicting options raise; before a
-fork the registry's lock is held, so that no child inherits it taken; in the child every inherited
-engine is set aside: its lock files are closed, never unlocked, its environment is not touched.
+fork the registry's lock and every mutex are taken, and environments closed, so that no child
+inherits them taken or open; in the child every inherited engine is set aside: its lock files are
+closed, never unlocked. A handle that was forgotten is closed later, by another call or thread: its
+finaliser may run anywhere, also in the middle of a commit, and takes no lock. Lock order: the
+registry's lock, then what an engine has.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
-from logstore.engine.sync import Flusher
-from logstore.errors import OptionError
+from logstore.engine.core import Engine, log
+from logstore.engine.flusher import Flusher
+from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
 
 Key = tuple[int, int, bool]
@@ -24,13 +29,11 @@ Key = tuple[int, int, bool]
 class Shared:
     """An engine with its committer and flusher, and how many handles use it."""
 
-    def __init__(
-        self, engine: Engine, close: Callable[[Engine], None], report: Any
-    ) -> None:  # fmt: skip
+    def __init__(self, engine: Engine, close: Callable[[Engine], None], report: Any) -> None:
         self.engine = engine
         self.report = report
         self.committer = Committer(engine)
-        self.flusher = Flusher(engine, self.committer)
+        self.flusher = Flusher(engine, self.committer, reap)
         self.close = close
         self.users_count = 0
         self.forked = False
@@ -41,17 +44,21 @@ class Shared:
 _lock = threading.RLock()
 _open: dict[Key, Shared] = {}
 _set_aside: list[Shared] = []  # of a forked child: kept, so that no finaliser touches them
+_forgotten: deque[Shared] = deque()
+_forking: list[Engine] = []
 
 
 def acquire(
-    key: Key | None, find: Callable[[], tuple[Key, Shared]], options: StoreOptions
+    key: Callable[[], Key | None], find: Callable[[], tuple[Key, Shared]], options: StoreOptions
 ) -> Shared:
     """The shared engine of a store, opened by ``find`` if need be."""
     with _lock:
-        found = _open.get(key) if key is not None else None
+        reap()
+        wanted = key()
+        found = _open.get(wanted) if wanted is not None else None
         if found is None:
-            key, found = find()
-            _open[key] = found
+            made, found = find()
+            _open[made] = found
         elif found.engine.options != options:
             raise OptionError(
                 "this process has the store open with other options: give the same ones, or close "
@@ -63,43 +70,94 @@ def acquire(
 
 def release(shared: Shared) -> None:
     """Give one use back; the last one closes the engine."""
+    if shared.committer.busy:
+        raise ReentryError("a store was closed from inside one of its own calls: do it outside")
     with _lock:
         if shared.forked:
             return
         shared.users_count -= 1
-        if shared.users_count:
-            return
-        for key in [key for key, found in _open.items() if found is shared]:
-            del _open[key]
+        if not shared.users_count:
+            _close(shared)
+
+
+def _close(shared: Shared) -> None:
+    for key in [key for key, found in _open.items() if found is shared]:
+        del _open[key]
+    try:
         shared.flusher.stop()
-        with shared.committer.mutex:
+    finally:
+        with shared.engine.mutex:
             shared.close(shared.engine)
+
+
+def forget(shared: Shared) -> None:
+    """A handle was forgotten without closing; for finalisers: takes no lock."""
+    _forgotten.append(shared)
+
+
+def reap() -> None:
+    """Give back what was forgotten, unless the registry is in use: then the next one does.
+
+    Never waits: it runs in flushers, and a flusher is joined under the registry's lock.
+    """
+    if not _forgotten or not _lock.acquire(blocking=False):
+        return
+    try:
+        while _forgotten:
+            try:
+                release(_forgotten.popleft())
+            except Error as exc:
+                log.error("closing a forgotten store failed: %s", exc)
+    finally:
+        _lock.release()
+
+
+def _at_exit() -> None:
+    """Close what is still open, so that the next opener finds it clean."""
+    reap()
+    with _lock:
+        for shared in list(_open.values()):
+            try:
+                _close(shared)
+            except Error as exc:
+                log.error("closing a store at exit failed: %s", exc)
 
 
 def _before_fork() -> None:
     _lock.acquire()
     for shared in _open.values():
-        shared.committer.mutex.acquire()
+        engine = shared.engine
+        engine.mutex.acquire()
+        _forking.append(engine)
+        # LMDB refuses a child that has inherited an environment, and closing it there would clear
+        # this process's reader slots. Here it is opened again at the next use.
+        if engine.gate.shut() and not engine.lock.held and engine.generation is not None:
+            engine.generation.close()
+            engine.generation = None
 
 
 def _after_in_parent() -> None:
-    for shared in _open.values():
-        shared.committer.mutex.release()
+    for engine in _forking:
+        engine.gate.reopen()
+        engine.mutex.release()
+    _forking.clear()
     _lock.release()
 
 
 def _after_in_child() -> None:
+    for engine in _forking:
+        engine.mutex.release()
+    _forking.clear()
     for shared in _open.values():
-        shared.committer.mutex.release()
         shared.forked = True
-        shared.engine.closed = True
-        shared.engine.lock.close()
-        shared.engine.users.close()
+        shared.engine.set_aside()
         _set_aside.append(shared)
     _open.clear()
+    _forgotten.clear()
     _lock.release()
 
 
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from logstore.engine.core import Engine
 from logstore.engine.segments import SegmentGone, Segments
-from logstore.errors import DamagedStoreError
+from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
@@ -48,16 +48,27 @@ class Snapshot:
 
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     """Run one batch of reading on a fresh snapshot."""
+    missing: int | None = None
     for _ in range(TRIES):
         if engine.follow is not None:
             engine.follow()
-        generation = engine.index()
-        engine.notice_drops()
         try:
-            with generation.env.begin() as txn:
-                return batch(Snapshot(IndexTxn(generation, txn), engine.segments))
+            engine.index()
+        except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
+            engine.repair_index()
+        try:
+            return engine.gate.through(lambda: _once(engine, batch))
         except SegmentGone as gone:
             missing = gone.args[0]
+        except FileNotFoundError:
+            continue  # the index went between the two looks
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
     )
+
+
+def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+    generation = engine.index()
+    engine.notice_drops()
+    with generation.env.begin() as txn:
+        return batch(Snapshot(IndexTxn(generation, txn), engine.segments))

@@ -47,10 +47,16 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
 
 
 def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailReport]:
-    """The tail check itself, with its report."""
+    """The tail check itself, with its report.
+
+    Crash order: what is accepted is synced, the rest is set aside and cut, then LMDB's commit, then
+    WAKE. It may be cut off anywhere and is then done again. An index that is up to date is not
+    written to, so that a full disk does not stand in the way of finding that nothing happened.
+    """
     generation = engine.index()
     torn = NOTHING
     count = 0
+    engine.kept.clear()
     with generation.env.begin(write=True) as txn:
         index = IndexTxn(generation, txn)
         meta = index.meta()
@@ -62,12 +68,17 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
                 last = place == len(links) - 1
                 found, torn = _segment(engine, state, file, link, last=last)
                 count += found
-                if sync and (found or torn.torn_bytes):
+                # Also without a find: the dead writer may have died right behind LMDB's commit,
+                # and what others committed under a weaker policy is not durable either.
+                if sync and (last or found):
                     engine.sync_file(file, meta.applied)
             finally:
                 file.close()
         _complete_roll(engine, state)
-        state.flush()
+        if state.meta != meta or count:
+            state.flush()
+        else:
+            txn.abort()
     if sync:
         engine.wake.raise_durable(state.meta.applied)
         engine.wake.oldest_unsynced_ms = 0

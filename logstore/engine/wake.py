@@ -1,9 +1,11 @@
 """WAKE: a mapped file of words that all processes of a store share.
 
 Invariants: words change only under the writer lock, but for the two that only grow safer when
-stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); the file is fully
-allocated and created by rename; nothing in it is needed after the last process is gone. Knows
-nothing of frames or of the index.
+stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); a word is stored and
+loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
+process killed among the words leaves it set; the file is fully allocated and created by rename;
+only ``failed_at`` is looked at after the last process is gone. Knows nothing of frames or of the
+index.
 """
 
 from __future__ import annotations
@@ -16,21 +18,26 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from logstore.errors import StoreError
+from logstore.errors import FileSystemError, StoreError
 from logstore.fs import FileSystem
 
 MAGIC = b"LGSTWAK\x01"
 SIZE_BYTES = 64 * 1024
-_WORDS = struct.Struct("<8Q")
-_ONE = struct.Struct("<Q")
-_U32 = struct.Struct("<I")
+# Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
+_WORDS = struct.Struct("@7Q")
+_ONE = struct.Struct("@Q")
+_TWO = struct.Struct("@2Q")
+_U32 = struct.Struct("@I")
 _LOG_OFFSET = 8
-_DURABLE_OFFSET = _LOG_OFFSET + _WORDS.size
+_PROGRESS_OFFSET = _LOG_OFFSET + 6 * 8
+_GENERATION_OFFSET = _LOG_OFFSET + 5 * 8
+_DURABLE_OFFSET = _LOG_OFFSET + 64
 _UNSYNCED_OFFSET = _DURABLE_OFFSET + 8
 _FAILED_OFFSET = _UNSYNCED_OFFSET + 8
 _OWNER_OFFSET = _FAILED_OFFSET + 8
 _NAMESPACE_OFFSET = _OWNER_OFFSET + 16
 _DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
+_INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
 _WAITING_OFFSET = 192  # a cache line of its own
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
 _FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}
@@ -40,14 +47,13 @@ WAIT_SLICE_MS = 5
 class LogWords(NamedTuple):
     """Where the log stands, as the last writer left it."""
 
-    in_progress: int  # number of the commit that is being written; 0: none
     applied: int  # position where the last published commit ends
     commit: int
     last_frame: int
     last_crc: int
     active_segment: int
     generation: int  # of the index
-    started_ms: int
+    in_progress: int  # number of the commit that is being written; 0: none
 
 
 class _Timespec(ctypes.Structure):
@@ -72,7 +78,7 @@ class Wake:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     @staticmethod
-    def create(fs: FileSystem, path: Path) -> None:
+    def create(fs: FileSystem, path: Path, failed_at: int = 0) -> None:
         """A fresh file, every block allocated, in place by rename."""
         temporary = path.with_name(path.name + ".tmp")
         file = fs.open(temporary, write=True, create=True)
@@ -80,9 +86,25 @@ class Wake:
             file.truncate(0)
             file.allocate(SIZE_BYTES)
             file.pwrite(MAGIC + bytes(SIZE_BYTES - len(MAGIC)), 0)
+            file.pwrite(_ONE.pack(failed_at), _FAILED_OFFSET)
         finally:
             file.close()
         fs.rename(temporary, path)
+
+    @staticmethod
+    def peek(fs: FileSystem, path: Path) -> LogWords | None:
+        """Where the log stands, read without mapping or writing; None if there is no such file."""
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return None
+        try:
+            data = file.pread(_DURABLE_OFFSET, 0)
+        finally:
+            file.close()
+        if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
+            return None
+        return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
 
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
@@ -95,15 +117,11 @@ class Wake:
 
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""
-        _ONE.pack_into(self._map, _LOG_OFFSET, commit)
-
-    def clear_progress(self) -> None:
-        """The commit was taken back before any of it was complete."""
-        _ONE.pack_into(self._map, _LOG_OFFSET, 0)
+        _ONE.pack_into(self._map, _PROGRESS_OFFSET, commit)
 
     def generation(self) -> int:
         """The number of the index generation that is valid."""
-        return int(_ONE.unpack_from(self._map, _LOG_OFFSET + 48)[0])
+        return int(_ONE.unpack_from(self._map, _GENERATION_OFFSET)[0])
 
     # -- durability ---------------------------------------------------------------------------
     @property
@@ -142,7 +160,7 @@ class Wake:
     @property
     def owner(self) -> tuple[int, int]:
         """Pid and start time (clock ticks since boot) of the last taker of the writer lock."""
-        pid, start = struct.unpack_from("<QQ", self._map, _OWNER_OFFSET)
+        pid, start = _TWO.unpack_from(self._map, _OWNER_OFFSET)
         return pid, start
 
     def set_owner(self, packed: bytes) -> None:
@@ -159,6 +177,16 @@ class Wake:
         _ONE.pack_into(self._map, _NAMESPACE_OFFSET, value)
 
     @property
+    def index_files(self) -> tuple[int, int]:
+        """Inodes of the valid generation's two files; 0, 0: not known."""
+        data, lock = _TWO.unpack_from(self._map, _INDEX_FILES_OFFSET)
+        return data, lock
+
+    @index_files.setter
+    def index_files(self, inodes: tuple[int, int]) -> None:
+        _TWO.pack_into(self._map, _INDEX_FILES_OFFSET, *inodes)
+
+    @property
     def dropped(self) -> int:
         """How many segments were dropped: when it changes, close stale maps."""
         return int(_ONE.unpack_from(self._map, _DROPPED_OFFSET)[0])
@@ -168,9 +196,12 @@ class Wake:
         _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
 
     # -- waiting for the writer lock ----------------------------------------------------------
+    def announce_waiting(self) -> None:
+        """Whoever releases the writer lock from now on wakes us; try the lock once more first."""
+        _U32.pack_into(self._map, _WAITING_OFFSET, 1)
+
     def wait_unlock(self) -> None:
         """Sleep until the writer lock is released, at most some milliseconds."""
-        _U32.pack_into(self._map, _WAITING_OFFSET, 1)
         if self._libc is None or self._futex_call is None:
             time.sleep(0.0005)
             return

@@ -1,0 +1,71 @@
+"""Is the index to be trusted, and does the log reach as far as it must?
+
+Invariants: whether an index is opened at all is decided from outside, by BOOT and what the system
+tells of its files; an index is never evidence about the log, it is held against the log.
+"""
+
+from __future__ import annotations
+
+from logstore import format as fmt
+from logstore.engine.core import Engine
+from logstore.errors import CorruptionError, DamagedStoreError
+from logstore.index.env import Generation
+from logstore.index.txn import IndexTxn
+from logstore.log import names
+from logstore.recovery import boot
+
+
+def why_not(engine: Engine, known: boot.Boot | None) -> str:
+    """Why the index that BOOT names must not be opened; empty if it may."""
+    if known is None:
+        return boot.why_distrust(None, None)
+    data = names.generation(engine.path, known.generation) / "data.mdb"
+    try:
+        file = engine.fs.stat(data)
+    except FileNotFoundError:
+        return boot.why_distrust(known, None)
+    return boot.why_distrust(known, boot.identity(data), file)
+
+
+def check_log_reaches(engine: Engine, position: int, witness: str) -> None:
+    """A log that ends before what was recorded of it, once it was durable, is damaged."""
+    if engine.accept_loss:
+        return
+    number, offset = fmt.position_parts(position)
+    try:
+        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    except FileNotFoundError:
+        if any(later > number for later in names.segments(engine.fs, engine.path)):
+            return  # dropped, in a later commit; the rebuild checks the chain
+        size = -1
+    if size < offset:
+        raise DamagedStoreError(
+            f"the log ends before the position that {witness} recorded: restore it from a backup, "
+            "or accept the loss with 'logstore recover'",
+            segment=number,
+            offset=max(0, size),
+        )
+
+
+def check_applied(engine: Engine, generation: Generation, known: boot.Boot) -> None:
+    """The index names a commit that the log must hold, by the header of its last frame."""
+    with generation.env.begin() as txn:
+        meta = IndexTxn(generation, txn).meta()
+    if known.clean_applied and (meta.applied, meta.commit, meta.last_crc) != known[2:5]:
+        raise CorruptionError("the index is not as it was when it was closed")
+    if not meta.last_frame:
+        return
+    number, offset = fmt.position_parts(meta.last_frame)
+    try:
+        file = engine.fs.open(names.segment(engine.path, number))
+    except FileNotFoundError:
+        raise CorruptionError("the index is ahead of the log") from None
+    try:
+        head = file.pread(fmt.FRAME_HEAD_BYTES, offset)
+    finally:
+        file.close()
+    if len(head) < fmt.FRAME_HEAD_BYTES:
+        raise CorruptionError("the index is ahead of the log")
+    crc, _, commit, *_ = fmt.FRAME_HEAD.unpack(head)
+    if (crc, commit) != (meta.last_crc, meta.commit):
+        raise CorruptionError("the index is of another log")
