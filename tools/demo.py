@@ -18,6 +18,7 @@ import click
 
 from logstore.codec import codec_name
 from logstore.errors import Error
+from logstore.recovery import check
 from logstore.store import open_store
 from logstore.tools import demo_data, demo_load, demo_spark
 from logstore.tools.demo_data import StreamRows
@@ -37,6 +38,7 @@ class Demo:
         self.store = home / "store"
         self.scratch = home / "spark"
         self.every = every
+        self.full_bytes = 0
         self.rates: list[tuple[str, str, str]] = []
 
     def say(self, text: str) -> None:
@@ -46,7 +48,7 @@ class Demo:
 
     def rate(self, what: str, entries: int, seconds: float) -> None:
         """A row of the table: how fast a step was."""
-        speed = f"{entries / seconds:,.0f} entries/s" if seconds > 0 else "-"
+        speed = f"{entries / seconds:,.0f} entries/s" if entries and seconds else ""
         self.rates.append((what, f"{seconds:.1f} s", speed))
 
     @contextmanager
@@ -77,9 +79,8 @@ class Demo:
             f"{found:,} are there, none lost, none doubled; {torn:,} bytes set aside"
         )
         second = demo_load.run_loader(self.store, self.every)
-        self.rate(
-            "load, a commit each 1000", first.added + second.added, first.seconds + second.seconds
-        )
+        loaded, seconds = first.added + second.added, first.seconds + second.seconds
+        self.rate("load, 1000 entries a commit", loaded, seconds)
         with self.timed("read back, compare with the CSV", total):
             demo_load.compare(self.store, streams)
         self.say(f"It resumed from last_id: all {total:,} rows are there, each once, byte for byte")
@@ -88,29 +89,31 @@ class Demo:
     def forget(self, streams: list[StreamRows]) -> list[StreamRows]:
         """Delete, erase and trim; what is left."""
         forgetting = Forgetting(self.store, streams, self._tell)
-        names = ", ".join(
-            f"{name[-3:]} {' '.join(two)}" for name, two in forgetting.largest.items()
-        )
-        self.say(
-            f"\nTo be forgotten: the cancelled, the largest carriers ({names}), January to June"
-        )
-        self.say(f"{'':32}{'entries':>10}{'removed':>10}{'bytes':>14}{'s':>6}")
+        largest = forgetting.largest.items()
+        names = ", ".join(f"{' and '.join(carriers)} at {name[-3:]}" for name, carriers in largest)
+        self.say(f"\nThe two largest carriers are {names}.")
+        self.say(f"{'':30}{'removed':>9}{'entries':>9}{'bytes':>12}{'of them dead':>14}{'s':>6}")
         steps = forgetting.run()
         removed = sum(step.removed for step in steps)
         self.rate("delete and trim", removed, sum(step.seconds for step in steps if step.removed))
-        for step in steps:
-            if "compacted" in step.what:
-                self.rate(step.what, step.entries, step.seconds)
+        compacting = [step for step in steps if "compacted" in step.what]
+        seconds = sum(step.seconds for step in compacting)
+        self.rate("compact, three times", sum(step.entries for step in compacting), seconds)
+        self.full_bytes = steps[0].disk_bytes
         demo_load.compare(self.store, forgetting.left)
+        checked = check.check(self.store)
+        if checked.damage or checked.tail_bytes:
+            raise DemoError(f"the store is not clean: {checked.as_dict()}")
         self.say(
-            f"What is left is what the CSV says, byte for byte; of {forgetting.probes} erased tail "
-            "numbers none is in any file"
+            f"What is left is what the CSV says, byte for byte; `logstore check` is clean; of "
+            f"{forgetting.probes} tail numbers that only erased flights had, none is in any file"
         )
         return forgetting.left
 
     def _tell(self, step: Step) -> None:
         self.say(
-            f"{step.what:32}{step.entries:10,}{step.removed:10,}{step.disk_bytes:14,}{step.seconds:6.1f}"
+            f"{step.what:30}{step.removed:9,}{step.entries:9,}{step.disk_bytes:12,}"
+            f"{step.deleted_bytes:14,}{step.seconds:6.1f}"
         )
 
     def ask(self, left: list[StreamRows]) -> None:
@@ -142,6 +145,7 @@ class Demo:
         self.say("")
         sizes: list[tuple[str, Any]] = [
             ("CSV, unpacked", f"{demo_data.csv_bytes() / MIB:.1f} MiB"),
+            ("the store, with all of it", f"{self.full_bytes / MIB:.1f} MiB"),
             ("the store at the end", f"{info.disk_bytes / MIB:.1f} MiB"),
             ("its nodes", f"{info.live_node_bytes / MIB:.1f} MiB"),
             ("its segments", info.segments),

@@ -22,6 +22,9 @@ from logstore.ids import StreamID
 from logstore.store import Store, open_store
 from logstore.tools.demo_data import StreamRows
 
+# So small that a loader cannot be at its end while half of what it told is still unread.
+PIPE_BYTES = 4096
+
 
 class DemoError(Exception):
     """The demo did not show what it is there to show."""
@@ -52,9 +55,12 @@ class Acknowledged:
 
 def run_loader(path: Path, every: int, kill_at: int | None = None) -> Acknowledged:
     """Run the loader; kill it once it has acknowledged ``kill_at`` entries."""
-    command = [sys.executable, "-m", "logstore.tools.demo_loader", str(path)]
+    module = ["-m", "logstore.tools.demo_loader"]
     found = Acknowledged()
-    with subprocess.Popen([*command, "--every", str(every)], stdout=subprocess.PIPE) as loader:
+    with subprocess.Popen(
+        [sys.executable, *module, str(path), "--every", str(every)],
+        stdout=subprocess.PIPE, bufsize=0, pipesize=PIPE_BYTES,
+    ) as loader:  # fmt: skip
         assert loader.stdout is not None
         first = last = 0.0
         for line in loader.stdout:  # after the kill: to the end of what it still told

@@ -18,16 +18,16 @@ from logstore.tools.options import pass_output
 from logstore.tools.output import Output
 
 SEGMENT_BYTES = 4 << 20
-BATCH = 1000
+BATCH = 1000  # entries in a commit; fewer when fewer rows are read
 
 
-def load(output: Output, store: Store[str], rows: StreamRows) -> None:
+def load(output: Output, store: Store[str], rows: StreamRows, size: int) -> None:
     """Add what a stream does not have yet, a commit for each batch."""
     stream = store.stream(rows.name)
     done = bisect_right(rows.rows, stream.last_id, key=itemgetter(0))
-    for start in range(done, len(rows), BATCH):
-        batch = rows.rows[start : start + BATCH]
-        ids = stream.add_many(((id, rows.fields(values)) for id, values in batch), batch=BATCH)
+    for start in range(done, len(rows), size):
+        batch = rows.rows[start : start + size]
+        ids = stream.add_many(((id, rows.fields(values)) for id, values in batch), batch=size)
         told = {"stream": rows.name, "last_id": str(ids.last), "added": len(ids)}
         output.json_object({**told, "entries": start + len(ids)})
         output.flush()
@@ -42,7 +42,7 @@ def main(output: Output, path: Path, every: int) -> None:
     streams = read_all(every)
     with open_store(path, encoding="utf-8", segment_bytes=SEGMENT_BYTES) as store:
         for rows in streams:
-            load(output, store, rows)
+            load(output, store, rows, max(1, BATCH // every))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,12 @@ TASKS = 2
 
 
 def session(scratch: Path) -> Any:
-    """A quiet local session whose files stay below ``scratch``."""
+    """A quiet local session that knows logstore; its files stay below ``scratch``."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
+
+    from logstore.spark_io import register
 
     scratch = scratch.absolute()
     settings = {
@@ -41,7 +43,9 @@ def session(scratch: Path) -> Any:
     builder = SparkSession.builder.appName("logstore demo").master(f"local[{TASKS}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
 
 
 def means_of_spark(spark: Any, path: Path, streams: list[str]) -> Means:

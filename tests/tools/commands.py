@@ -40,9 +40,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def process(
-    *arguments: Any, stdin: bytes = b"", **more: Any
-) -> subprocess.CompletedProcess[bytes]:
+def process(*arguments: Any, stdin: bytes = b"", **more: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a command as a process of its own, its output caught in pipes."""
     command = [*COMMAND, *(str(one) for one in arguments)]
     return subprocess.run(

@@ -12,13 +12,13 @@ MANY = 5000
 ODD_NAME = b"odd\xff"
 
 
-@pytest.fixture()
+@pytest.fixture
 def empty(tmp_path: Path) -> Path:
     """Where a store may be made."""
     return tmp_path / "store"
 
 
-@pytest.fixture()
+@pytest.fixture
 def store(empty: Path) -> Path:
     """Three entries of text, one that repeats a field, one that is no UTF-8; a second stream."""
     with logstore.open(empty) as opened:
@@ -31,10 +31,10 @@ def store(empty: Path) -> Path:
     return empty
 
 
-@pytest.fixture()
+@pytest.fixture
 def large(empty: Path) -> Path:
-    """So many entries that their lines do not fit into a pipe."""
-    with logstore.open(empty) as opened:
+    """So many entries that their lines do not fit into a pipe; in several segments."""
+    with logstore.open(empty, segment_bytes=64 * 1024) as opened:
         rows = ((f"{at}-0", {"at": str(at), "text": "x" * 50}) for at in range(1, MANY + 1))
         opened.stream("s").add_many(rows)
     return empty

@@ -1,4 +1,4 @@
-"""Prevents scripts that take a damaged store for a whole one, and a check that changes what it sees.
+"""Prevents scripts that take a damaged store for a whole one, and a check that changes the store.
 
 The exit codes: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail.
 """
@@ -40,8 +40,8 @@ def test_text(store: Path) -> None:
 
 
 def test_damage_is_1(large: Path) -> None:
-    """A byte in the middle of the log; what was found is printed all the same."""
-    log = segments(large)[-1]
+    """A byte in the middle of a sealed segment; what was found is printed all the same."""
+    log = segments(large)[1]
     flip(log, log.stat().st_size // 2)
     done = process("check", large, "--json")
     assert done.returncode == 1

@@ -34,7 +34,7 @@ def load(store: Path, text: bytes | str, *more: str) -> dict[str, object]:
         ('{"id": "5-1", "fields": {"a": "b", "id": "9"}}', [(b"a", b"b"), (b"id", b"9")]),
         ('{"id": "5-1", "pairs": [["a", "b"], ["a", 1.10]]}', [(b"a", b"b"), (b"a", b"1.10")]),
         ('{"id": "5-1", "pairs_base64": [["/w==", ""]]}', [(b"\xff", b"")]),
-        ('{"id": "5-1", "a": 1e3, "b": "ü", "a": -0}', [(b"a", b"1e3"), (b"b", "ü".encode()), (b"a", b"-0")]),
+        ('{"id": "5-1", "a": 1e3, "a": -0}', [(b"a", b"1e3"), (b"a", b"-0")]),
         ('{"a": "b", "id": "5-1", "fields": "x"}', [(b"a", b"b"), (b"fields", b"x")]),
     ],
 )  # fmt: skip
@@ -46,7 +46,9 @@ def test_the_forms_of_a_json_line(
 
 
 def test_a_byte_order_mark_empty_lines_and_no_last_newline(empty: Path) -> None:
-    assert load(empty, b"\xef\xbb\xbf" + GOOD + b"\n\r\n" + b'{"id":"3-0","a":"3"}')["imported"] == 3
+    assert (
+        load(empty, b"\xef\xbb\xbf" + GOOD + b"\n\r\n" + b'{"id":"3-0","a":"3"}')["imported"] == 3
+    )
 
 
 def test_ids_of_now(empty: Path) -> None:
@@ -81,7 +83,7 @@ def test_ids_of_now(empty: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named_and_stops(line: bytes, why: str, empty: Path) -> None:
-    """The batch before it is in the store, the batch that holds it is not, and the number is told."""
+    """The batch before it is in the store, the batch that holds it is not; the number is told."""
     text = GOOD + line + b"\n" + b'{"id":"9-0","a":"9"}\n'
     done = invoke("import", empty, "--stream", "s", "--batch", "2", "--json", stdin=text)
     assert done.exit_code == 1

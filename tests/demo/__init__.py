@@ -1,0 +1,1 @@
+"""The demo, on a slice of its real input."""
