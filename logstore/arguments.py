@@ -6,9 +6,10 @@ of an iterable are taken a batch at a time, outside every lock.
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, cast
 
@@ -26,10 +27,32 @@ from logstore.ids import ZERO_ID, IDLike, StreamID, parse_auto, parse_id
 from logstore.options import NAME_MAX_BYTES, seconds
 
 
-def stream_name(name: str | bytes) -> bytes:
+def check_encoding(encoding: str) -> None:
+    """OptionError unless all bytes survive being decoded and encoded again."""
+    every = bytes(range(256))
+    try:
+        kept = every.decode(encoding, "surrogateescape").encode(encoding, "surrogateescape")
+    except (LookupError, TypeError, UnicodeError):
+        kept = b""
+    if kept != every:
+        raise OptionError(
+            f"encoding must name a text encoding that keeps any bytes, not {encoding!r}: give "
+            "'utf-8', 'latin-1' or the like, or None for bytes"
+        )
+
+
+def text_bytes(text: str, encoding: str | None) -> bytes:
+    """A str in the store's encoding; what was no text when it was read becomes its bytes again."""
+    try:
+        return text.encode(encoding or "utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidEntryError(f"{text[:32]!r} cannot be stored: {error}; give bytes") from error
+
+
+def stream_name(name: str | bytes, encoding: str | None = None) -> bytes:
     """A stream's name as bytes, at most 64 KiB."""
     if isinstance(name, str):
-        name = name.encode("utf-8", "surrogateescape")
+        name = text_bytes(name, encoding)
     if not isinstance(name, bytes):
         raise EntryTypeError(f"a stream name is str or bytes, not {type(name).__name__}")
     if len(name) > NAME_MAX_BYTES:
@@ -78,23 +101,57 @@ def _age_ms(max_age: timedelta | float) -> int:
     return int(age * 1000)
 
 
+def rows(items: Iterable[Row], encoding: str | None) -> RowBatch:
+    """Rows made ready to be packed; str becomes bytes in the store's encoding."""
+    if encoding is None:
+        return codec().rows(items)
+    ready = [list(row) if isinstance(row, Iterator) else row for row in items]
+    if codecs.lookup(encoding).name == "utf-8":
+        try:
+            return codec().rows(ready)
+        except InvalidEntryError:
+            pass  # it may be bytes that were no text when they were read
+    return codec().rows([_encoded(row, encoding) for row in ready])
+
+
+def _encoded(row: Any, encoding: str) -> Any:
+    """The row with its str as bytes; what is no row stays as it is, to be refused."""
+    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+        return row
+    pairs: Iterable[Any] = row.items() if isinstance(row, Mapping) else row
+    return [
+        tuple(text_bytes(part, encoding) if isinstance(part, str) else part for part in pair)
+        if isinstance(pair, tuple | list)
+        else pair
+        for pair in pairs
+    ]
+
+
 def _with_id(row: Any) -> bool:
-    return isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], (Mapping, list))
+    if not (isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], (Mapping, list))):
+        return False
+    id = row[0]  # of two pairs in a tuple the first is no ID
+    if isinstance(id, tuple):
+        return all(isinstance(part, int) for part in id)
+    return isinstance(id, str | bytes | int | datetime)
 
 
 def batches(
-    rows: Iterable[Row | tuple[IDLike, Row]], size: int
+    items: Iterable[Row | tuple[IDLike, Row]], size: int, encoding: str | None
 ) -> Iterator[tuple[AutoID | list[StreamID], RowBatch]]:
     """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
-    source = iter(rows)
+    source = iter(items)
+    done = 0
+    with_id: bool | None = None
     while chunk := list(islice(source, size)):
-        with_id = _with_id(chunk[0])
-        if not with_id:
-            yield AUTO, codec().rows(cast("list[Row]", chunk))
+        if with_id is None:
+            with_id = _with_id(chunk[0])
+        if not with_id:  # a row with an ID among them is no row: it is refused there
+            yield AUTO, rows(cast("list[Row]", chunk), encoding)
             continue
         ids: list[StreamID] = []
         fields: list[Row] = []
-        for place, row in enumerate(chunk):
+        for place, row in enumerate(chunk, done):
             if not _with_id(row):
                 raise InvalidEntryError(
                     f"row {place}: give every row of one call an ID, (id, fields), or none of them"
@@ -102,4 +159,5 @@ def batches(
             id, values = cast("tuple[IDLike, Row]", row)
             ids.append(id if isinstance(id, StreamID) else parse_id(id))
             fields.append(values)
-        yield ids, codec().rows(fields)
+        done += len(chunk)
+        yield ids, rows(fields, encoding)

@@ -25,6 +25,9 @@ class SystemClock:
         """Unix time in milliseconds."""
         return time.time_ns() // 1_000_000
 
+    def __reduce__(self) -> str:
+        return "SYSTEM_CLOCK"  # one object a process, so that options compare equal
+
 
 SYSTEM_CLOCK = SystemClock()
 

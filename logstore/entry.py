@@ -25,7 +25,7 @@ class Fields(Mapping[T, T]):
 
     def __getitem__(self, key: Any) -> T:
         if self._encoding is None and isinstance(key, str):
-            key = key.encode()
+            key = _encoded(key)
         elif self._encoding is not None and isinstance(key, bytes):
             key = key.decode(self._encoding, "surrogateescape")
         return self._items[key]
@@ -38,6 +38,13 @@ class Fields(Mapping[T, T]):
 
     def __repr__(self) -> str:
         return repr(self._items)
+
+
+def _encoded(key: str) -> bytes | str:
+    try:
+        return key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return key  # no bytes are its UTF-8: there is no such field
 
 
 class Entry(Generic[T]):

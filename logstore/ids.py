@@ -161,5 +161,5 @@ def parse_end(value: IDLike) -> StreamID:
     if value == "-":
         return ZERO_ID
     if isinstance(value, str) and value.startswith("("):
-        return parse_id(value[1:]).previous()
+        return parse_id(value[1:], missing_seq=U64_MAX).previous()
     return parse_id(value, missing_seq=U64_MAX)

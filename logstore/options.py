@@ -26,6 +26,7 @@ NAME_MAX_BYTES = 64 * 1024
 ENTRY_MAX_BYTES = 1 << 30
 SYNC_INTERVAL_MS = 1000
 BATCH_MAX_ROWS = 1_000_000
+LOCK_TIMEOUT_MAX_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class StoreLimits:
 
     def check(self) -> None:
         """OptionError for limits that no store can have."""
+        for name in ("node_max_bytes", "node_max_entries", "segment_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise OptionError(f"{name} must be an integer: {value!r}")
         if not 0 <= self.node_max_bytes <= ENTRY_MAX_BYTES:
             raise OptionError(f"node_max_bytes must be 0 (no limit) to 2^30: {self.node_max_bytes}")
         if not 0 <= self.node_max_entries <= 1_000_000:
@@ -61,8 +66,12 @@ class StoreOptions:
     def check(self) -> None:
         """OptionError for values out of range."""
         check_sync(self.sync)
-        if self.lock_timeout_s < 0:
-            raise OptionError(f"lock_timeout must not be negative: {self.lock_timeout_s}")
+        if not 0 <= self.lock_timeout_s <= LOCK_TIMEOUT_MAX_S:
+            raise OptionError(
+                f"lock_timeout must be 0 to {LOCK_TIMEOUT_MAX_S} seconds: {self.lock_timeout_s}"
+            )
+        if not callable(getattr(self.clock, "now_ms", None)):
+            raise OptionError(f"clock must have now_ms(), unix milliseconds: {self.clock!r}")
 
 
 def check_sync(sync: str) -> None:

@@ -101,13 +101,13 @@ class Store(Generic[T]):
     # -- streams ------------------------------------------------------------------------------
     def stream(self, name: str | bytes) -> Stream[T]:
         """A handle of a stream; nothing is created before the first add."""
-        return Stream(self, arguments.stream_name(name))
+        return Stream(self, arguments.stream_name(name, self.encoding))
 
     def __getitem__(self, name: str | bytes) -> Stream[T]:
         return self.stream(name)
 
     def __contains__(self, name: str | bytes) -> bool:
-        raw = arguments.stream_name(name)
+        raw = arguments.stream_name(name, self.encoding)
         return snapshot.read(self._engine(), lambda view: view.record(raw)) is not None
 
     def streams(self) -> list[T]:
@@ -120,13 +120,13 @@ class Store(Generic[T]):
 
     def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
         """Make an empty stream; False if there is one already."""
-        raw = arguments.stream_name(name)
+        raw = arguments.stream_name(name, self.encoding)
         made: bool = self._commit(lambda state: deletes.create_empty(state, raw), sync)
         return made
 
     def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
         """Remove a stream with all its entries; False if there is none."""
-        raw = arguments.stream_name(name)
+        raw = arguments.stream_name(name, self.encoding)
         dropped: bool = self._commit(lambda state: deletes.drop(state, raw), sync)
         return dropped
 
@@ -219,7 +219,7 @@ def open_store(
     store is made; giving others for an existing store is an OptionError.
     """
     if encoding is not None:
-        "".encode(encoding)  # LookupError for an unknown one, before anything is touched
+        arguments.check_encoding(encoding)
     wanted = {
         name: value
         for name, value in (

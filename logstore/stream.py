@@ -71,7 +71,7 @@ class Stream(Generic[T]):
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, optional=True
         )
-        batch = codec().rows([fields])
+        batch = arguments.rows([fields], self._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, ids, create, rule)
         added: adds.Added | None = self._store._commit(lambda state: adds.add(state, request), sync)
         return None if added is None else added.first
@@ -92,7 +92,7 @@ class Stream(Generic[T]):
             maxlen, minid, None, approximate=approximate, limit=limit, optional=True
         )
         given = IDRuns()
-        for ids, chunk in arguments.batches(rows, batch):
+        for ids, chunk in arguments.batches(rows, batch, self._store.encoding):
             request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             added: adds.Added | None = self._store._commit(partial(adds.add, request=request), sync)
             if added is None:

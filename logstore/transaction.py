@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore import arguments
-from logstore.codec import Row, codec
+from logstore.codec import Row
 from logstore.engine import adds, deletes, trims
 from logstore.engine.state import State
 from logstore.errors import UsageError
@@ -68,17 +68,17 @@ class Transaction(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if kind is None:
+        if kind is None and not self._over:
             self.commit()
         self._over = True
 
     def stream(self, name: str | bytes) -> TransactionStream:
         """A stream, inside this transaction."""
-        return TransactionStream(self, arguments.stream_name(name))
+        return TransactionStream(self, arguments.stream_name(name, self._store.encoding))
 
     def drop(self, name: str | bytes) -> Pending:
         """Remove a stream; the result says whether there was one."""
-        raw = arguments.stream_name(name)
+        raw = arguments.stream_name(name, self._store.encoding)
         return self._collect(lambda state: deletes.drop(state, raw))
 
     def commit(self) -> None:
@@ -124,7 +124,7 @@ class TransactionStream:
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, optional=True
         )
-        batch = codec().rows([fields])
+        batch = arguments.rows([fields], self._tx._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, arguments.add_id(id), create, rule)
 
         def step(state: State) -> StreamID | None:

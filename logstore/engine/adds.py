@@ -13,7 +13,7 @@ from logstore.codec import Packed, PackedNode, RowBatch, codec
 from logstore.engine import nodes, opens
 from logstore.engine.state import State
 from logstore.engine.trims import TrimRule, trim
-from logstore.errors import IDOrderError, StreamNotFoundError
+from logstore.errors import IDOrderError, InvalidIDError, StreamNotFoundError
 from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -119,7 +119,7 @@ def _check_ascending(last: StreamID, ids: Sequence[StreamID]) -> None:
     for row, found in enumerate(ids):
         if found <= last:
             if found == ZERO_ID:
-                raise IDOrderError("The ID specified in XADD must be greater than 0-0")
+                raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
             where = f" (row {row}: {found} after {last})" if len(ids) > 1 else f" ({last})"
             raise IDOrderError(_NOT_ABOVE + where)
         last = found

@@ -321,6 +321,8 @@ class Mirror:
     def _edge(self, name: bytes, drawn: tuple[Any, ...]) -> Any:
         if drawn[0] == "after":
             return b"(" + text(self.known(name, drawn[1]))
+        if drawn[0] == "ms":
+            return b"%s%d" % (drawn[1], self.known(name, drawn[2]).ms)
         return _plain(self.id_of(name, drawn))
 
     def _trim(self, name: bytes, drawn: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:

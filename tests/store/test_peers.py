@@ -26,7 +26,7 @@ sizes = st.tuples(
 streams = st.sampled_from([0, 0, 0, 1])
 known = st.tuples(st.just("known"), st.integers(0, 200))
 odd_ids = st.tuples(st.just("raw"), st.sampled_from([
-    "0-0", "0", "01-01", "5", "1-", "-1", "-", "+", "", "abc", "1-2-3", "0x1-1", "1 -1", "(1-1",
+    "0-0", "0", "01-01", "5", "1-", "-1", "-", "+", "", "abc", "1-2-3", "0x1-1", "1 -1", "(1-1", "(5",
     "*-*", "0-*", "-*", "5-*x", "18446744073709551616-0", "0-18446744073709551616", f"{MAX}-{MAX}",
     f"{MAX}-0", f"{MAX}-*", f"{MAX}", "1" * 128, "$", b"\xff-1", "1_0-1", "\u0661-1",
 ]))  # fmt: skip
@@ -39,7 +39,8 @@ after = st.tuples(st.just("after"), st.integers(0, 200))
 whole = st.sampled_from(
     [("raw", "-"), ("raw", "+"), ("raw", f"({MAX}-{MAX}"), ("raw", "(0-0"), ("raw", "(-")]
 )
-edges = st.one_of(known, known, known, after, after, whole, odd_ids)
+bare = st.tuples(st.just("ms"), st.sampled_from([b"", b"("]), st.integers(0, 200))
+edges = st.one_of(known, known, known, after, after, bare, bare, whole, odd_ids)
 
 
 def trims(required: bool) -> st.SearchStrategy[dict[str, Any]]:
