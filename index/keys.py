@@ -28,6 +28,7 @@ OPEN_PREFIX = b"\x03"
 
 # position, payload bytes, live entries in the listpack, last ID; then the vector
 _LOCATOR = struct.Struct("<QIIQQ")
+LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its position, payload bytes
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
 # open version, open master ID; then the name
 _RECORD = struct.Struct("<QQQQQQQQQIQQQQ")

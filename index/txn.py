@@ -192,6 +192,21 @@ class IndexTxn:
                     stream, ms, seq = _NODE.unpack(key)
                     yield key, stream, StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
+    def node_totals(self) -> dict[tuple[int, int], list[int]]:
+        """Sealed nodes by stream and segment: how many, and their payload bytes."""
+        totals: dict[tuple[int, int], list[int]] = {}
+        place = keys.LOCATOR_PLACE.unpack_from
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            for key, data in cursor:
+                segment, payload_bytes = place(_unseal(key, data))
+                stream = int.from_bytes(key[:8], "big")
+                total = totals.get((stream, segment))
+                if total is None:
+                    total = totals[stream, segment] = [0, 0]
+                total[0] += 1
+                total[1] += payload_bytes
+        return totals
+
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""

@@ -201,16 +201,15 @@ class Rebuild:
                 total = size
             rows[number] = SegmentRow(head.role, 0, 0, total, head.created_ms)
         counts: dict[int, list[int]] = {}
-        for _, stream, _, locator in state.index.all_nodes():
-            number = locator.position >> 32
+        for (stream, number), (nodes, payload_bytes) in state.index.node_totals().items():
             row = rows.get(number)
             if row is not None:
                 rows[number] = row._replace(
-                    live_bytes=row.live_bytes + locator.payload_bytes, live_nodes=row.live_nodes + 1
+                    live_bytes=row.live_bytes + payload_bytes, live_nodes=row.live_nodes + nodes
                 )
             count = counts.setdefault(stream, [0, 0])
-            count[0] += 1
-            count[1] += locator.payload_bytes
+            count[0] += nodes
+            count[1] += payload_bytes
         for number in set(state.index.segment_rows()) - set(rows):
             state.drop_segment(number)
         for number, row in rows.items():

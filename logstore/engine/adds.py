@@ -64,7 +64,8 @@ def add(state: State, request: Add) -> Added | None:
     count = request.end - request.first
     if isinstance(request.ids, AutoID):
         added = Added(_first_auto(last, request.ids, state.now_ms), count)
-        _check_room(added.first, count, request.ids)
+        if count > 1:
+            _check_room(added.first, count, request.ids)
     else:
         _check_ascending(last, request.ids)
         added = Added(request.ids[0], count, request.ids)
@@ -97,10 +98,12 @@ def existing(state: State, name: bytes) -> StreamRecord:
 
 
 def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
+    if auto.ms is None and now_ms > last.ms:
+        return StreamID(now_ms, 0)
     if last == MAX_ID:
         raise IDOrderError(_EXHAUSTED)
     if auto.ms is None:
-        return StreamID(now_ms, 0) if now_ms > last.ms else last.next()
+        return last.next()
     if auto.ms < last.ms or (auto.ms == last.ms and last.seq == U64_MAX):
         raise IDOrderError(_NOT_ABOVE)
     if auto.ms > last.ms:
@@ -157,6 +160,8 @@ def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) ->
 def _ids_from(added: Added, place: int) -> Sequence[StreamID] | StreamID:
     if added.explicit is not None:
         return added.explicit[place:] if place else added.explicit
+    if not place:
+        return added.first
     carry, seq = divmod(added.first.seq + place, U64_MAX + 1)
     return StreamID(added.first.ms + carry, seq)
 
@@ -204,7 +209,7 @@ def _fill_open(state: State, record: StreamRecord, packed: Packed) -> bool:
     else:
         state.emit(frames.Append(
             record.number, *last, packed.added_entries, packed.added_elements, packed.added
-        ))  # fmt: skip
+        ), packed.open_lp)  # fmt: skip
     return True
 
 

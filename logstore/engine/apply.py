@@ -97,9 +97,14 @@ def _append(state: State, at: int, payload_bytes: int, body: frames.Append) -> N
     elif not record.open_version or record.open_version > at:
         return
     node = state.open_node(body.stream)
-    if node is not None:
+    if node is None:
+        return
+    if state.joined is not None and not node.runs:
+        node.lp = state.joined
+    else:
         run = Run(at, payload_bytes, body.entries, body.elements)
-        state.put_open(body.stream, opens.extended(node, run, body.data))
+        node = opens.extended(node, run, body.data)
+    state.put_open(body.stream, node)
 
 
 def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
@@ -108,10 +113,10 @@ def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
         return
     master = StreamID(body.master_ms, body.master_seq)
     last = StreamID(body.last_ms, body.last_seq)
-    before = state.index.node(body.stream, master)
+    before = state.sealed_node(body.stream, master)
     if before is None or before.position < at:
         if before is not None:
-            state.count_live(before, -1)
+            state.count_live(before.position, -before.payload_bytes, -1)
         state.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
     if record.position < at:
         if record.open_version and record.open_master == master:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from logstore.engine.apply import apply
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
-from logstore.ids import StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -43,8 +43,8 @@ class State:
     """One write transaction's view."""
 
     __slots__ = (
-        "_dirty_opens", "_dirty_records", "_segments", "buffer", "index", "kept", "limits", "meta",
-        "now_ms", "segments",
+        "_changes", "_dirty_opens", "_dirty_records", "_segments", "_tops", "buffer", "index",
+        "joined", "kept", "limits", "meta", "now_ms", "segments",
     )  # fmt: skip
 
     def __init__(
@@ -60,14 +60,21 @@ class State:
             self.segments = Uncommitted(segments, buffer)
         self.now_ms = now_ms
         self.buffer = buffer
+        self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._segments: dict[int, SegmentRow] = {}
+        self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
+        self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
 
-    def emit(self, body: frames.Body) -> int:
-        """Add a frame to the commit and apply it; its position."""
+    def emit(self, body: frames.Body, joined: bytes | None = None) -> int:
+        """Add a frame to the commit and apply it; its position.
+
+        ``joined`` is what an append frame makes of its open node, where its decider knows it.
+        """
         assert self.buffer is not None
         at, size = self.buffer.add(body)
+        self.joined = joined
         apply(self, at, size, body)
         return at
 
@@ -148,34 +155,59 @@ class State:
     def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator and count it in its segment."""
         self.index.put_node(stream, master, locator)
-        self.count_live(locator, 1)
+        if master > self._tops.get(stream, MAX_ID):
+            self._tops[stream] = master
+        self.count_live(locator.position, locator.payload_bytes, 1)
 
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""
         self.index.delete_node(stream, master)
-        self.count_live(locator, -1)
+        self.count_live(locator.position, -locator.payload_bytes, -1)
 
-    def count_live(self, locator: Locator, sign: int) -> None:
-        """Live bytes of the segment that holds a node."""
-        number = locator.position >> 32
-        row = self._segments.get(number) or self.index.segment(number)
-        if row is None:
-            row = SegmentRow(0, 0, 0, 0, self.now_ms)
-        self._segments[number] = row._replace(
-            live_bytes=max(0, row.live_bytes + sign * locator.payload_bytes),
-            live_nodes=max(0, row.live_nodes + sign),
-        )
+    def sealed_node(self, stream: int, master: StreamID) -> Locator | None:
+        """The sealed node with this master ID; one above all others is not looked up."""
+        top = self._tops.get(stream)
+        if top is None:
+            last = self.index.last_node(stream)
+            top = self._tops[stream] = last[0] if last is not None else ZERO_ID
+        return None if master > top else self.index.node(stream, master)
+
+    # -- segments -----------------------------------------------------------------------------
+    def count_live(self, position: int, payload_bytes: int, nodes: int) -> None:
+        """Count what began or ceased to live in the segment of a position."""
+        number = position >> 32
+        change = self._changes.get(number)
+        if change is None:
+            change = self._changes[number] = [0, 0]
+        change[0] += payload_bytes
+        change[1] += nodes
+
+    def _count(self) -> None:
+        """Bring the rows of segments up to what was counted."""
+        changes, self._changes = self._changes, {}
+        for number, (payload_bytes, nodes) in changes.items():
+            row = self._segments.get(number) or self.index.segment(number)
+            if row is None:
+                row = SegmentRow(0, 0, 0, 0, self.now_ms)
+            self._segments[number] = row._replace(
+                live_bytes=max(0, row.live_bytes + payload_bytes),
+                live_nodes=max(0, row.live_nodes + nodes),
+            )
 
     def put_segment(self, number: int, row: SegmentRow) -> None:
         """Set what is counted of a segment."""
+        self._changes.pop(number, None)
         self._segments[number] = row
 
     def segment(self, number: int) -> SegmentRow | None:
         """What is counted of a segment."""
+        if self._changes:
+            self._count()
         return self._segments.get(number) or self.index.segment(number)
 
     def drop_segment(self, number: int) -> None:
         """Forget a segment."""
+        self._changes.pop(number, None)
         self._segments.pop(number, None)
         self.index.delete_segment(number)
 
@@ -183,6 +215,8 @@ class State:
     def flush(self) -> None:
         """Write back what changed; the transaction is the caller's to commit."""
         index, kept = self.index, self.kept
+        if self._changes:
+            self._count()
         for stream in self._dirty_records:
             index.put_record(kept.records[stream])
         for stream in self._dirty_opens:

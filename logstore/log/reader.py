@@ -48,7 +48,7 @@ class LogFrame(NamedTuple):
     @property
     def position(self) -> int:
         """Where it starts."""
-        return fmt.position(self.segment, self.offset)
+        return self.segment << 32 | self.offset
 
     @property
     def end_offset(self) -> int:

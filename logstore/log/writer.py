@@ -16,8 +16,10 @@ from logstore.errors import TooLargeError
 from logstore.log import frame as frames
 
 _HEAD = fmt.FRAME_HEAD
-_COVERED = fmt.FRAME_HEAD_AFTER_CRC
+_COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
+_LAST, _MARK = fmt.FRAME_FLAG_LAST, fmt.FRAME_MARK
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
+_OFFSET_MAX = fmt.OFFSET_MAX
 
 
 def crc_seed(uuid: bytes) -> int:
@@ -50,13 +52,13 @@ class CommitBuffer:
     def add(self, body: frames.Body) -> tuple[int, int]:
         """Add a frame; its position and payload length."""
         payload = frames.encode(body)
-        at = self.end
+        at, size = self.end, len(payload)
         self._payloads.append((frames.KIND_OF[type(body)], payload))
         self._starts.append(at)
-        self.end = at + _HEAD_BYTES + len(payload)
-        if self.end & fmt.OFFSET_MAX < at & fmt.OFFSET_MAX:
+        self.end = end = at + _HEAD_BYTES + size
+        if end & _OFFSET_MAX < at & _OFFSET_MAX:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
-        return at, len(payload)
+        return at, size
 
     def mark(self) -> int:
         """A point to go back to with ``rewind``."""
@@ -79,17 +81,14 @@ class CommitBuffer:
     def encode(self, seed: int, durable_upto: int) -> bytes:
         """All frames as bytes; the last one ends the commit."""
         out: list[bytes] = []
-        at = self.start
+        at, number = self.start, self.number
         last = len(self._payloads) - 1
         for ordinal, (kind, payload) in enumerate(self._payloads):
-            flags = fmt.FRAME_FLAG_LAST if ordinal == last else 0
-            covered = _COVERED.pack(
-                at, len(payload), self.number, durable_upto, ordinal, kind, flags, fmt.FRAME_MARK
-            )
+            size = len(payload)
+            flags = _LAST if ordinal == last else 0
+            covered = _COVERED(at, size, number, durable_upto, ordinal, kind, flags, _MARK)
             crc = crc32c(payload, crc32c(covered, seed))
-            out.append(crc.to_bytes(4, "little"))
-            out.append(covered[8:])
-            out.append(payload)
+            out += (crc.to_bytes(4, "little"), covered[8:], payload)
             self.last_start, self.last_crc = at, crc
-            at += _HEAD_BYTES + len(payload)
+            at += _HEAD_BYTES + size
         return b"".join(out)
