@@ -45,9 +45,11 @@ def renew(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
 
 
 def release(fs: FileSystem, store: Path, pin_id: str) -> None:
-    """Give a pin back, and remove its snapshot file."""
+    """Give a pin back, and remove its snapshot file and what a killed writer left of it."""
     fs.remove(pinfile.path(store, pin_id))
-    fs.remove(pinfile.snapshot_path(store, pin_id))
+    for name in fs.names(store / names.PINS):
+        if name.startswith(pin_id + "."):
+            fs.remove(store / names.PINS / name)
 
 
 def living(fs: FileSystem, store: Path, now_ms: int) -> list[Pin]:

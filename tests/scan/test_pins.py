@@ -49,6 +49,7 @@ def test_a_pin_ends_by_time_and_takes_its_snapshot_along(tmp_path: Path) -> None
     pins.narrow(LOCAL, tmp_path, pin, {7}, NOW, TTL)
     snapshot = pinfile.snapshot_path(tmp_path, pin.id)
     snapshot.write_bytes(b"")
+    (tmp_path / "pins" / f"{pin.id}.{'0' * 32}.tmp").write_bytes(b"left by a kill")
     assert pins.pinned_segments(LOCAL, tmp_path, NOW + TTL - 1) == {7}
     assert snapshot.exists()
     assert pins.pinned_segments(LOCAL, tmp_path, NOW + TTL) == set()
