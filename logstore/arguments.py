@@ -80,8 +80,8 @@ def trim_rule(
     """The rule of a trim; None if none is asked for and ``optional``."""
     if optional and maxlen is None and minid is None and limit is None:
         return None
-    _check_count(maxlen, "maxlen")
-    _check_count(limit, "limit")
+    check_count(maxlen, "maxlen")
+    check_count(limit, "limit")
     age_ms = None if max_age is None else _age_ms(max_age)
     least = None if minid is None else parse_id(minid)
     rule = TrimRule(maxlen, least, approximate, limit, age_ms)
@@ -89,7 +89,8 @@ def trim_rule(
     return rule
 
 
-def _check_count(value: object, name: str) -> None:
+def check_count(value: object, name: str) -> None:
+    """OptionError for what is neither an int nor None."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise OptionError(f"{name} must be an integer: {value!r}")
 

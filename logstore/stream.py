@@ -86,6 +86,7 @@ class Stream(Generic[T]):
         A row is what ``add`` takes, or (id, fields). Memory holds one batch. The iterable runs
         outside every lock. If a row is refused its whole batch is, and the batches before stay.
         """
+        arguments.check_count(batch, "batch")
         if not 1 <= batch <= BATCH_MAX_ROWS:
             raise OptionError(f"batch must be 1 to {BATCH_MAX_ROWS}: {batch}")
         rule = arguments.trim_rule(
@@ -133,6 +134,7 @@ class Stream(Generic[T]):
         ``start`` is always the smaller end, also with ``reverse``. ``count`` 0 gives none.
         """
         low, high = parse_start(start), parse_end(end)
+        arguments.check_count(count, "count")
         if count is not None and count < 0:
             raise OptionError(f"count must not be negative: {count}")
         return self._range(low, high, -1 if count is None else count, reverse)
@@ -158,6 +160,7 @@ class Stream(Generic[T]):
         ``"$"`` stands for the last ID (so it gives nothing without waiting), ``"+"`` for the last
         entry itself. ``count`` 0 or None is no limit.
         """
+        arguments.check_count(count, "count")
         if after in ("+", b"+"):
             return list(self.range(count=1, reverse=True))
         start = self.last_id if after in ("$", b"$") else parse_id(after)
@@ -275,6 +278,7 @@ class Stream(Generic[T]):
     ) -> None:  # fmt: skip
         """Set the last ID, as XSETID; for interchange and repair."""
         last = parse_id(last_id)
+        arguments.check_count(entries_added, "entries_added")
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
         self._store._commit(
             lambda state: deletes.set_id(state, self._name, last, entries_added, deleted), sync
