@@ -131,12 +131,12 @@ def open_untouched(path: Path, number: int) -> Generation:
     try:
         env = lmdb.open(
             str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
-            create=False,
+            create=False, max_spare_txns=0,
         )  # fmt: skip
-        with env.begin() as txn:
-            databases = {"main": env.open_db(None, txn=txn)}
-            for name in DATABASES:
-                databases[name] = env.open_db(name.encode(), txn=txn, create=False)
+        # Each in a transaction of its own: a read transaction takes handles opened in it along.
+        databases = {"main": env.open_db(None)}
+        for name in DATABASES:
+            databases[name] = env.open_db(name.encode(), create=False)
     except lmdb.Error as exc:
         raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
     return Generation(path, number, env, databases)
