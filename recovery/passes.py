@@ -196,7 +196,7 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
         here = boot.identity(engine.generation.path / "data.mdb")
         boot.write(fs, store, boot.dirty(engine.generation.number, here))
     if clean:
-        _publish_clean(engine)
+        _publish_clean(engine, report)
     else:
         _finish_tail(engine, report)
 
@@ -205,7 +205,7 @@ def _set_generation(engine: Engine, number: int) -> None:
     engine.wake.set_log(LogWords(0, 0, 0, 0, 0, number, 0))
 
 
-def _publish_clean(engine: Engine) -> None:
+def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
     """After a clean close the index stands at the end of the log, which is durable."""
     generation = engine.index()
     with generation.env.begin() as txn:
@@ -215,7 +215,7 @@ def _publish_clean(engine: Engine) -> None:
     number, offset = fmt.position_parts(meta.applied)
     at_end = offset == end if number == meta.active_segment else end == fmt.SEGMENT_HEAD_BYTES
     if links[-1].number != meta.active_segment or not at_end:
-        tail.check_locked(engine)
+        _finish_tail(engine, report)
         return
     engine.publish(meta)
     engine.wake.reset_durable(meta.applied)

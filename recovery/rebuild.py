@@ -86,11 +86,14 @@ class Rebuild:
         for link in self._links:
             needed = link.previous_end >> 32
             if needed > before and link.number > from_position >> 32:
-                raise DamagedStoreError(
-                    f"segment {needed} is missing (or the checkpoint that replaced it is "
-                    "damaged): restore it from a backup",
-                    segment=needed,
-                )
+                why = f"segment {needed} is missing, or the checkpoint that replaced it is damaged"
+                if not self._engine.accept_loss:
+                    raise DamagedStoreError(
+                        f"{why}: restore it from a backup, or accept the loss with "
+                        "'logstore recover'",
+                        segment=needed,
+                    )
+                self._report.damage.append(Damage(needed, 0, 0, why))
             before = link.number
 
     def _frames(self, link: chain.Link) -> Iterator[reader.LogFrame]:
@@ -107,7 +110,7 @@ class Rebuild:
             while good < link.end_offset:
                 try:
                     for found in reader.scan(file, engine.seed, link.number, good, link.end_offset):
-                        yield found
+                        yield hint.shortened(found)  # an open node's frames may be of both kinds
                         good = found.end_offset
                 except CorruptFrameError as exc:
                     later = reader.next_valid(

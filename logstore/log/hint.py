@@ -23,6 +23,12 @@ HINT_MAX_BYTES = 4 << 30
 _ITEM = fmt.HINT_ITEM
 
 
+def shortened(found: reader.LogFrame) -> reader.LogFrame:
+    """A frame as a hint keeps it."""
+    kept = frames.DATA_HEAD_BYTES.get(found.kind)
+    return found if kept is None else found._replace(payload=found.payload[:kept])
+
+
 def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
     """The body of a hint, and how many items it has."""
     parts: list[bytes] = []

@@ -1,0 +1,1 @@
+"""What a crash may leave: kills, cuts at every operation, full disks, torn tails."""

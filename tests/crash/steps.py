@@ -1,0 +1,175 @@
+"""Where a process stands in a commit, written to a shared word that outlives a SIGKILL.
+
+Only writers of the kill test use it: ``watch`` wraps the steps of the code under test in their own
+process. A wrapper may also stop for a moment, so that the killer finds the process there, and an
+append is made in two writes, as the kernel may make it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from logstore import opening
+from logstore.engine import attempt, tail
+from logstore.engine.core import Engine
+from logstore.engine.lock import WriterLock
+from logstore.engine.wake import Wake
+from logstore.fs import File, FileSystem
+from logstore.log.writer import CommitBuffer
+
+
+LINGER = 0.5
+
+
+class Step(IntEnum):
+    """Steps in the order of a commit; those from ``LOCKED`` on are inside one."""
+
+    OUTSIDE = 0
+    OPENING = 1
+    LOCKED = 2
+    DECIDING = 3
+    ENCODED = 4
+    ANNOUNCED = 5
+    HALF_APPENDED = 6
+    APPENDED = 7
+    SYNCING = 8
+    SYNCED = 9
+    INDEXING = 10
+    INDEXED = 11
+    PUBLISHED = 12
+    FINISHING_A_DEAD_COMMIT = 13
+    ROLLING = 14
+    ROLL_SEALED = 15
+    ROLL_SYNCED = 16
+    ROLL_SEGMENT_MADE = 17
+    ROLL_SEGMENT_NAMED = 18
+
+
+class Watch:
+    """The word, and the step at which the process lingers now and then."""
+
+    def __init__(self, path: Path, seed: int, linger_at: Step) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(fd, 8)
+        self.word = mmap.mmap(fd, 8)
+        os.close(fd)
+        self.opening = True
+        self.rolling = False
+        self.finishing = False
+        self._random = random.Random(seed)
+        self._linger_at = linger_at
+
+    def at(self, step: Step) -> None:
+        """Write the step down; linger there now and then."""
+        if self.opening:
+            step = Step.OPENING
+        elif self.finishing and step > Step.LOCKED:
+            step = Step.FINISHING_A_DEAD_COMMIT
+        self.word[0] = step
+        if step == self._linger_at and self._random.random() < LINGER:
+            time.sleep(self._random.random() * 0.008)
+
+
+def read(path: Path) -> Step:
+    """The step at which a process was killed."""
+    return Step(path.read_bytes()[0])
+
+
+def _around(
+    owner: Any, name: str, before: Callable[[], None] | None, after: Callable[[], None] | None
+) -> None:
+    original = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            before()
+        result = original(*args, **kwargs)
+        if after is not None:
+            after()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+class _SteppingFile(File):
+    watch: Watch
+
+    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+        if self.path.suffix != ".log" or len(data) < 2:
+            super().pwrite(data, offset)
+            return
+        half = len(data) // 2
+        super().pwrite(data[:half], offset)
+        self.watch.at(Step.ROLLING if self.watch.rolling else Step.HALF_APPENDED)
+        super().pwrite(data[half:], offset + half)
+        self.watch.at(Step.ROLL_SEALED if self.watch.rolling else Step.APPENDED)
+
+    def sync(self) -> None:
+        if not self.watch.rolling:
+            self.watch.at(Step.SYNCING)
+        super().sync()
+        made = self.path.suffix == ".tmp"
+        synced = Step.ROLL_SEGMENT_MADE if made else Step.ROLL_SYNCED
+        self.watch.at(synced if self.watch.rolling else Step.SYNCED)
+
+
+class _SteppingFileSystem(FileSystem):
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        file = super().open(path, write=write, create=create, exclusive=exclusive)
+        fd, file.fd = file.fd, -1
+        made = _SteppingFile(fd, path)
+        made.watch = self._watch
+        return made
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        if self._watch.rolling:
+            self._watch.at(Step.ROLL_SEGMENT_NAMED)
+
+
+def watch(path: Path, seed: int, linger_at: Step) -> Watch:
+    """Wrap the steps of this process; to be called once, in a process of its own."""
+    made = Watch(path, seed, linger_at)
+
+    def rolling(flag: bool, step: Step) -> Callable[[], None]:
+        def mark() -> None:
+            made.rolling = flag
+            made.at(step)
+
+        return mark
+
+    def mark(step: Step) -> Callable[[], None]:
+        return lambda: made.at(step)
+
+    opening.FILES[0] = _SteppingFileSystem(made)
+    _around(WriterLock, "acquire", None, mark(Step.LOCKED))
+    _around(WriterLock, "release", None, mark(Step.OUTSIDE))
+    _around(Engine, "new_state", None, mark(Step.DECIDING))
+    _around(CommitBuffer, "encode", None, mark(Step.ENCODED))
+    _around(Wake, "begin", None, mark(Step.ANNOUNCED))
+    _around(attempt, "_keep_promise", None, mark(Step.INDEXING))
+    _around(Engine, "publish", mark(Step.INDEXED), mark(Step.PUBLISHED))
+
+    def finishing(flag: bool) -> Callable[[], None]:
+        def note() -> None:
+            made.finishing = flag
+            made.at(Step.FINISHING_A_DEAD_COMMIT)
+
+        return note
+
+    _around(tail, "check_locked", finishing(True), finishing(False))
+    _around(
+        Engine, "roll_locked", rolling(True, Step.ROLLING), rolling(False, Step.ROLL_SEGMENT_NAMED)
+    )
+    return made
