@@ -34,7 +34,7 @@ def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
     parts: list[bytes] = []
     count = 0
     for found in items:
-        kept = found.payload[: frames.DATA_HEAD_BYTES.get(found.kind, len(found.payload))]
+        kept = shortened(found).payload
         parts.append(_ITEM.pack(
             found.offset, found.payload_bytes, found.commit, found.ordinal, found.crc, len(kept),
             found.kind, found.flags,

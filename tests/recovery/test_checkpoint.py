@@ -1,0 +1,137 @@
+"""Prevents a rebuild from a checkpoint from giving another store than a rebuild without one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.recovery.check import check
+from tests.compaction.dumps import Dump, dump
+
+
+def rebuilt(path: Path) -> tuple[Dump, int]:
+    """What a store says after its index was deleted, and from which checkpoint it was rebuilt."""
+    shutil.rmtree(path / "index")
+    with logstore.open(path) as store:
+        assert store.recovery["rebuilt"]
+        found = store._live().report.checkpoint_position
+        return dump(store), found
+
+
+def churn(store: logstore.Store[bytes], seed: int, steps: int) -> None:
+    """Random operations on four streams."""
+    chance = random.Random(seed)
+    for step in range(steps):
+        name = f"s{chance.randrange(4)}"
+        stream = store.stream(name)
+        kind = chance.randrange(9)
+        if kind < 4:
+            stream.add({"step": step, "pad": "p" * chance.randrange(60)})
+        elif kind == 4:
+            stream.add_many({"n": n} for n in range(chance.randrange(1, 400)))
+        elif kind == 5:
+            ids = [entry.id for entry in stream.range(count=150)]
+            if ids:
+                stream.delete(*chance.sample(ids, max(1, len(ids) // 3)))
+        elif kind == 6:
+            stream.trim(maxlen=chance.randrange(800), approximate=chance.random() < 0.5)
+        elif kind == 7 and chance.random() < 0.2:
+            store.drop(name)
+        else:
+            last = stream.last
+            if last is not None:
+                stream.delete(last.id)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_answers_are_the_same_with_and_without(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as store:
+        churn(store, seed, 120)
+        store.checkpoint()
+        churn(store, seed + 100, 80)
+        expected = dump(store)
+    found, position = rebuilt(path)
+    assert position, "the checkpoint must have been used"
+    assert found == expected
+    shutil.rmtree(path / "checkpoint")
+    found, position = rebuilt(path)
+    assert not position
+    assert found == expected
+
+
+def test_it_may_be_taken_while_others_write(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as store:
+        churn(store, 1, 100)
+        stop = threading.Event()
+
+        def write(seed: int) -> None:
+            turn = seed
+            while not stop.is_set():
+                churn(store, turn, 10)
+                turn += 10
+
+        threads = [threading.Thread(target=write, args=(1000 * n,)) for n in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(12):
+            store.checkpoint()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        expected = dump(store)
+    found, position = rebuilt(path)
+    assert position
+    assert found == expected
+    assert check(path).damage == []
+
+
+def test_a_damaged_one_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as store:
+        churn(store, 3, 60)
+        store.checkpoint()
+        churn(store, 4, 60)
+        store.checkpoint()
+        churn(store, 5, 60)
+        expected = dump(store)
+    first, second = sorted((path / "checkpoint").iterdir())
+    data = bytearray(second.read_bytes())
+    data[len(data) // 2] ^= 1
+    second.write_bytes(data)
+    assert check(path).damage
+    found, position = rebuilt(path)
+    assert position == int(first.stem)
+    assert found == expected
+
+
+def test_compaction_leaves_two_and_survives_the_loss_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as store:
+        churn(store, 8, 300)
+        assert store.compact().segments_dropped
+        churn(store, 9, 30)
+        expected = dump(store)
+    kept = sorted((path / "checkpoint").iterdir())
+    assert len(kept) == 2
+    kept[1].unlink()
+    found, position = rebuilt(path)
+    assert position == int(kept[0].stem)
+    assert found == expected
+
+
+def test_without_any_checkpoint_a_compacted_store_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as store:
+        churn(store, 8, 300)
+        assert store.compact().segments_dropped
+    shutil.rmtree(path / "checkpoint")
+    shutil.rmtree(path / "index")
+    with pytest.raises(logstore.DamagedStoreError, match="checkpoint"):
+        logstore.open(path)
