@@ -11,7 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from logstore.engine import pins
 from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpired
+from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
 from logstore.scan.arrow import Gather
@@ -54,6 +56,48 @@ def test_rows_stay_while_writers_change_everything(tmp_path: Path) -> None:
     assert split_rows(made) == wanted
 
 
+def test_compaction_leaves_what_a_plan_names(tmp_path: Path) -> None:
+    with filled(tmp_path / "s") as store:
+        wanted = rows_of(store["x"])
+        made = make_plan(store, b"x", min_partitions=3)
+        pin = pinfile.read(LOCAL, tmp_path / "s", made.pin_id)
+        assert pin is not None
+        assert pin.segments is not None
+        store["x"].delete(*[(n, n) for n in range(1, 2003) if n % 10])
+        store.compact()
+        assert split_rows(made) == wanted
+        pins.release(LOCAL, tmp_path / "s", made.pin_id)
+        store.compact()
+        store.sync()
+        store.compact()
+        left = {int(path.stem) for path in (tmp_path / "s" / "log").glob("*.log")}
+        assert not pin.segments <= left, "nothing was dropped once the pin was gone"
+        with pytest.raises(SnapshotExpired):
+            split_rows(made)
+        assert split_rows(make_plan(store, b"x")) == rows_of(store["x"])
+
+
+def test_a_scan_goes_on_over_a_compaction(tmp_path: Path) -> None:
+    """Nodes are merged and moved, segments dropped, between two batches."""
+    with filled(tmp_path / "s") as store:
+        store["x"].delete(*[(n, n) for n in range(1, 2003) if n % 5])
+        wanted = [id for id, _ in rows_of(store["x"])]
+        found = []
+        for number, batch in enumerate(store["x"].scan(batch_rows=40)):
+            found += batch["id"].to_pylist()
+            if number == 2:
+                store.compact()
+        assert found == wanted
+
+
+def test_erasure_ends_a_plan(tmp_path: Path) -> None:
+    with filled(tmp_path / "s") as store:
+        made = make_plan(store, b"x", min_partitions=3)
+        store["x"].delete((2, 2), purge=True)
+        with pytest.raises(SnapshotExpired):
+            split_rows(made)
+
+
 def test_reading_needs_neither_lmdb_nor_the_index(tmp_path: Path) -> None:
     with filled(tmp_path / "s") as store:
         made = make_plan(store, b"x", min_partitions=3)
@@ -85,14 +129,10 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
 
 
 def test_a_pin_that_ran_out_is_said(planned: Plan) -> None:
-    pin = pinfile.read(pinfile_fs(), Path(planned.splits[0].store), planned.pin_id)
+    pin = pinfile.read(LOCAL, Path(planned.splits[0].store), planned.pin_id)
     assert pin is not None
     with pytest.raises(SnapshotExpired, match="ran out"):
         list(read.nodes(planned.splits[0], now_ms=pin.expires_ms))
-
-
-def pinfile_fs() -> read.FileSystem:
-    return read.LOCAL
 
 
 def test_every_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
