@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from logstore.codec import codec
@@ -83,7 +84,7 @@ def _candidates(engine: Engine, must: Callable[[Locator], bool]) -> Iterator[Sou
     """Nodes to rewrite; None stands for neighbours that stay, which end a group."""
     after = b""
     while True:
-        rows, last = snapshot.read(engine, lambda view, after=after: _batch(view, after, must))
+        rows, last = snapshot.read(engine, partial(_batch, after=after, must=must))
         yield from rows
         if last is None:
             return
@@ -163,5 +164,6 @@ class _Merger:
             return b""
         first = parts[0].master
         return codec().rewrite(
-            [(part.lp, *part.master, part.locator.vector) for part in living], *first
+            [(part.lp, part.master.ms, part.master.seq, part.locator.vector) for part in living],
+            *first,
         )

@@ -10,6 +10,7 @@ the next run; a kill before the unlink leaves a file that the next run unlinks.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from crc32c import crc32c
 
@@ -23,11 +24,13 @@ from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.fs import File
+from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, segment
 from logstore.log import frame as frames
 
 WRITE_BYTES = 1 << 20
+OPENS_A_COMMIT = 500
 
 
 def reserve(engine: Engine, committer: Committer) -> int:
@@ -214,32 +217,41 @@ def unlink(engine: Engine, number: int) -> None:
 
 def restate_opens(committer: Committer, victims: set[int], *, purge: bool) -> int:
     """Write open nodes whose frames lie in a victim anew; how many."""
-    done, after = 0, 0
+    done = after = 0
     while True:
-
-        def publish(state: State, after: int = after) -> tuple[int, int]:
-            count, last = 0, 0
-            for record in state.index.records(after):
-                last = record.number
-                oldest = record.open_version >> 32
-                if not record.open_version or not any(v >= oldest for v in victims):
-                    continue
-                lp = state.open_listpack(record.number)
-                if lp is None:
-                    continue
-                if purge and codec().counts(lp)[0]:
-                    lp = codec().rewrite([(lp, *record.open_master, b"")], *record.open_master)
-                state.emit(frames.Open(record.number, *record.open_master, *record.last, 0, lp))
-                count += 1
-                if count == 500:
-                    break
-            return count, last
-
-        count, last = committer.run(publish)
+        restated: tuple[int, int] = committer.run(
+            partial(_restate_some, after=after, newest_victim=max(victims, default=0), purge=purge)
+        )
+        count, after = restated
         done += count
-        if not last or count < 500:
+        if not after:
             return done
-        after = last
+
+
+def _restate_some(state: State, after: int, newest_victim: int, purge: bool) -> tuple[int, int]:
+    """Some open nodes of streams above ``after``; how many, and the last one looked at (0: end)."""
+    count = 0
+    for record in state.index.records(after):
+        if record.open_version and record.open_version >> 32 <= newest_victim:
+            _restate(state, record, purge=purge)
+            count += 1
+            if count == OPENS_A_COMMIT:
+                return count, record.number
+    return count, 0
+
+
+def _restate(state: State, record: StreamRecord, *, purge: bool) -> None:
+    """State one open node anew; for erasure without its tombstones, or not at all."""
+    lp = state.open_listpack(record.number)
+    if lp is None:
+        return
+    master = record.open_master
+    if purge:
+        if not codec().counts(lp)[0]:
+            state.emit(frames.Trim(record.number, *master, *master))
+            return
+        lp = codec().rewrite([(lp, master.ms, master.seq, b"")], *master)
+    state.emit(frames.Open(record.number, *master, *record.last, 0, lp))
 
 
 def remove_garbage(engine: Engine) -> None:

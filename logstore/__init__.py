@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     open = open_store
 
-__all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605
+__all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -202,19 +202,6 @@ class FileSystem:
         with _errors(source, "renaming"):
             os.replace(source, target)
 
-    def link(self, source: Path, target: Path) -> None:
-        """A second name for one file, or a copy where the file system has no links."""
-        try:
-            os.link(source, target)
-        except OSError:
-            with _errors(target, "copying"):
-                shutil.copyfile(source, target)
-
-    def copy(self, source: Path, target: Path) -> None:
-        """A copy of one file's bytes."""
-        with _errors(target, "copying"):
-            shutil.copyfile(source, target)
-
     def remove(self, path: Path) -> None:
         """Unlink; quietly nothing if it is gone."""
         with _errors(path, "removing"):

@@ -57,7 +57,7 @@ class Transaction(Generic[T]):
 
     def __init__(self, store: Store[T], sync: Sync | None) -> None:
         self._store: Store[T] = store
-        self._sync = sync
+        self._sync: Sync | None = sync
         self._steps: list[tuple[Any, Pending]] = []
         self._over = False
 

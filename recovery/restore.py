@@ -81,7 +81,7 @@ def _load_segment(
             body = found.body()
             assert isinstance(body, frames.Node)
             master = StreamID(body.master_ms, body.master_seq)
-            version, vector = vectors.get((body.stream, *master), (0, b""))
+            version, vector = vectors.get((body.stream, body.master_ms, body.master_seq), (0, b""))
             locator = Locator(
                 found.position, found.payload_bytes, body.entries,
                 StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",

@@ -11,6 +11,7 @@ idempotent, so what a later snapshot saw already is not counted twice. The last 
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import Any
 
 from logstore import format as fmt
@@ -81,7 +82,7 @@ def _streams(engine: Engine) -> list[dict[str, Any]]:
     chunks: list[dict[str, Any]] = []
     after = 0
     while True:
-        rows = snapshot.read(engine, lambda view, after=after: _stream_rows(view, after))
+        rows = snapshot.read(engine, partial(_stream_rows, after=after))
         if not rows:
             return chunks
         chunks.append({"kind": "streams", "rows": rows})
@@ -103,7 +104,7 @@ def _nodes(engine: Engine) -> tuple[dict[int, array[int]], list[dict[str, Any]]]
     chunks: list[dict[str, Any]] = []
     after = b""
     while True:
-        rows, last = snapshot.read(engine, lambda view, after=after: _node_rows(view, after, live))
+        rows, last = snapshot.read(engine, partial(_node_rows, after=after, live=live))
         if rows:
             chunks.append({"kind": "vectors", "rows": rows})
         if last is None:
@@ -123,7 +124,7 @@ def _node_rows(
         number, offset = fmt.position_parts(locator.position)
         live.setdefault(number, array("L")).append(offset)
         if locator.vector:
-            rows.append((stream, *master, locator.position, locator.vector))
+            rows.append((stream, master.ms, master.seq, locator.position, locator.vector))
     return rows, last
 
 

@@ -1,4 +1,4 @@
-"""Prevents compaction from losing, doubling or resurrecting entries, and from giving no space back."""
+"""Prevents compaction from losing, doubling or reviving entries, or giving no space back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def filled(path: Path, *, entries: int = 6000, **options: Any) -> logstore.Store
         stream = store.stream(f"s{number}")
         for single in range(20):
             stream.add({"kind": "single", "n": single})
-        stream.add_many({"n": n, "text": f"value {n % 11}", "pad": "x" * 30} for n in range(entries))
+        stream.add_many(
+            {"n": n, "text": f"value {n % 11}", "pad": "x" * 30} for n in range(entries)
+        )
     return store
 
 

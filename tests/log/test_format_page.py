@@ -48,7 +48,7 @@ def test_the_reader_understands_the_bytes_of_the_page() -> None:
     end = fmt.SEGMENT_HEAD_BYTES + len(data)
     source = Held(data, fmt.SEGMENT_HEAD_BYTES)
     found = list(reader.scan(source, SEED, 1, fmt.SEGMENT_HEAD_BYTES, end))
-    assert [frame.body() for frame in found][0] == frames.Create(1, b"mystream")
+    assert found[0].body() == frames.Create(1, b"mystream")
     opened = found[1].body()
     assert isinstance(opened, frames.Open)
     assert opened.data is not None

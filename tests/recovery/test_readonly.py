@@ -1,4 +1,4 @@
-"""Prevents a read-only store from writing, from lagging behind, or from tripping over compaction."""
+"""Prevents a read-only store from writing, lagging behind, or tripping over compaction."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_it_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
                 lambda: store.stream("x").add({"n": 1}),
                 lambda: store.stream("x").delete("1-1"),
                 lambda: store.drop("x"),
-                lambda: store.compact(),
-                lambda: store.checkpoint(),
-                lambda: store.sync(),
+                store.compact,
+                store.checkpoint,
+                store.sync,
             ):
                 with pytest.raises(logstore.ReadOnlyError):
                     refused()
