@@ -92,7 +92,7 @@ class Demo:
         largest = forgetting.largest.items()
         names = ", ".join(f"{' and '.join(carriers)} at {name[-3:]}" for name, carriers in largest)
         self.say(f"\nThe two largest carriers are {names}.")
-        self.say(f"{'':30}{'removed':>9}{'entries':>9}{'bytes':>12}{'of them dead':>14}{'s':>6}")
+        self.say(f"{'':30}{'removed':>9}{'entries':>9}{'bytes':>12}{'s':>6}")
         steps = forgetting.run()
         removed = sum(step.removed for step in steps)
         self.rate("delete and trim", removed, sum(step.seconds for step in steps if step.removed))
@@ -113,7 +113,7 @@ class Demo:
     def _tell(self, step: Step) -> None:
         self.say(
             f"{step.what:30}{step.removed:9,}{step.entries:9,}{step.disk_bytes:12,}"
-            f"{step.deleted_bytes:14,}{step.seconds:6.1f}"
+            f"{step.seconds:6.1f}"
         )
 
     def ask(self, left: list[StreamRows]) -> None:

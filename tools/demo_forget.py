@@ -32,7 +32,6 @@ class Step:
     what: str
     entries: int
     disk_bytes: int
-    deleted_bytes: int
     seconds: float
     removed: int
 
@@ -79,7 +78,7 @@ class Forgetting:
         if entries != wanted:
             raise DemoError(f"{what}: {entries} entries are left, and {wanted} should be")
         info = store.info()
-        return Step(what, entries, info.disk_bytes, info.deleted_bytes, seconds, removed)
+        return Step(what, entries, info.disk_bytes, seconds, removed)
 
     def _delete_cancelled(self, store: Store[str]) -> int:
         return self._delete(store, demo_data.cancelled)

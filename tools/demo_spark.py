@@ -52,9 +52,6 @@ def means_of_spark(spark: Any, path: Path, streams: list[str]) -> Means:
     """The means, from the store."""
     from pyspark.sql import functions
 
-    from logstore.spark_io import register
-
-    register(spark)
     flights = (
         spark.read.format("logstore")
         .option("path", str(path.absolute()))
