@@ -144,8 +144,10 @@ class File:
 
     def unlock(self) -> None:
         """Give the flock back."""
-        with _errors(self.path, "unlocking"):
+        try:
             fcntl.flock(self.fd, fcntl.LOCK_UN)
+        except OSError as exc:
+            raise typed(exc, self.path, "unlocking") from exc
 
     def close(self) -> None:
         """Close; safe to repeat."""

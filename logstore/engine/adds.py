@@ -73,7 +73,8 @@ def add(state: State, request: Add) -> Added | None:
         if not request.create:
             return None
         record = create(state, request.name)
-    _add_rows(state, record, request, added)
+    if count != 1 or not _add_one(state, record, request, added.first):
+        _add_rows(state, record, request, added)
     if request.rule is not None:
         trim(state, record, request.rule)
     return added
@@ -133,6 +134,23 @@ def _last_of(added: Added) -> StreamID:
         return added.explicit[-1]
     carry, seq = divmod(added.first.seq + added.count - 1, U64_MAX + 1)
     return StreamID(added.first.ms + carry, seq)
+
+
+def _add_one(state: State, record: StreamRecord, request: Add, given: StreamID) -> bool:
+    """One row into a small open node that has room: the way of most adds. False: not that case."""
+    node = state.open_node(record.number) if record.open_version else None
+    if node is None or node.runs:
+        return False
+    limits, at = state.limits, request.first
+    packed = codec().pack(
+        request.batch, at, at + 1, given, node.lp, *record.open_master,
+        limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries,
+    )  # fmt: skip
+    lp = packed.open_lp
+    if packed.nodes or lp is None or len(lp) > opens.OPEN_INLINE_MAX_BYTES or not record.length:
+        return False
+    state.emit_row(record, node, given, packed)
+    return True
 
 
 def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) -> None:

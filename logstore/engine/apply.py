@@ -89,11 +89,7 @@ def _append(state: State, at: int, payload_bytes: int, body: frames.Append) -> N
     if record is None:
         return
     if record.position < at:
-        record.length += body.entries
-        record.entries_added += body.entries
-        record.last = StreamID(body.last_ms, body.last_seq)
-        record.position = at
-        state.touch(record)
+        appended(state, at, record, body.entries, StreamID(body.last_ms, body.last_seq))
     elif not record.open_version or record.open_version > at:
         return
     node = state.open_node(body.stream)
@@ -105,6 +101,15 @@ def _append(state: State, at: int, payload_bytes: int, body: frames.Append) -> N
         run = Run(at, payload_bytes, body.entries, body.elements)
         node = opens.extended(node, run, body.data)
     state.put_open(body.stream, node)
+
+
+def appended(state: State, at: int, record: StreamRecord, entries: int, last: StreamID) -> None:
+    """What an append frame at ``at`` changes in the stream's record."""
+    record.length += entries
+    record.entries_added += entries
+    record.last = last
+    record.position = at
+    state.touch(record)
 
 
 def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:

@@ -24,6 +24,7 @@ from logstore.engine.state import State
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CorruptFrameError, FileSystemError
 from logstore.index import env
+from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 from logstore.options import SYNC_RANK
@@ -36,16 +37,15 @@ DONE, ROLL, AGAIN = 0, 1, 2
 class Request:
     """One caller's operation on its way through a commit."""
 
-    __slots__ = ("done", "error", "op", "rank", "result", "taken", "turn")
+    result: Any = None
+    error: BaseException | None = None
+    taken = False  # part of a batch
+    done = False
+    turn: Any = None  # a lock to wait on, if another thread leads
 
     def __init__(self, op: Op, rank: int) -> None:
         self.op = op
         self.rank = rank
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.taken = False  # part of a batch
-        self.done = False
-        self.turn: Any = None  # a lock to wait on, if another thread leads
 
     def outcome(self) -> Any:
         """The result, or the error raised."""
@@ -62,21 +62,22 @@ class Request:
 class Batch:
     """The requests of one commit, and how far it came."""
 
-    __slots__ = (
-        "appended", "committed", "last_crc", "last_frame", "number", "over", "requests", "start",
-        "txn",
-    )  # fmt: skip
+    txn: Any = None
+    number = 0  # of the commit; 0: nothing of it can be in the log
+    start = 0
+    last_frame = 0
+    last_crc = 0
+    appended = False
+    committed = False
+    over = False  # every request has its outcome
 
     def __init__(self, requests: list[Request]) -> None:
         self.requests = requests
-        self.txn: Any = None
-        self.number = 0  # of the commit; 0: nothing of it can be in the log
-        self.start = 0
-        self.last_frame = 0
-        self.last_crc = 0
-        self.appended = False
-        self.committed = False
-        self.over = False  # every request has its outcome
+
+    def rank(self) -> int:
+        """The strictest policy that is asked for."""
+        requests = self.requests
+        return requests[0].rank if len(requests) == 1 else max(each.rank for each in requests)
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """No request that has no outcome of its own happened."""
@@ -124,13 +125,11 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         buffer = state.buffer
         assert buffer is not None
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
-        state.meta = state.meta._replace(
-            applied=buffer.end, commit=number, last_frame=buffer.last_start,
-            last_crc=buffer.last_crc,
-        )  # fmt: skip
+        _, _, _, _, *rest = state.meta
+        state.meta = Meta(buffer.end, number, buffer.last_start, buffer.last_crc, *rest)
         state.flush()  # before the append: an index that is full refuses while nothing happened
         file = engine.active_file(start >> 32)
-        rank = max([request.rank for request in batch.requests])
+        rank = batch.rank()
         batch.start, batch.last_frame = start, buffer.last_start
         batch.last_crc, batch.number = buffer.last_crc, number
         engine.wake.begin(number)

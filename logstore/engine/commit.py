@@ -30,6 +30,10 @@ WAIT_SLICE_S = 0.1
 INTERRUPTS_MAX = 100
 
 
+class _Local(threading.local):
+    busy = False  # inside a call of this store
+
+
 class Committer:
     """Runs operations as commits, for all threads of this process."""
 
@@ -39,7 +43,7 @@ class Committer:
         self._queue: deque[Request] = deque()
         self._leader: Request | None = None
         self._batch: Batch | None = None
-        self._local = threading.local()
+        self._local = _Local()
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
     def run(self, op: Op, sync: Sync | None = None) -> Any:
@@ -78,7 +82,7 @@ class Committer:
     @property
     def busy(self) -> bool:
         """Whether this thread is inside a call of this store."""
-        return getattr(self._local, "busy", False)
+        return self._local.busy
 
     def _check_call(self) -> None:
         if self.busy:
@@ -93,10 +97,12 @@ class Committer:
     def _enter(self, request: Request) -> bool:
         """Queue up; True if this thread leads."""
         with self._guard:
-            self._queue.append(request)
-            if self._leader is None:
+            if self._leader is None:  # then nobody waits
                 self._leader = request
+                self._batch = Batch([request])
+                request.taken = True
                 return True
+            self._queue.append(request)
             request.turn = threading.Lock()
             request.turn.acquire()
             return False
@@ -111,11 +117,13 @@ class Committer:
                 return True
 
     def _lead(self) -> None:
-        with self._guard:
-            batch = self._batch = Batch(list(islice(self._queue, BATCH_MAX_REQUESTS)))
-            for request in batch.requests:
-                request.taken = True
-                self._queue.popleft()
+        batch = self._batch
+        if batch is None:
+            with self._guard:
+                batch = self._batch = Batch(list(islice(self._queue, BATCH_MAX_REQUESTS)))
+                for request in batch.requests:
+                    request.taken = True
+                    self._queue.popleft()
         self._commit(batch)
         self._hand_over(batch)
 
@@ -127,6 +135,8 @@ class Committer:
                 request.done = True
             self._batch = None
             self._leader = following
+        if following is None and len(batch.requests) == 1:
+            return  # it is this thread's own
         woken = batch.requests if following is None else [*batch.requests, following]
         for request in woken:
             if request.turn is not None and request.turn.locked():

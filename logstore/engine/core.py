@@ -235,10 +235,9 @@ class Engine:
 
     def publish(self, meta: Meta) -> LogWords:
         """Tell all processes where the log stands; the commit in progress is over."""
-        words = LogWords(
-            meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
-            self.wake.generation(), 0,
-        )  # fmt: skip
+        wake = self.wake
+        applied, commit, last_frame, last_crc, active, *_ = meta
+        words = LogWords(applied, commit, last_frame, last_crc, active, wake.generation(), 0)
         self.wake.set_log(words)
         return words
 

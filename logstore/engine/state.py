@@ -7,8 +7,10 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 
 from __future__ import annotations
 
-from logstore.engine.apply import apply
+from logstore.codec import Packed
+from logstore.engine.apply import appended, apply
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
+from logstore.format import APPEND_BODY, Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -77,6 +79,17 @@ class State:
         self.joined = joined
         apply(self, at, size, body)
         return at
+
+    def emit_row(
+        self, record: StreamRecord, node: OpenNode, last: StreamID, packed: Packed
+    ) -> None:
+        """What ``emit`` does for the append frame of one row to a small open node, in one step."""
+        assert self.buffer is not None
+        head = APPEND_BODY.pack(record.number, *last, 1, packed.added_elements)
+        at, _ = self.buffer.add_payload(Kind.APPEND, head + packed.added)
+        appended(self, at, record, 1, last)
+        node.lp = packed.open_lp
+        self._dirty_opens.add(record.number)
 
     # -- streams ------------------------------------------------------------------------------
     def record(self, stream: int) -> StreamRecord | None:

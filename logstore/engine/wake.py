@@ -56,6 +56,9 @@ class LogWords(NamedTuple):
     in_progress: int  # number of the commit that is being written; 0: none
 
 
+_new = tuple.__new__  # what _make does, without its layers
+
+
 class _Timespec(ctypes.Structure):
     _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
 
@@ -69,6 +72,7 @@ class Wake:
             if file.size_bytes() < SIZE_BYTES:
                 raise StoreError(f"{path} is cut off: close every process, remove it and reopen")
             self._map = file.map(writable=True)
+            self._words = memoryview(self._map).cast("Q")
         finally:
             file.close()
         if self._map[:8] != MAGIC:
@@ -109,7 +113,7 @@ class Wake:
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
         """Where the log stands."""
-        return LogWords._make(_WORDS.unpack_from(self._map, _LOG_OFFSET))
+        return _new(LogWords, _WORDS.unpack_from(self._map, _LOG_OFFSET))
 
     def set_log(self, words: LogWords) -> None:
         """Publish where the log stands."""
@@ -117,17 +121,17 @@ class Wake:
 
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""
-        _ONE.pack_into(self._map, _PROGRESS_OFFSET, commit)
+        self._words[_PROGRESS_OFFSET >> 3] = commit
 
     def generation(self) -> int:
         """The number of the index generation that is valid."""
-        return int(_ONE.unpack_from(self._map, _GENERATION_OFFSET)[0])
+        return self._words[_GENERATION_OFFSET >> 3]
 
     # -- durability ---------------------------------------------------------------------------
     @property
     def durable_upto(self) -> int:
         """A position below which everything is durable; a lower bound."""
-        return int(_ONE.unpack_from(self._map, _DURABLE_OFFSET)[0])
+        return self._words[_DURABLE_OFFSET >> 3]
 
     def raise_durable(self, position: int) -> None:
         """Everything below ``position`` is durable."""
@@ -141,7 +145,7 @@ class Wake:
     @property
     def oldest_unsynced_ms(self) -> int:
         """Monotonic time of the oldest commit that is not durable; 0: none."""
-        return int(_ONE.unpack_from(self._map, _UNSYNCED_OFFSET)[0])
+        return self._words[_UNSYNCED_OFFSET >> 3]
 
     @oldest_unsynced_ms.setter
     def oldest_unsynced_ms(self, value: int) -> None:
@@ -150,7 +154,7 @@ class Wake:
     @property
     def failed_at(self) -> int:
         """The position from which on a sync failed; 0: none did."""
-        return int(_ONE.unpack_from(self._map, _FAILED_OFFSET)[0])
+        return self._words[_FAILED_OFFSET >> 3]
 
     @failed_at.setter
     def failed_at(self, value: int) -> None:

@@ -51,9 +51,12 @@ class CommitBuffer:
 
     def add(self, body: frames.Body) -> tuple[int, int]:
         """Add a frame; its position and payload length."""
-        payload = frames.encode(body)
+        return self.add_payload(frames.KIND_OF[type(body)], frames.encode(body))
+
+    def add_payload(self, kind: int, payload: bytes) -> tuple[int, int]:
+        """Add a frame whose body is encoded; its position and payload length."""
         at, size = self.end, len(payload)
-        self._payloads.append((frames.KIND_OF[type(body)], payload))
+        self._payloads.append((kind, payload))
         self._starts.append(at)
         self.end = end = at + _HEAD_BYTES + size
         if end & _OFFSET_MAX < at & _OFFSET_MAX:
