@@ -147,7 +147,11 @@ class Locator(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One frame whose bytes are part of an open node."""
+    """One frame whose bytes are part of an open node.
+
+    Of an append frame, the entries and elements that it adds; of the first, which holds a whole
+    listpack, the live entries and the tombstones in it.
+    """
 
     position: int
     payload_bytes: int

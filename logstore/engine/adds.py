@@ -155,6 +155,7 @@ def _add_one(state: State, record: StreamRecord, request: Add, given: StreamID) 
 
 def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) -> None:
     before = (record.length, record.entries_added, record.first)
+    _drop_above(state, record, added.first)
     if not record.open_version:
         _reopen(state, record, request.batch.raw_bytes(request.first))
     absolute, at = False, request.first
@@ -163,7 +164,6 @@ def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) ->
         absolute = (_fill_open(state, record, packed) and before[0] == 0) or absolute
         for place, node in enumerate(packed.nodes):
             _seal_open(state, record)
-            _drop_zombies(state, record, node)
             last = place == len(packed.nodes) - 1
             absolute = _add_node(state, record, node, last=last) or absolute
         at += taken
@@ -189,24 +189,26 @@ def _pack(
 ) -> tuple[Packed, int]:
     """Rows from ``at`` on as bytes for the open node and new nodes; how many rows were taken."""
     limits = state.limits
-    batch, end = request.batch, request.end
-    ids = _ids_from(added, at - request.first)
+    batch, end, place = request.batch, request.end, at - request.first
     most_bytes, most_entries = limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries
     node = state.open_node(record.number) if record.open_version else None
     pack = codec().pack
     if node is None:
+        ids = _ids_from(added, place)
         return pack(batch, at, end, ids, None, 0, 0, most_bytes, most_entries), end - at
     assert node.lp is not None
     master = record.open_master
     if not node.runs:
+        ids = _ids_from(added, place)
         return pack(batch, at, end, ids, node.lp, *master, most_bytes, most_entries), end - at
     # A large open node is not put together to add to it: its skeleton decides the bytes of one
     # row, and whether there is room is decided here.
     entries = sum(nodes.open_counts(node))
     size = nodes.open_bytes(node)
     if size + batch.raw_bytes(at) >= most_bytes or 0 < most_entries <= entries:
+        ids = _ids_from(added, place)
         return pack(batch, at, end, ids, None, 0, 0, most_bytes, most_entries), end - at
-    one = [ids[0]] if not isinstance(ids, StreamID) else ids
+    one = _ids_from(added, place) if added.explicit is None else [added.explicit[place]]
     return pack(batch, at, at + 1, one, node.lp, *master, ENTRY_MAX_BYTES * 2, 0), 1
 
 
@@ -261,11 +263,18 @@ def _seal_open(state: State, record: StreamRecord) -> None:
     state.emit(frames.Node(record.number, *master, *last, live, lp))
 
 
-def _drop_zombies(state: State, record: StreamRecord, node: PackedNode) -> None:
-    """Nodes without live entries whose master ID a lowered last ID has left above the new one."""
-    tail = state.index.last_node(record.number)
-    if tail is not None and tail[0] >= (node.master_ms, node.master_seq):
-        state.emit(frames.Trim(record.number, node.master_ms, node.master_seq, *MAX_ID))
+def _drop_above(state: State, record: StreamRecord, first: StreamID) -> None:
+    """Drop nodes whose master ID a lowered last ID has left above the next one.
+
+    They have no live entry. Servers go on adding to the last of them, or behind it, out of order.
+    """
+    if record.open_version:
+        above = record.open_master >= first
+    else:
+        tail = state.index.last_node(record.number)
+        above = tail is not None and tail[0] >= first
+    if above:
+        state.emit(frames.Trim(record.number, *first, *MAX_ID))
 
 
 def _reopen(state: State, record: StreamRecord, raw_bytes: int) -> None:

@@ -43,6 +43,8 @@ def delete(state: State, name: bytes, ids: Sequence[StreamID]) -> int:
             if ordinal >= 0:
                 ordinals.append(ordinal)
                 largest = max(largest, wanted[at])
+            elif at != begin:
+                break  # after a lowered last ID the next node may begin below this one's end
             at += 1
         if ordinals:
             found.append((ref, ordinals))

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from logstore.codec import codec
+from logstore.codec.listpack import encode_int
 from logstore.engine.segments import NodeSource
+from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -54,18 +56,23 @@ class NodeRef(NamedTuple):
 def open_counts(node: OpenNode) -> tuple[int, int]:
     """Live entries and tombstones of the open node."""
     assert node.lp is not None
-    live, dead = codec().counts(node.lp)
+    if not node.runs:
+        return codec().counts(node.lp)
     gone = node.vector.bit_count()
-    return live + sum(run.entries for run in node.runs[1:]) - gone, dead + gone
+    return sum(run.entries for run in node.runs) - gone, node.runs[0].elements + gone
 
 
 def open_bytes(node: OpenNode) -> int:
-    """Bytes of the open node's listpack (within the width of a counter)."""
+    """Bytes of the open node's listpack."""
     if not node.runs:
         assert node.lp is not None
         return len(node.lp)
-    heads = 44 + 32 * (len(node.runs) - 1)
-    return sum(run.payload_bytes for run in node.runs) - heads
+    first = node.runs[0]
+    heads = OPEN_BODY.size + APPEND_BODY.size * (len(node.runs) - 1)
+    size = sum(run.payload_bytes for run in node.runs) - heads
+    for now, then in zip(open_counts(node), (first.entries, first.elements), strict=True):
+        size += len(encode_int(now)) - len(encode_int(then))
+    return size
 
 
 def open_ref(view: View, record: StreamRecord) -> NodeRef | None:

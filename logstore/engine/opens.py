@@ -1,27 +1,34 @@
 """The open node as it grows: inline in the index while small, a list of its frames when large.
 
 Invariants: an inline open node never exceeds OPEN_INLINE_MAX_BYTES (rewriting a large value at
-each add would be quadratic); the skeleton of a large one has the master entry and nothing else.
+each add would be quadratic); the skeleton of a large one has the master entry and nothing else,
+its first run counts the live entries and the tombstones of the listpack that it begins with.
 """
 
 from __future__ import annotations
 
-import struct
-
-from logstore.codec import codec
+from logstore.codec import codec, edit, listpack
 from logstore.engine.segments import Segments
 from logstore.index.keys import OpenNode, Run
 
 OPEN_INLINE_MAX_BYTES = 64 * 1024
-_LISTPACK_HEAD = struct.Struct("<IH")
 
 
 def skeleton(lp: bytes) -> bytes:
-    """The node without its entries: what further entries are encoded against."""
-    head = codec().head(lp)
-    end = head.first_entry_offset
-    elements = len(head.fields) + 4  # count, deleted, number of fields, the fields, terminator
-    return _LISTPACK_HEAD.pack(end + 1, elements) + lp[_LISTPACK_HEAD.size : end] + b"\xff"
+    """The node without its entries: what further entries are encoded against.
+
+    Its counters are 0: the codec takes no node that counts more than its bytes could hold.
+    """
+    fields = codec().head(lp).fields
+    none = listpack.encode_int(0)
+    elements = len(fields) + 4  # count, deleted, number of fields, the fields, terminator
+    return listpack.finish(elements, none, none, edit.encode_master(fields))
+
+
+def _large(run: Run, lp: bytes) -> OpenNode:
+    """A large open node that begins with this frame, which holds the whole listpack so far."""
+    live, dead = codec().counts(lp)
+    return OpenNode(skeleton(lp), [run._replace(entries=live, elements=dead)])
 
 
 def opened(run: Run, data: bytes | None) -> OpenNode:
@@ -29,7 +36,7 @@ def opened(run: Run, data: bytes | None) -> OpenNode:
     if data is None:
         return OpenNode(None, [run])
     if len(data) > OPEN_INLINE_MAX_BYTES:
-        return OpenNode(skeleton(data), [run])
+        return _large(run, data)
     return OpenNode(data)
 
 
@@ -62,5 +69,7 @@ def settled(node: OpenNode, segments: Segments, active: int) -> OpenNode:
     if sum(run.payload_bytes for run in node.runs) <= OPEN_INLINE_MAX_BYTES:
         return OpenNode(segments.open_listpack(node, active))
     if node.lp is None:
-        node.lp = skeleton(segments.run_bytes(node.runs[0], active)[1])
+        first, *others = node.runs
+        large = _large(first, segments.run_bytes(first, active)[1])
+        return OpenNode(large.lp, large.runs + others, node.vector)
     return node

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from logstore.engine import opens
 from tests.codec.strategies import entries, steps
 from tests.peers.servers import Peer
 from tests.store.mirror import Mirror
@@ -103,11 +104,14 @@ operations = st.lists(
 
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
-@given(sizes=sizes, drawn=operations)
+@given(sizes=sizes, drawn=operations, inline=st.sampled_from([65536, 65536, 250]))
 def test_a_workload_is_answered_and_packed_as_the_servers_do(
-    redis_peer: Peer, valkey_peer: Peer, sizes: tuple[int, int], drawn: list[tuple[Any, ...]]
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    redis_peer: Peer, valkey_peer: Peer, sizes: tuple[int, int], drawn: list[tuple[Any, ...]],
+    inline: int,
+) -> None:  # fmt: skip
+    """With a small ``inline``, open nodes are soon kept as runs, as large ones are."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opens, "OPEN_INLINE_MAX_BYTES", inline)
         mirror = Mirror(Path(folder) / "store", sizes)
         try:
             for operation in drawn:
