@@ -20,6 +20,7 @@ from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import (
     CorruptionError,
+    Error,
     FileSystemError,
     NotAStoreError,
     StoreError,
@@ -235,7 +236,8 @@ def _finish_tail(engine: Engine, report: RecoveryReport) -> None:
 
 
 def _sync_active(engine: Engine, words: LogWords) -> None:
-    """The first opener syncs first: only then is ``durable_upto`` true."""
+    """The first opener syncs first, names too: only then is ``durable_upto`` true."""
+    engine.fs.sync_directory(engine.path / names.LOG)
     engine.sync_file(engine.active_file(words.active_segment), 0)
     engine.wake.reset_durable(words.applied)
 
@@ -265,13 +267,20 @@ def close_engine(engine: Engine) -> None:
     """
     try:
         if not engine.wake.failed_at:
-            care.write_missing_hints(engine)
+            _leave_hints(engine)
             engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
             if engine.users.try_lock(exclusive=True):
                 _mark_clean(engine)
     finally:
         # USERS goes before LOCK: whoever waits for LOCK must not find us among the users.
         engine.release_files()
+
+
+def _leave_hints(engine: Engine) -> None:
+    try:
+        care.write_missing_hints(engine)
+    except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
+        log.warning("hints were not written: %s", exc)
 
 
 def _mark_clean(engine: Engine) -> None:

@@ -75,6 +75,9 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
             finally:
                 file.close()
         _complete_roll(engine, state)
+        if sync and state.meta.active_segment != meta.active_segment:
+            # Its maker may have died, or failed, between the rename and the directory's sync.
+            engine.fs.sync_directory(engine.path / names.LOG)
         if state.meta != meta or count:
             state.flush()
         else:
@@ -148,6 +151,7 @@ def _cut(engine: Engine, state: State, file: File, link: chain.Link, good: int) 
     size = link.end_offset - good
     saved = engine.path / names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
     engine.fs.make_directory(saved.parent)
+    engine.fs.sync_directory(engine.path)
     engine.fs.write_atomic(saved, file.pread(size, good))
     later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
     if any(found.last for found in later):

@@ -74,6 +74,7 @@ def create(fs: FileSystem, store: Path, head: SegmentHead) -> File:
         fs.sync_directory(path.parent)
     except BaseException:
         file.close()
+        fs.remove(temporary)  # after a failed sync the next try must not build on the same file
         raise
     file.path = path
     return file

@@ -24,7 +24,6 @@ from logstore.engine.wake import Wake
 from logstore.fs import File, FileSystem
 from logstore.log.writer import CommitBuffer
 
-
 LINGER = 0.5
 
 
