@@ -36,8 +36,9 @@ def objects(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def environment() -> dict[str, str]:
-    """What a process needs to import the checkout; nothing that would make stderr a terminal."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """What a process needs to import the checkout; its output is buffered, as it is for users."""
+    inherited = {name: at for name, at in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**inherited, "PYTHONPATH": str(ROOT)}
 
 
 def process(*arguments: Any, stdin: bytes = b"", **more: Any) -> subprocess.CompletedProcess[bytes]:

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from tests.tools.commands import invoke, no_traceback, ok, process
+from tests.tools.test_cli import contents
 
 
 def segments(store: Path) -> list[Path]:
@@ -21,11 +22,6 @@ def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 0xFF
     path.write_bytes(data)
-
-
-def contents(store: Path) -> dict[str, bytes]:
-    """Every file of a store."""
-    return {str(path): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
 def test_clean_as_a_process(store: Path) -> None:

@@ -17,6 +17,12 @@ READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
 ON_A_STORE = ("range s", "tail s", "streams", "info", "check", "compact", "export s", "recover")
 
 
+def contents(store: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file of a store, with the time of its last change."""
+    files = (path for path in store.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
 def on(path: Path, command: str) -> list[str]:
     """A command line with the store in its place."""
     name, *rest = command.split()
@@ -64,6 +70,13 @@ def test_a_reader_that_goes_away_is_no_error(command: str, large: Path) -> None:
     code, line, said = piped(*on(large, command))
     assert (code, said) == (0, b"")
     assert line.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["range s", "tail s", "streams", "info", "export s"])
+def test_reading_changes_no_byte(command: str, large: Path) -> None:
+    before = contents(large)
+    ok(*on(large, command))
+    assert contents(large) == before
 
 
 @pytest.mark.parametrize("command", ["range", "tail", "info", "export"])

@@ -40,6 +40,12 @@ def test_json(store: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_stream_whose_entries_were_all_deleted(store: Path) -> None:
+    with logstore.open(store) as opened:
+        opened.stream("race").delete_range("-", "+")
+    assert ok("tail", store, "race") == ""
+
+
 def test_follow_gives_what_comes_and_ends_on_ctrl_c(store: Path) -> None:
     with following(str(store), "race", "-n", "1") as running:
         assert running.stdout is not None
