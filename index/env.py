@@ -74,15 +74,10 @@ class Generation:
         with self.env.begin() as txn:
             found = {name: int(txn.stat(getattr(self, name))["entries"]) for name in DATABASES}
             with txn.cursor(db=self.main) as cursor:
-                cursor.set_range(keys.OPEN_PREFIX)
-                opens = 0
-                for key in cursor.iternext(values=False):
-                    if key[:1] != keys.OPEN_PREFIX:
-                        break
-                    opens += 1
-            others = len(DATABASES) + 1  # a row of each named database, and meta
-            streams = int(txn.stat(self.main)["entries"]) - opens - others
-        return found | {"open": opens, "streams": streams}
+                cursor.set_range(keys.STREAM_PREFIX)
+                kinds = [key[-1] for key in cursor.iternext(values=False)]
+        opens = sum(kinds)
+        return found | {"open": opens, "streams": len(kinds) - opens}
 
     def live_bytes(self) -> int:
         """Bytes of pages that hold rows; the rest is free for reuse, but stays in the file."""

@@ -21,10 +21,13 @@ NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")
 NODE_KEY = struct.Struct(">QQQ")
 SEGMENT_KEY = struct.Struct(">I")
-# Rows of the main database; its named databases have rows there too, under keys of letters.
+# Rows of the main database; its named databases have rows there too, under keys of letters. A
+# stream's record and open node stand side by side, and a new stream's stand at the very end: pages
+# are filled whole, and a commit to one stream changes one leaf.
 META_KEY = b"\x01"
-RECORD_PREFIX = b"\x02"
-OPEN_PREFIX = b"\x03"
+STREAM_PREFIX = b"\xff"
+IS_RECORD, IS_OPEN = 0, 1
+STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 
 # position, payload bytes, live entries in the listpack, last ID; then the vector
 _LOCATOR = struct.Struct("<QIIQQ")
@@ -61,12 +64,12 @@ def unseal(key: bytes, data: bytes) -> bytes:
 
 def record_key(stream: int) -> bytes:
     """The key of a stream's record."""
-    return RECORD_PREFIX + stream.to_bytes(8, "big")
+    return STREAM_KEY.pack(0xFF, stream, IS_RECORD)
 
 
 def open_key(stream: int) -> bytes:
     """The key of a stream's open node."""
-    return OPEN_PREFIX + stream.to_bytes(8, "big")
+    return STREAM_KEY.pack(0xFF, stream, IS_OPEN)
 
 
 def name_key(name: bytes) -> bytes:

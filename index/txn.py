@@ -106,6 +106,16 @@ class IndexTxn:
         key = keys.record_key(record.number)
         self.txn.put(key, _seal(key, record.pack()), db=self.generation.main)
 
+    def put_new(self, record: StreamRecord, node: OpenNode | None) -> None:
+        """Store a new stream's record and open node: at the end, where pages are filled whole."""
+        rows = [(keys.record_key(record.number), record.pack())]
+        if node is not None:
+            rows.append((keys.open_key(record.number), node.pack()))
+        for key, value in rows:
+            sealed = _seal(key, value)
+            if not self.txn.put(key, sealed, append=True, db=self.generation.main):
+                self.txn.put(key, sealed, db=self.generation.main)  # it was not the end
+
     def delete_record(self, number: int) -> None:
         """Remove a stream's record."""
         self.txn.delete(keys.record_key(number), db=self.generation.main)
@@ -115,10 +125,9 @@ class IndexTxn:
         with self.txn.cursor(db=self.generation.main) as cursor:
             if cursor.set_range(keys.record_key(after + 1)):
                 for key, data in cursor:
-                    if key[:1] != keys.RECORD_PREFIX:
-                        return
-                    number = int.from_bytes(key[1:], "big")
-                    yield StreamRecord.unpack(number, _unseal(key, data))
+                    _, number, which = keys.STREAM_KEY.unpack(key)
+                    if which == keys.IS_RECORD:
+                        yield StreamRecord.unpack(number, _unseal(key, data))
 
     # -- sealed nodes -------------------------------------------------------------------------
     def _nodes(self) -> Any:

@@ -45,8 +45,8 @@ class State:
     """One write transaction's view."""
 
     __slots__ = (
-        "_changes", "_dirty_opens", "_dirty_records", "_segments", "_tops", "buffer", "index",
-        "joined", "kept", "limits", "meta", "now_ms", "segments",
+        "_changes", "_created", "_dirty_opens", "_dirty_records", "_segments", "_tops", "buffer",
+        "index", "joined", "kept", "limits", "meta", "now_ms", "segments",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,7 @@ class State:
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
+        self._created: set[int] = set()
         self._segments: dict[int, SegmentRow] = {}
         self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
         self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
@@ -121,6 +122,7 @@ class State:
         """Bind a new stream's name."""
         self.index.put_name(record.name, record.number)
         self.kept.numbers[record.name] = record.number
+        self._created.add(record.number)
         self.touch(record)
 
     def remove(self, record: StreamRecord) -> None:
@@ -224,12 +226,23 @@ class State:
         self._segments.pop(number, None)
         self.index.delete_segment(number)
 
+    def _flush_created(self) -> None:
+        """Write new streams in the order of their numbers: each stands behind all others then."""
+        for stream in sorted(self._created & self._dirty_records):
+            opens = self.kept.opens.get(stream) if stream in self._dirty_opens else None
+            self.index.put_new(self.kept.records[stream], opens)
+            self._dirty_records.discard(stream)
+            self._dirty_opens.discard(stream)
+        self._created.clear()
+
     # -- the end ------------------------------------------------------------------------------
     def flush(self) -> None:
         """Write back what changed; the transaction is the caller's to commit."""
         index, kept = self.index, self.kept
         if self._changes:
             self._count()
+        if self._created:
+            self._flush_created()
         for stream in self._dirty_records:
             index.put_record(kept.records[stream])
         for stream in self._dirty_opens:
