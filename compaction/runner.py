@@ -12,7 +12,7 @@ import time
 from logstore import format as fmt
 from logstore.compaction import nodes, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, checkpoints, pins, snapshot, sync
+from logstore.engine import care, checkpoints, pins, reserve, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.snapshot import Snapshot
@@ -49,6 +49,7 @@ def run(
             segments.drop_dead(engine, committer, victims, pinned, report)
         if purge:
             _erase_copies(engine)
+        reserve.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     report.took_ms = (time.monotonic_ns() - started) // 1_000_000

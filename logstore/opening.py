@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
-from logstore.engine import registry, snapshot
+from logstore.engine import registry, reserve, snapshot
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
@@ -107,7 +107,10 @@ def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:
     """Compaction by call."""
     from logstore.compaction import runner
 
-    return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
+    def run() -> Any:
+        return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
+
+    return reserve.freeing(shared.engine, run)
 
 
 def checkpoint(shared: Shared) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from logstore import arguments, opening
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.engine import deletes, snapshot
+from logstore.engine import deletes, reserve, snapshot
 from logstore.engine import sync as flushing
 from logstore.engine.commit import Op
 from logstore.engine.core import Engine
@@ -91,9 +91,20 @@ class Store(Generic[T]):
         return self._live().engine
 
     def _commit(self, op: Op, sync: Sync | None) -> Any:
+        shared = self._live()
+        reserve.check(shared.engine)
+        return self._run(shared, op, sync)
+
+    @staticmethod
+    def _run(shared: Shared, op: Op, sync: Sync | None) -> Any:
         if sync is not None:
             check_sync(sync)
-        return self._live().committer.run(op, sync)
+        return shared.committer.run(op, sync)
+
+    def _free(self, op: Op, sync: Sync | None) -> Any:
+        """A commit that gives space back: on a full disk, in the space set aside."""
+        shared = self._live()
+        return reserve.freeing(shared.engine, lambda: self._run(shared, op, sync))
 
     def _text(self, name: bytes) -> bytes | str:
         return name if self.encoding is None else name.decode(self.encoding, "surrogateescape")
@@ -127,7 +138,7 @@ class Store(Generic[T]):
     def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
         """Remove a stream with all its entries; False if there is none."""
         raw = arguments.stream_name(name, self.encoding)
-        dropped: bool = self._commit(lambda state: deletes.drop(state, raw), sync)
+        dropped: bool = self._free(lambda state: deletes.drop(state, raw), sync)
         return dropped
 
     def read(

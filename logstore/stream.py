@@ -236,7 +236,7 @@ class Stream(Generic[T]):
         With ``purge`` their bytes are also erased from every file of the store before it returns.
         """
         ids = [parse_id(each) for each in (id, *more_ids)]
-        gone: int = self._store._commit(lambda state: deletes.delete(state, self._name, ids), sync)
+        gone: int = self._store._free(lambda state: deletes.delete(state, self._name, ids), sync)
         if purge:
             self._store.compact(purge=True)
         return gone
@@ -246,7 +246,7 @@ class Stream(Generic[T]):
     ) -> int:
         """Delete all entries of an interval (both ends included), in one commit; how many."""
         low, high = parse_start(start), parse_end(end)
-        gone: int = self._store._commit(
+        gone: int = self._store._free(
             lambda state: deletes.delete_range(state, self._name, low, high), sync
         )
         if purge:
@@ -267,7 +267,7 @@ class Stream(Generic[T]):
         rule = arguments.trim_rule(
             maxlen, minid, max_age, approximate=approximate, limit=limit, optional=False
         )
-        gone: int = self._store._commit(
+        gone: int = self._store._free(
             lambda state: trims.trim_named(state, self._name, rule), sync
         )
         return gone

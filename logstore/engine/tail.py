@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import format as fmt
+from logstore.engine import reserve
 from logstore.engine.apply import apply
 from logstore.engine.wake import LogWords
-from logstore.errors import CorruptFrameError, DamagedStoreError
+from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.format import Kind
 from logstore.fs import File
+from logstore.index import env
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 
@@ -40,7 +42,14 @@ NOTHING = TailReport(0, 0, 0, None)
 
 def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
     """Apply complete commits behind the index, cut off the rest; where the log stands then."""
-    words, report = check_locked(engine, sync=sync)
+    try:
+        words, report = check_locked(engine, sync=sync)
+    except Exception as exc:
+        error = env.typed(exc)
+        # What is in the log has happened: its way into the index is what space was set aside for.
+        if not isinstance(error, DiskFullError) or not reserve.release(engine):
+            raise error from exc
+        words, report = check_locked(engine, sync=sync)
     if report.torn_bytes:
         engine.metrics.torn_tails += 1
     return words

@@ -38,6 +38,7 @@ _OWNER_OFFSET = _FAILED_OFFSET + 8
 _NAMESPACE_OFFSET = _OWNER_OFFSET + 16
 _DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
 _INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
+_FULL_OFFSET = _INDEX_FILES_OFFSET + 16
 _WAITING_OFFSET = 192  # a cache line of its own
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
 _FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}
@@ -198,6 +199,15 @@ class Wake:
     @dropped.setter
     def dropped(self, value: int) -> None:
         _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
+
+    @property
+    def full(self) -> bool:
+        """Whether the space set aside was given up: what only adds must wait."""
+        return self._map[_FULL_OFFSET] != 0
+
+    @full.setter
+    def full(self, value: bool) -> None:
+        self._map[_FULL_OFFSET] = value
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:

@@ -46,7 +46,9 @@ def reopened(path: Path) -> State:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_one_failing_operation(tmp_path: Path, code: int) -> None:
+def test_one_failing_operation(
+    tmp_path: Path, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """A typed error, the step did not happen, all others did, and the store goes on."""
     at = count = 0
     while True:
@@ -59,7 +61,10 @@ def test_one_failing_operation(tmp_path: Path, code: int) -> None:
             over = not twin.failed
             twin.at = 0
             found = script.dump(store)
-        assert over or errors or "tmp" in twin.failed[0], twin.failed
+        # On a full disk a delete that fails is done again in the space set aside.
+        again = code == errno.ENOSPC and "space set aside is given up" in caplog.text
+        caplog.clear()
+        assert over or errors or again or "tmp" in twin.failed[0], twin.failed
         if code == errno.ENOSPC:
             assert all(isinstance(each, DiskFullError | CommittedError) for each in errors)
         assert reopened(path) == found

@@ -1,0 +1,79 @@
+"""Prevents a full disk from locking a user in: what gives space back must still work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.recovery.check import check
+
+DISK_BYTES = 12 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 12 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(mount)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def fill(store: logstore.Store[bytes]) -> int:
+    """Add until the disk is full; how many entries were acknowledged."""
+    stream = store.stream("x")
+    for count in range(100_000):
+        try:
+            stream.add({"n": count, "pad": os.urandom(1000)})
+        except logstore.DiskFullError:
+            return count
+    raise AssertionError("the disk never got full")
+
+
+def test_reads_deletes_and_compaction_work_on_a_full_disk(small_disk: Path) -> None:
+    path = small_disk / "store"
+    with logstore.open(path, segment_bytes=1 << 20) as store:
+        stream = store.stream("x")
+        acknowledged = fill(store)
+        assert len(stream) == acknowledged
+        assert sum(1 for _ in stream) == acknowledged
+        with pytest.raises(logstore.DiskFullError, match=r"full|space"):
+            stream.add_many({"pad": os.urandom(1000)} for _ in range(100))
+        kept = len(stream)
+        assert stream.trim(maxlen=200) == kept - 200
+        assert [stream.delete(entry.id) for entry in stream.range(count=5)] == [1] * 5
+        before = store.info().disk_bytes
+        report = store.compact()
+        assert report.segments_dropped
+        assert store.info().disk_bytes < before
+        stream.add_many({"pad": os.urandom(1000)} for _ in range(1000))
+        assert len(stream) == 1195
+    assert check(path).damage == []
+    with logstore.open(path) as store:
+        assert len(store.stream("x")) == 1195
+
+
+def test_no_store_is_made_on_a_full_disk(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="space"):
+        filler.write_bytes(bytes(2 * DISK_BYTES))
+    with pytest.raises(logstore.DiskFullError):
+        logstore.open(small_disk / "store")
+    filler.unlink()
+    with logstore.open(small_disk / "store") as store:
+        store.stream("x").add({"a": 1})
