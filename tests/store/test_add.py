@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_without_create_a_missing_stream_stays_missing(store: Store[bytes]) -> N
     ],
 )
 def test_an_add_trims_behind_itself(
-    store: Store[bytes], options: dict[str, object], left: list[int]
+    store: Store[bytes], options: dict[str, Any], left: list[int]
 ) -> None:
     stream = store.stream("s")
     for ms in range(1, 10):

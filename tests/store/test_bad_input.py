@@ -26,7 +26,7 @@ from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import everything, log_bytes
 
-Call = Callable[[Store[Any]], Any]
+Call = Callable[[Any], Any]
 U64 = 2**64
 PAST_LAST = f"({U64 - 1}-{U64 - 1}"
 KIB64 = b"x" * 65536

@@ -22,7 +22,6 @@ from logstore import (
 )  # fmt: skip
 from logstore import format as fmt
 from logstore.fsinfo import mount_type
-from logstore.recovery import passes
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
 
@@ -123,7 +122,7 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     mounts = (
         f"22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:45 / {tmp_path} rw - nfs4 server:/x rw\n"
     )
-    monkeypatch.setattr(passes.fsinfo, "mount_type", lambda path: mount_type(path, mounts))
+    monkeypatch.setattr("logstore.fsinfo.mount_type", lambda path: mount_type(path, mounts))
     with pytest.raises(FileSystemError, match=r"network file system \(nfs4\).*local disk"):
         logstore.open(tmp_path / "new" / "store")
     assert list(tmp_path.iterdir()) == []

@@ -54,12 +54,13 @@ def test_any_bytes_survive_being_read_and_added_again(
 def test_text_outside_of_the_encoding_is_refused(open_store: OpenStore) -> None:
     latin, utf8 = open_store(encoding="latin-1"), open_store(encoding="utf-8")
     for store, word in ((latin, "€"), (utf8, "\ud800")):
-        for refused in (
+        refusals: list[Any] = [
             lambda s=store, w=word: s.stream("s").add({"a": w}),
             lambda s=store, w=word: s.stream("s").add({w: "a"}),
             lambda s=store, w=word: s.stream("s").add_many([{"a": w}]),
             lambda s=store, w=word: s.stream(w),
-        ):
+        ]
+        for refused in refusals:
             with pytest.raises(InvalidEntryError):
                 refused()
     assert latin.streams() == []

@@ -107,7 +107,7 @@ def work(stream: Any, queue: Any) -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_handles_work_in_children(store: Store[bytes], method: str) -> None:
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     store.stream("s").add({"pid": os.getpid()})
     queue = context.Queue()
     child = context.Process(target=work, args=(store.stream("s"), queue))
@@ -162,5 +162,5 @@ def test_imports_are_lazy() -> None:
 
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
-        _ = logstore.nonsense  # type: ignore[attr-defined]
+        _ = logstore.nonsense
     assert "open" in dir(logstore)

@@ -63,13 +63,14 @@ def test_ends_are_included_or_not(
 
 def test_all_forms_of_ends(store: Store[bytes]) -> None:
     stream = filled(store, 10)
-    for start, end in [
+    ends: list[Any] = [
         ("3", "5"),
         (3, 5),
         ((3, 0), (5, 9)),
         (StreamID(3, 1), "(5-2"),
         (b"3", b"5-1"),
-    ]:
+    ]
+    for start, end in ends:
         assert numbers(stream.range(start, end)) == [3, 4, 5]
     assert numbers(stream.range("+", "-")) == numbers(stream.range("5", "4")) == []
     assert numbers(stream) == numbers(stream.range("-", "+")) == list(range(1, 11))

@@ -74,4 +74,4 @@ def test_what_is_no_age_is_refused(hourly: Store[bytes], age: Any) -> None:
 def test_one_rule_at_a_time(hourly: Store[bytes]) -> None:
     for other in ({"maxlen": 1}, {"minid": "1"}):
         with pytest.raises(OptionError, match="not compatible"):
-            hourly.stream("s").trim(max_age=1, **other)  # type: ignore[arg-type]
+            hourly.stream("s").trim(max_age=1, **other)

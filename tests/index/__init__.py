@@ -1,0 +1,1 @@
+"""The index by itself: keys and values, and what one transaction sees."""
