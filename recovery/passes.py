@@ -13,62 +13,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore import fsinfo
-from logstore.engine import care, process, tail
+from logstore.engine import care, process, reserve, tail
 from logstore.engine.core import Engine, log
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import (
     CorruptionError,
     Error,
-    FileSystemError,
-    NotAStoreError,
     StoreError,
     StoreInUseError,
 )
 from logstore.fs import File, FileSystem
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, segment, storefile
+from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, rebuild, restate, trust
+from logstore.recovery import boot, creation, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
-
-FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
-
-
-def check_place(path: Path) -> None:
-    """FileSystemError for a network file system: its locks are no ground for a store."""
-    probe = path
-    while not probe.exists() and probe != probe.parent:
-        probe = probe.parent
-    kind = fsinfo.mount_type(probe)
-    if kind in fsinfo.NETWORK_TYPES:
-        raise FileSystemError(
-            f"{path} is on a network file system ({kind}), where locks and syncs cannot be relied "
-            "on: keep the store on a local disk"
-        )
-
-
-def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -> None:
-    """Make a new store in an empty or new directory.
-
-    Crash order: directories, first segment, STORE last: without STORE it is not a store yet, and
-    creating it again takes the leftovers over.
-    """
-    limits.check()
-    others = [name for name in fs.names(path) if name not in (*FOLDERS, names.LOCK)]
-    if any(not name.endswith(names.TEMPORARY) for name in others):
-        raise NotAStoreError(
-            f"{path} holds other files and no store: give an empty or a new directory"
-        )
-    for folder in FOLDERS:
-        fs.make_directory(path / folder)
-    uuid = storefile.new_uuid()
-    head = segment.SegmentHead(fmt.Role.MAIN, 1, uuid, 0, 0, now_ms)
-    segment.create(fs, path, head).close()
-    fs.sync_directory(path)
-    content = storefile.StoreFile(uuid, limits, now_ms)
-    fs.write_atomic(path / names.STORE, storefile.pack(content))
 
 
 def open_engine(
@@ -79,7 +39,7 @@ def open_engine(
 
     ``accept_loss`` goes on past what is damaged or missing, and reports it.
     """
-    check_place(path)
+    creation.check_place(path)
     report = RecoveryReport()
     if create:
         fs.make_directory(path)
@@ -98,7 +58,7 @@ def open_engine(
         if not fs.exists(path / names.STORE):
             if not create:
                 storefile.read(fs, path)
-            create_store(fs, path, limits, options.clock.now_ms())
+            creation.create_store(fs, path, limits, options.clock.now_ms())
             report.created = True
         content = storefile.read(fs, path)
         users = fs.open(path / names.USERS, write=True, create=True)
@@ -111,6 +71,7 @@ def open_engine(
         )  # fmt: skip
         engine.accept_loss = accept_loss
         if report.first_opener:
+            reserve.ensure(engine)
             if failed_at:
                 report.restated_segments = restate.rewrite(engine, failed_at)
             _first(engine, report)

@@ -1,0 +1,57 @@
+"""Making a new store, and where one may be.
+
+Invariants: without STORE it is not a store yet, so STORE comes last; a directory that holds
+anything that is not the leftover of a creation is never written to.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore import fsinfo
+from logstore.errors import FileSystemError, NotAStoreError
+from logstore.fs import FileSystem
+from logstore.log import names, segment, storefile
+from logstore.options import StoreLimits
+
+FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
+
+
+def check_place(path: Path) -> None:
+    """FileSystemError for a network file system: its locks are no ground for a store."""
+    probe = path
+    while not probe.exists() and probe != probe.parent:
+        probe = probe.parent
+    kind = fsinfo.mount_type(probe)
+    if kind in fsinfo.NETWORK_TYPES:
+        raise FileSystemError(
+            f"{path} is on a network file system ({kind}), where locks and syncs cannot be relied "
+            "on: keep the store on a local disk"
+        )
+
+
+def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -> None:
+    """Make a new store in an empty or new directory.
+
+    Crash order: directories, first segment, STORE last: without STORE it is not a store yet, and
+    creating it again takes the leftovers over.
+    """
+    limits.check()
+    others = [name for name in fs.names(path) if name not in (*FOLDERS, names.LOCK)]
+    sizes = [fs.stat(path / names.LOG / name).size_bytes for name in fs.names(path / names.LOG)]
+    if any(not name.endswith(names.TEMPORARY) for name in others) or any(
+        size > fmt.SEGMENT_HEAD_BYTES for size in sizes
+    ):
+        raise NotAStoreError(
+            f"{path} holds other files and no store (or its file STORE was lost: restore that "
+            "from a backup): give an empty or a new directory"
+        )
+    for folder in FOLDERS:
+        fs.make_directory(path / folder)
+    uuid = storefile.new_uuid()
+    head = segment.SegmentHead(fmt.Role.MAIN, 1, uuid, 0, 0, now_ms)
+    segment.create(fs, path, head).close()
+    fs.sync_directory(path)
+    content = storefile.StoreFile(uuid, limits, now_ms)
+    fs.write_atomic(path / names.STORE, storefile.pack(content))
