@@ -13,13 +13,24 @@ the tail check (``attempt.settle``).
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from logstore.engine.attempt import DONE, ROLL, Batch, Op, Request, attempt, ready_locked, settle
+from logstore.engine.attempt import (
+    ALWAYS,
+    DONE,
+    ROLL,
+    Batch,
+    Op,
+    Request,
+    attempt,
+    ready_locked,
+    settle,
+)
 from logstore.engine.core import Engine
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
@@ -28,6 +39,7 @@ from logstore.options import SYNC_RANK, Sync
 BATCH_MAX_REQUESTS = 256
 WAIT_SLICE_S = 0.1
 INTERRUPTS_MAX = 100
+GATHER_S = 0.0005
 
 
 class _Local(threading.local):
@@ -43,6 +55,7 @@ class Committer:
         self._queue: deque[Request] = deque()
         self._leader: Request | None = None
         self._batch: Batch | None = None
+        self._expected = 0  # how many may want to share the next sync
         self._local = _Local()
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
@@ -99,8 +112,11 @@ class Committer:
         with self._guard:
             if self._leader is None:  # then nobody waits
                 self._leader = request
-                self._batch = Batch([request])
-                request.taken = True
+                if self._expected > 1 and request.rank >= ALWAYS:
+                    self._queue.append(request)
+                else:
+                    self._batch = Batch([request])
+                    request.taken = True
                 return True
             self._queue.append(request)
             request.turn = threading.Lock()
@@ -119,6 +135,7 @@ class Committer:
     def _lead(self) -> None:
         batch = self._batch
         if batch is None:
+            self._gather()
             with self._guard:
                 batch = self._batch = Batch(list(islice(self._queue, BATCH_MAX_REQUESTS)))
                 for request in batch.requests:
@@ -127,12 +144,27 @@ class Committer:
         self._commit(batch)
         self._hand_over(batch)
 
+    def _gather(self) -> None:
+        """Under ``always``, let those whose commit just ended queue up again and share the sync.
+
+        Without it the first of them would sync for itself alone, while the others wait. Who does
+        not come back is not waited for again.
+        """
+        deadline = 0.0
+        while len(self._queue) < self._expected and self._queue[0].rank >= ALWAYS:
+            now = time.perf_counter()
+            deadline = deadline or now + GATHER_S
+            if now > deadline:
+                break
+            time.sleep(0)  # lets go of the interpreter
+
     def _hand_over(self, batch: Batch) -> None:
         """Mark the batch done and let the next waiter lead. May be repeated."""
         with self._guard:
             following = self._queue[0] if self._queue else None
             for request in batch.requests:
                 request.done = True
+            self._expected = min(len(self._queue) + len(batch.requests), BATCH_MAX_REQUESTS)
             self._batch = None
             self._leader = following
         if following is None and len(batch.requests) == 1:
