@@ -53,6 +53,8 @@ class Store(Generic[T]):
         """Give the store back; the last handle of the last process leaves it cleanly closed."""
         if self._closed:
             return
+        if self._shared is not None:
+            self._shared.refuse_inside()
         self._closed = True
         shared, self._shared = self._shared, None
         if shared is not None:

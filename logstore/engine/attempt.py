@@ -47,12 +47,6 @@ class Request:
         self.op = op
         self.rank = rank
 
-    def outcome(self) -> Any:
-        """The result, or the error raised."""
-        if self.error is not None:
-            raise self.error
-        return self.result
-
     def fail(self, error: BaseException) -> None:
         """Set the error, unless it has its own."""
         if self.error is None:

@@ -71,10 +71,21 @@ class Committer:
             if self._enter(request) or self._wait(request):
                 self._lead()
         except BaseException as exc:  # an interrupt: nothing may stay taken, nobody wait for ever
-            self._rescue(request, exc)
+            # Another interrupt may fall on the entry of the call; no loop here, its jump back is
+            # a place for one, too.
+            try:
+                self._rescue(request, exc)
+            except KeyboardInterrupt:
+                try:
+                    self._rescue(request, exc)
+                except KeyboardInterrupt:
+                    self._rescue(request, exc)
         finally:
             self._local.busy = False
-        return request.outcome()
+        # Without a call: an interrupt here would hide what happened.
+        if request.error is not None:
+            raise request.error
+        return request.result
 
     @contextmanager
     def locked(self) -> Iterator[LogWords]:
@@ -222,14 +233,15 @@ class Committer:
         batch = self._batch
         if batch is None:
             batch = Batch([])
-        if batch.number and not batch.over:  # interrupted again while it was settled
-            with self.mutex:
-                try:
-                    engine = self._engine
+        engine = self._engine
+        with self.mutex:
+            try:
+                if batch.number and not batch.over:  # interrupted again while it was settled
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
                     settle(engine, batch, exc)
-                finally:
-                    self._engine.lock.release(self._engine.wake)
+            finally:
+                if not engine.closed:
+                    engine.lock.release(engine.wake)
         if not batch.over:
             # Nothing of it happened. Who was not interrupted goes back to the head of the queue.
             with self._guard:

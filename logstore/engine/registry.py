@@ -41,6 +41,15 @@ class Shared:
             self.flusher.start()
 
 
+    def refuse_inside(self) -> None:
+        """ReentryError inside one of the store's own calls: closing would wait for itself."""
+        if self.committer.busy:
+            raise ReentryError(
+                "the store was closed from inside one of its own calls (a signal handler or a "
+                "finaliser): do it outside"
+            )
+
+
 _lock = threading.RLock()
 _open: dict[Key, Shared] = {}
 _set_aside: list[Shared] = []  # of a forked child: kept, so that no finaliser touches them
@@ -70,8 +79,7 @@ def acquire(
 
 def release(shared: Shared) -> None:
     """Give one use back; the last one closes the engine."""
-    if shared.committer.busy:
-        raise ReentryError("a store was closed from inside one of its own calls: do it outside")
+    shared.refuse_inside()
     with _lock:
         if shared.forked:
             return

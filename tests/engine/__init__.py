@@ -1,0 +1,1 @@
+"""Commits of many threads and processes, locks, forks, interrupts, a lost index."""

@@ -1,0 +1,53 @@
+"""Processes for the tests of this room: forked, with their errors brought back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+
+class Forked:
+    """A child that runs a function; what it raised is raised by ``join``."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._read, write = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                work()
+                os.write(write, b"ok")
+            except BaseException:  # noqa: BLE001  a child must not return into pytest
+                os.write(write, traceback.format_exc().encode()[-60_000:])
+            finally:
+                os._exit(0)
+        os.close(write)
+
+    def join(self) -> None:
+        """Wait for its end."""
+        said = b""
+        while part := os.read(self._read, 65536):
+            said += part
+        os.close(self._read)
+        os.waitpid(self.pid, 0)
+        assert said == b"ok", said.decode()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._read)
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if kind is None:
+            self.join()
+        else:
+            self.kill()

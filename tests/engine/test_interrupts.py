@@ -1,0 +1,237 @@
+"""Prevents an interrupt, wherever it falls, from leaving a lock taken or a commit in doubt."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import logstore
+from logstore.errors import CommittedInterrupt, ReentryError
+from logstore.options import Sync
+from tests.engine.procs import Forked
+
+SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+INTERRUPTS = 400
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt in the main thread after random times, counted in microseconds."""
+
+    def __init__(self, rng: random.Random, twice: bool) -> None:
+        self.rng = rng
+        self.twice = twice
+        self.armed = False
+        signal.signal(signal.SIGALRM, self._raise)
+
+    def _raise(self, _number: int, _frame: FrameType | None) -> None:
+        if self.armed:
+            if self.twice and self.rng.random() < 0.5:
+                signal.setitimer(signal.ITIMER_REAL, self.rng.random() * 50e-6 + 1e-6)
+            raise KeyboardInterrupt
+
+    def arm(self) -> None:
+        """The next one comes soon."""
+        self.armed = True
+        signal.setitimer(signal.ITIMER_REAL, self.rng.random() ** 2 * 400e-6 + 1e-6)
+
+    def disarm(self) -> None:
+        """None comes any more."""
+        self.armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def interrupted_adds(path: Path, sync: Sync, twice: bool, threads: int) -> dict[str, int]:
+    """Adds under fire; each is there if it returned or said so, and absent if it said not."""
+    print(f"seed {SEED}")
+    interrupter = Interrupter(random.Random(SEED), twice)
+    counts = {"returned": 0, "committed": 0, "not": 0, "between": 0}
+    stop = threading.Event()
+    with logstore.open(path, sync=sync, segment_bytes=64 * 1024) as store:
+        others = [
+            threading.Thread(target=others_write, args=(store, f"t{number}", stop))
+            for number in range(threads)
+        ]
+        for other in others:
+            other.start()
+        number, there = 0, []
+        while counts["committed"] + counts["not"] < INTERRUPTS:
+            number += 1
+            outcome = "between"
+            try:
+                try:
+                    interrupter.arm()
+                    store.stream("a").add({"n": number, "p": "x" * (number % 400)})
+                    outcome = "returned"
+                except CommittedInterrupt:
+                    outcome = "committed"
+                except KeyboardInterrupt:
+                    outcome = "not"
+                interrupter.armed = False
+            except KeyboardInterrupt:  # it came while the one before was handled, here
+                interrupter.armed = False
+            interrupter.disarm()
+            counts[outcome] += 1
+            there.append(outcome)
+            assert threads or not store._live().engine.lock.held
+            assert not store._live().committer.busy
+        stop.set()
+        for other in others:
+            other.join(timeout=60)
+            assert not other.is_alive(), "a thread waits for ever"
+        check(store, there)
+    with logstore.open(path) as store:
+        check(store, there)
+    return counts
+
+
+def others_write(store: logstore.Store[bytes], name: str, stop: threading.Event) -> None:
+    """Threads that are not interrupted lose nothing."""
+    number = 0
+    while not stop.is_set():
+        number += 1
+        store.stream(name).add({"n": number})
+    assert [int(entry.fields[b"n"]) for entry in store.stream(name).range()] == list(
+        range(1, number + 1)
+    )
+
+
+def check(store: logstore.Store[bytes], outcomes: list[str]) -> None:
+    """What was said of every add is so."""
+    found = [int(entry.fields[b"n"]) for entry in store.stream("a").range()]
+    assert found == sorted(set(found))
+    present = set(found)
+    for number, outcome in enumerate(outcomes, 1):
+        if outcome in {"returned", "committed"}:
+            assert number in present, f"add {number} {outcome} and is missing"
+        if outcome == "not":
+            assert number not in present, f"add {number} was said not to have happened"
+
+
+@pytest.mark.parametrize(
+    ("sync", "twice", "threads"),
+    [("everysec", False, 0), ("always", False, 0), ("everysec", True, 0), ("everysec", True, 3)],
+)
+def test_interrupts_at_random_moments_of_add(
+    tmp_path: Path, sync: Sync, twice: bool, threads: int
+) -> None:
+    """CommittedInterrupt or nothing happened; the store goes on, also for other threads."""
+
+    def work() -> None:
+        print(interrupted_adds(tmp_path / "store", sync, twice, threads))
+
+    with Forked(work):
+        pass
+
+
+def test_another_process_is_not_kept_waiting(tmp_path: Path) -> None:
+    """LOCK is released whatever was interrupted."""
+    path = tmp_path / "store"
+    logstore.open(path, segment_bytes=64 * 1024).close()
+
+    def work() -> None:
+        interrupter = Interrupter(random.Random(SEED), twice=True)
+        store = logstore.open(path, background=False)
+        for _ in range(100):
+            try:
+                interrupter.arm()
+                store.stream("a").add({"a": 1})
+                interrupter.armed = False
+            except KeyboardInterrupt:
+                interrupter.armed = False
+            interrupter.disarm()
+            assert not store._live().engine.lock.held
+        time.sleep(0.5)  # open, and doing nothing: it must not hold the lock
+
+    with logstore.open(path, lock_timeout=5) as store, Forked(work):
+        for _ in range(50):
+            store.stream("b").add({"b": 1})
+            time.sleep(0.01)
+
+
+def test_a_call_from_inside_a_call_is_refused(tmp_path: Path) -> None:
+    """From a signal handler: an error at once, never a wait for itself. Reading is allowed."""
+    refused: list[str] = []
+    reads: list[int] = []
+
+    def work() -> None:
+        with logstore.open(tmp_path / "store") as store:
+
+            def handler(_number: int, _frame: FrameType | None) -> None:
+                reads.append(len(list(store.stream("a").range(count=5))))
+                for call in (
+                    lambda: store.stream("b").add({"b": 1}),
+                    store.sync,
+                    store.close,
+                    store.checkpoint,
+                ):
+                    try:
+                        if store._live().committer.busy:
+                            call()
+                    except ReentryError as exc:
+                        refused.append(str(exc))
+
+            signal.signal(signal.SIGALRM, handler)
+            rng = random.Random(SEED)
+            deadline = time.monotonic() + 20
+            while len(refused) < 40 and time.monotonic() < deadline:
+                signal.setitimer(signal.ITIMER_REAL, rng.random() * 60e-6 + 1e-6)
+                store.stream("a").add({"a": 1})
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert len(refused) >= 40
+            assert len(reads) >= 10
+            assert len(store.stream("b")) == 0
+
+    with Forked(work):
+        pass
+
+
+def test_a_forgotten_handle_is_closed_later(tmp_path: Path) -> None:
+    """A finaliser may run in the middle of a commit: it takes no lock."""
+    path = tmp_path / "store"
+
+    def forget() -> None:
+        logstore.open(path).stream("a").add({"a": 1})
+
+    forget()
+    deadline = time.monotonic() + 10
+    with Forked(lambda: None):
+        pass
+    while True:
+        with logstore.open(tmp_path / "other"):  # opening anything closes what was forgotten
+            pass
+        with Forked(lambda: first_opener(path)):
+            pass
+        if (path / "alone").exists():
+            break
+        assert time.monotonic() < deadline
+    with logstore.open(path) as store:
+        assert len(store.stream("a")) == 1
+
+
+def first_opener(path: Path) -> None:
+    """Notes whether nobody else has the store open."""
+    with logstore.open(path) as store:
+        if store.recovery["first_opener"]:
+            (path / "alone").touch()
+
+
+def test_an_open_store_is_closed_at_exit(tmp_path: Path) -> None:
+    """A script that ends without closing leaves a clean store."""
+    import subprocess
+    import sys
+
+    path = tmp_path / "store"
+    code = f"import logstore; s = logstore.open({str(path)!r}); s.stream('a').add({{'a': 1}})"
+    root = Path(__file__).resolve().parent.parent.parent
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    with logstore.open(path) as store:
+        assert store.recovery["index_trusted"]
+        assert store.recovery["commits_finished"] == 0
+        assert len(store.stream("a")) == 1

@@ -1,0 +1,338 @@
+"""Prevents threads and processes from losing, doubling or reordering each other's commits."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore import opening
+from logstore.errors import IDOrderError, LockTimeoutError, OptionError
+from logstore.fs import FileSystem
+from logstore.options import Sync
+from tests.crash import twins
+from tests.engine.procs import Forked
+
+THREADS, PROCESSES, ROUNDS = 4, 3, 40
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def write(store: logstore.Store[bytes], writer: str, rounds: int) -> None:
+    """Adds to a stream that all share and to one of its own, in one commit or in several."""
+    rng = random.Random(writer)
+    for number in range(rounds):
+        if rng.random() < 0.3:
+            with store.transaction() as tx:
+                first = tx.stream("all").add({"w": writer, "n": number})
+                tx.stream(writer).add({"n": number})
+            assert first.id is not None
+        elif rng.random() < 0.3:
+            rows = [{"w": writer, "n": number}, {"w": writer, "n": f"{number}b"}]
+            assert len(store.stream("all").add_many(rows)) == 2
+            store.stream(writer).add({"n": number})
+        else:
+            store.stream("all").add({"w": writer, "n": number})
+            store.stream(writer).add({"n": number})
+        if rng.random() < 0.05:
+            with pytest.raises(IDOrderError):  # refused inside a commit that others share
+                store.stream("all").add({"w": writer}, id="1-1")
+
+
+def in_threads(path: Path, sync: Sync, process: int) -> None:
+    """Several threads of one process."""
+    with logstore.open(path, sync=sync) as store:
+        names = [f"{process}.{number}" for number in range(THREADS)]
+        threads = [threading.Thread(target=write, args=(store, name, ROUNDS)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("sync", ["always", "everysec", "os"])
+def test_threads_and_processes_at_once(tmp_path: Path, sync: Sync) -> None:
+    """Every entry once, in each writer's order, IDs ascending; readers see nothing else meanwhile."""
+    path = tmp_path / "store"
+    logstore.open(path, segment_bytes=64 * 1024).close()
+    children = [Forked(lambda number=number: in_threads(path, sync, number)) for number in range(PROCESSES)]
+    with logstore.open(path) as store:
+        seen = 0
+        for _ in range(20):  # a reader while they write: it never sees fewer, nor out of order
+            entries = list(store.stream("all").range())
+            ids = [entry.id for entry in entries]
+            assert ids == sorted(set(ids))
+            assert len(ids) >= seen
+            assert len(store.stream("all")) >= len(ids)
+            seen = len(ids)
+            time.sleep(0.005)
+        for child in children:
+            child.join()
+        check(store)
+
+
+def check(store: logstore.Store[bytes]) -> None:
+    """All that all writers wrote."""
+    by_writer: dict[bytes, list[str]] = {}
+    for entry in store.stream("all").range():
+        by_writer.setdefault(entry.fields[b"w"], []).append(entry.fields[b"n"].decode())
+    assert len(by_writer) == THREADS * PROCESSES
+    for writer, numbers in by_writer.items():
+        plain = [int(number) for number in numbers if not number.endswith("b")]
+        assert plain == list(range(ROUNDS))
+        own = [int(entry.fields[b"n"]) for entry in store.stream(writer).range()]
+        assert own == list(range(ROUNDS))
+
+
+def test_threads_share_a_sync(tmp_path: Path) -> None:
+    """Group commit: under ``always`` sixteen threads need far fewer syncs than operations."""
+
+    class Slow(twins.TwinFileSystem):
+        def synced(self, path: Path) -> None:
+            time.sleep(0.002)  # a disk
+
+    twin = Slow()
+    with twins.in_place(twin), logstore.open(tmp_path / "store", sync="always") as store:
+        before = twin.counted
+        threads = [
+            threading.Thread(
+                target=lambda name=f"s{number}": [store.stream(name).add({"a": 1}) for _ in range(25)]
+            )
+            for number in range(16)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        metrics = store.metrics()
+        syncs = twin.counted - before
+        assert metrics["operations"] == 16 * 25
+        assert sum(len(store.stream(name)) for name in store.streams()) == 16 * 25
+        assert syncs < 16 * 25 / 3, f"{syncs} syncs for 400 operations"
+        assert metrics["commits"] <= syncs + 1
+
+
+def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
+    """Under ``always`` a reader that saw an entry could act on what a power cut takes back."""
+    seen: list[int] = []
+
+    class Looking(twins.TwinFileSystem):
+        store: logstore.Store[bytes] | None = None
+
+        def before(self, operation: str, path: Path) -> float | None:
+            if operation == "sync" and self.store is not None:
+                looker = threading.Thread(
+                    target=lambda: seen.append(len(list(self.store.stream("a").range())))  # type: ignore[union-attr]
+                )
+                looker.start()
+                looker.join()
+            return None
+
+    twin = Looking()
+    with twins.in_place(twin), logstore.open(tmp_path / "s", sync="always", background=False) as store:
+        twin.store = store
+        for number in range(5):
+            store.stream("a").add({"n": number})
+        twin.store = None
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_time_out_names_the_owner(tmp_path: Path) -> None:
+    """A stopped process keeps the lock: whoever waits must be told which one it is."""
+    path = tmp_path / "store"
+    ready, go = os.pipe()
+
+    def stop() -> None:
+        store = logstore.open(path, background=False)
+        with store._live().committer.locked():
+            os.write(go, b"x")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        store.close()
+
+    logstore.open(path).close()
+    child = Forked(stop)
+    try:
+        os.read(ready, 1)
+        while b"T" not in Path(f"/proc/{child.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[:1]:
+            time.sleep(0.005)
+        with pytest.raises(LockTimeoutError, match=f"process {child.pid} holds it") as caught:
+            logstore.open(path, lock_timeout=0.2)
+        assert caught.value.owner_pid == child.pid
+    finally:
+        os.kill(child.pid, signal.SIGCONT)
+        child.join()
+    with logstore.open(path, lock_timeout=5) as store:
+        store.stream("a").add({"a": 1})
+
+
+def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:
+    """flock goes with its process: nobody waits for a dead one."""
+    path = tmp_path / "store"
+    ready, go = os.pipe()
+
+    def hold() -> None:
+        store = logstore.open(path, background=False)
+        with store._live().committer.locked():
+            os.write(go, b"x")
+            time.sleep(60)
+
+    with logstore.open(path) as store:
+        child = Forked(hold)
+        os.read(ready, 1)
+        timer = threading.Timer(0.2, lambda: os.kill(child.pid, signal.SIGKILL))
+        timer.start()
+        store.stream("a").add({"a": 1})
+        timer.join()
+        os.waitpid(child.pid, 0)
+        assert len(store.stream("a")) == 1
+
+
+def test_opening_twice_shares_one_environment(tmp_path: Path) -> None:
+    """LMDB opened twice in a process loses its locks; options must not depend on who came first."""
+    path = tmp_path / "store"
+    (tmp_path / "link").symlink_to(path)
+    with logstore.open(path) as one, logstore.open(tmp_path / "link") as two:
+        assert one._live() is two._live()
+        one.stream("a").add({"a": 1})
+        assert len(two.stream("a")) == 1
+        with pytest.raises(OptionError, match="other options"):
+            logstore.open(path, sync="always")
+        one.close()
+        two.stream("a").add({"a": 2})
+        assert len(two.stream("a")) == 2
+    with logstore.open(path, sync="always") as store:
+        assert len(store.stream("a")) == 2
+
+
+def test_threads_that_open_and_close_one_path(tmp_path: Path) -> None:
+    """The last handle closes the store while another thread opens it."""
+    path = tmp_path / "store"
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for _ in range(15):
+                with logstore.open(path) as store:
+                    store.stream(f"{number}").add({"a": 1})
+        except BaseException as exc:  # noqa: BLE001
+            errors.append(exc)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    with logstore.open(path) as store:
+        assert [len(store.stream(name)) for name in store.streams()] == [15] * 6
+
+
+def test_processes_that_open_and_close_one_store(tmp_path: Path) -> None:
+    """The last one marks the store clean while the next one opens it."""
+    path = tmp_path / "store"
+    logstore.open(path).close()
+
+    def work(number: int) -> None:
+        for _ in range(25):
+            with logstore.open(path, background=False) as store:
+                store.stream(f"{number}").add({"a": 1})
+
+    children = [Forked(lambda number=number: work(number)) for number in range(4)]
+    for child in children:
+        child.join()
+    with logstore.open(path) as store:
+        assert [len(store.stream(name)) for name in store.streams()] == [25] * 4
+
+
+def test_everysec_outlives_the_process_that_promised_it(tmp_path: Path) -> None:
+    """The flusher's process is killed: the next opener syncs first, before it says durable."""
+    path = tmp_path / "store"
+    logstore.open(path).close()
+
+    def die() -> None:
+        store = logstore.open(path, sync="everysec")
+        for number in range(10):
+            store.stream("a").add({"n": number})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = Forked(die)
+    os.waitpid(child.pid, 0)
+    twin = twins.TwinFileSystem()
+    synced: list[str] = []
+    twin.synced = lambda path: synced.append(path.name)  # type: ignore[method-assign]
+    with twins.in_place(twin), logstore.open(path, background=False) as store:
+        assert synced[0].endswith(".log") or "STORE" in synced[0] or "BOOT" in synced[0]
+        assert any(name.endswith(".log") for name in synced)
+        assert len(store.stream("a")) == 10
+        words = store._live().engine.wake
+        assert store.durable_upto == (words.log().applied >> 32, words.log().applied & 0xFFFFFFFF)
+
+
+def test_a_living_process_keeps_the_promise_of_a_dead_one(tmp_path: Path) -> None:
+    """Every open process has a flusher that acts, no matter whose commits they are."""
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os") as store:
+
+        def die() -> None:
+            mine = logstore.open(path, sync="everysec", background=False)
+            mine.stream("a").add({"a": 1})
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        child = Forked(die)
+        os.waitpid(child.pid, 0)
+        wake = store._live().engine.wake
+        assert wake.durable_upto < wake.log().applied
+        deadline = time.monotonic() + 10
+        while wake.durable_upto < wake.log().applied:
+            assert time.monotonic() < deadline, "nobody made it durable"
+            time.sleep(0.05)
+        assert wake.oldest_unsynced_ms == 0
+
+
+def test_a_death_right_behind_the_index_is_not_taken_for_durable(tmp_path: Path) -> None:
+    """The tail check finds nothing to apply then, and must sync all the same."""
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os", background=False) as store:
+        store.stream("a").add({"a": 1})
+        words = store._live().engine.wake
+        words.begin(words.log().commit + 1)  # as left by a writer that died before publishing
+        twin = twins.TwinFileSystem()
+        store._live().engine.fs = twin
+        assert words.durable_upto < words.log().applied
+        applied = words.log().applied
+        store.stream("a").add({"a": 2})
+        assert words.durable_upto >= applied
+        assert twin.counted >= 1
+
+
+def test_a_second_pid_namespace_is_refused(tmp_path: Path) -> None:
+    """Two containers with pid 1 cannot share LMDB's reader table."""
+    path = tmp_path / "store"
+    unshare = ["unshare", "--pid", "--fork"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("a new pid namespace is not permitted here")
+    code = f"import logstore; logstore.open({str(path)!r}).stream('a').add({{'a': 2}})"
+    command = [*unshare, sys.executable, "-c", code]
+    with logstore.open(path) as store:
+        store.stream("a").add({"a": 1})
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+        assert ran.returncode
+        assert "StoreInUseError" in ran.stderr
+        assert "pid namespace" in ran.stderr
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert not ran.returncode, ran.stderr
+    with logstore.open(path) as store:
+        assert len(store.stream("a")) == 2
+
+
+def test_the_file_system_of_the_tests_is_put_back() -> None:
+    """The twins of this room do not leak into others."""
+    assert type(opening.FILES[0]) is FileSystem
