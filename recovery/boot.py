@@ -47,6 +47,7 @@ class Boot(NamedTuple):
     clean_crc: int
     clean_bytes: int = 0  # of the index file, and when it was last written: an older copy put in
     clean_modified_ns: int = 0  # its place keeps the inode
+    durable: int = 0  # a position that a clean close once recorded: the log must reach it
 
 
 def identity(data_file: Path) -> Identity:
@@ -65,7 +66,10 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
         return None
     found: dict[str, Any] = msgpack.unpackb(data[4:])
     try:
-        return Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
+        return Boot(
+            found["generation"], Identity(*found["identity"]), *found["clean"],
+            durable=found["durable"],
+        )  # fmt: skip
     except (KeyError, TypeError):
         return None  # of another version: as good as none
 
@@ -73,7 +77,8 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
 def write(fs: FileSystem, store: Path, boot: Boot) -> None:
     """Replace BOOT, durably."""
     body = msgpack.packb({
-        "generation": boot.generation, "identity": list(boot.identity), "clean": list(boot[2:]),
+        "generation": boot.generation, "identity": list(boot.identity), "clean": list(boot[2:7]),
+        "durable": boot.durable,
     })  # fmt: skip
     fs.write_atomic(store / names.BOOT, crc32c(body).to_bytes(4, "little") + body)
 
@@ -98,7 +103,7 @@ def why_distrust(boot: Boot | None, here: Identity | None, file: FileStat | None
 def _why_not_as_closed(boot: Boot, here: Identity, file: FileStat | None) -> str:
     if (here.device, here.inode) != (boot.identity.device, boot.identity.inode):
         return "the index files are not those that were closed"
-    if file is None or (file.size_bytes, file.modified_ns) != boot[5:]:
+    if file is None or (file.size_bytes, file.modified_ns) != boot[5:7]:
         return "the index files were written to after they were closed"
     return ""
 
@@ -107,10 +112,10 @@ def clean(generation: int, here: Identity, meta: Meta, file: FileStat) -> Boot:
     """What the last closer leaves."""
     return Boot(
         generation, here, meta.applied, meta.commit, meta.last_crc, file.size_bytes,
-        file.modified_ns,
+        file.modified_ns, meta.applied,
     )  # fmt: skip
 
 
-def dirty(generation: int, here: Identity) -> Boot:
+def dirty(generation: int, here: Identity, durable: int) -> Boot:
     """What an opener leaves before it writes to the index."""
-    return Boot(generation, here, 0, 0, 0)
+    return Boot(generation, here, 0, 0, 0, durable=durable)

@@ -29,7 +29,7 @@ from logstore.log import chain, checkpoint, hint, names, reader, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreOptions
-from logstore.recovery import compare, readonly
+from logstore.recovery import boot, compare, readonly, trust
 from logstore.recovery.report import Damage
 
 LOCK_WAIT_S = 5.0
@@ -77,6 +77,7 @@ class _Check:
         self._seed = crc_seed(uuid)
         self._progress = progress
         self.report = CheckReport()
+        self._promised = trust.promised(fs, path, boot.read(fs, path))
         self._offsets: dict[int, set[int]] = {}
         self._done = self._total = 0
 
@@ -186,6 +187,8 @@ class _Check:
 
     def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int) -> bool:
         at = fmt.position(link.number, good)
+        if at < self._promised:
+            return True
         later = reader.next_valid(file, self._seed, link.number, good, link.end_offset)
         return any(found.durable_upto > at for found in later)
 

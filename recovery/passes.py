@@ -131,14 +131,13 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
         if name.endswith(names.TEMPORARY):
             fs.remove_tree(store / names.INDEX / name)
     known = boot.read(fs, store)
+    if not engine.accept_loss:
+        engine.promised = trust.promised(fs, store, known)
     report.why_not_trusted = trust.why_not(engine, known)
     if engine.accept_loss:
         report.why_not_trusted = "recover reads the whole log"
     clean = known is not None and known.clean_applied and not report.why_not_trusted
-    if known is not None and known.clean_applied:
-        trust.check_log_reaches(engine, known.clean_applied, "the last clean close")
-    for position in names.checkpoints(fs, store)[-1:]:
-        trust.check_log_reaches(engine, position, "a checkpoint")
+    trust.check_log_reaches(engine, engine.promised)
     report.index_trusted = not report.why_not_trusted
     if report.index_trusted and known is not None:
         _set_generation(engine, known.generation)
@@ -156,7 +155,7 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
     if report.index_trusted:
         engine.settle_generation(engine.generation)
         here = boot.identity(engine.generation.path / "data.mdb")
-        boot.write(fs, store, boot.dirty(engine.generation.number, here))
+        boot.write(fs, store, boot.dirty(engine.generation.number, here, engine.promised))
     if clean:
         _publish_clean(engine, report)
     else:

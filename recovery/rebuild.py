@@ -47,7 +47,7 @@ def build(engine: Engine, report: RecoveryReport) -> int:
     fs.rename(temporary, path)
     # A crash before this names the old generation, which nobody has written to meanwhile.
     if not engine.options.readonly:
-        boot.write(fs, store, boot.dirty(number, boot.identity(path / "data.mdb")))
+        boot.write(fs, store, boot.dirty(number, boot.identity(path / "data.mdb"), engine.promised))
     report.rebuilt = True
     report.rebuild_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("index generation %d rebuilt in %d ms", number, report.rebuild_ms)

@@ -6,9 +6,12 @@ tells of its files; an index is never evidence about the log, it is held against
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from logstore import format as fmt
 from logstore.engine.core import Engine
 from logstore.errors import CorruptionError, DamagedStoreError
+from logstore.fs import FileSystem
 from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
 from logstore.log import names
@@ -27,7 +30,13 @@ def why_not(engine: Engine, known: boot.Boot | None) -> str:
     return boot.why_distrust(known, boot.identity(data), file)
 
 
-def check_log_reaches(engine: Engine, position: int, witness: str) -> None:
+def promised(fs: FileSystem, store: Path, known: boot.Boot | None) -> int:
+    """The largest position that a clean close or a checkpoint recorded as durable."""
+    recorded = names.checkpoints(fs, store)[-1:]
+    return max([0, *recorded, known.durable if known is not None else 0])
+
+
+def check_log_reaches(engine: Engine, position: int) -> None:
     """A log that ends before what was recorded of it, once it was durable, is damaged."""
     if engine.accept_loss:
         return
@@ -40,8 +49,8 @@ def check_log_reaches(engine: Engine, position: int, witness: str) -> None:
         size = -1
     if size < offset:
         raise DamagedStoreError(
-            f"the log ends before the position that {witness} recorded: restore it from a backup, "
-            "or accept the loss with 'logstore recover'",
+            "the log ends before the position that a clean close or a checkpoint recorded: restore "
+            "it from a backup, or accept the loss with 'logstore recover'",
             segment=number,
             offset=max(0, size),
         )

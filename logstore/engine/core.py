@@ -61,6 +61,7 @@ class Engine:
         self.gate = Gate()
         self._switching = threading.RLock()  # one environment a process: only one thread opens it
         self.generation: Generation | None = None
+        self.promised = 0  # a position recorded as durable: a log that ends before is damaged
         self.accept_loss = False  # 'recover': go on past what is damaged or missing
         self.index_home = path  # elsewhere for a read-only store
         self.follow: Callable[[], None] | None = None  # read-only: take in what was appended

@@ -4,7 +4,8 @@ One code path for a dead writer's commit, a dirty open and the end of a rebuild.
 
 Invariants: what is accepted is synced before it is published; complete commits are never cut off
 with ftruncate, a new segment's header voids them; whether bad bytes are a torn tail or damage is
-decided here, at one place (``_damaged``), by ``durable_upto`` of the valid frames behind them.
+decided here, at one place (``_damaged``), by ``durable_upto`` of the valid frames behind them and
+by the positions that clean closes and checkpoints recorded.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ def apply_commit(state: State, commit: reader.Commit) -> None:
 def _damaged(engine: Engine, file: File, link: chain.Link, good: int) -> bool:
     """Torn tail or damage: only a later valid frame that knew these bytes durable proves damage."""
     at = fmt.position(link.number, good)
+    if at < engine.promised:
+        return True  # a clean close or a checkpoint recorded a position behind it
     later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
     return any(found.durable_upto > at for found in later)
 

@@ -126,3 +126,28 @@ def test_a_bad_hint_is_told_and_does_no_harm(store_path: Path) -> None:
     shutil.rmtree(store_path / "index")
     with logstore.open(store_path) as store:
         assert len(list(store.stream("x"))) == 24_000
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_damage_before_a_clean_close_is_never_taken_for_a_torn_tail(
+    tmp_path: Path, reopened: bool
+) -> None:
+    """Under everysec no later frame need know the bytes durable: the mark of the close does."""
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os") as store:
+        store.stream("x").add_many({"n": n} for n in range(5000))
+    if reopened:  # the mark itself is gone, what it recorded is not
+        store = logstore.open(path, sync="os", background=False)
+        store.stream("x").add({"late": 1})
+        copy = tmp_path / "copy"
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("index", "WAKE"))
+        store.close()
+        path = copy
+    flip(segments(path)[-1], 0.5)
+    shutil.rmtree(path / "index", ignore_errors=True)
+    assert check(path).damage
+    with pytest.raises(logstore.DamagedStoreError, match="recover"):
+        logstore.open(path)
+    recover(path)
+    with logstore.open(path) as store:
+        assert 4700 <= sum(1 for _ in store.stream("x")) <= 5001
