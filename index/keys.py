@@ -35,6 +35,7 @@ LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its posit
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
 # open version, open master ID; then the name
 _RECORD = struct.Struct("<QQQQQQQQQIQQQQ")
+_pack_record = _RECORD.pack
 # applied position, commit, start of its last frame, that frame's crc, active segment,
 # next stream, next segment
 _META = struct.Struct("<QQQIIQI")
@@ -105,7 +106,7 @@ class StreamRecord:
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
-        return _RECORD.pack(
+        return _pack_record(
             self.length, self.entries_added, *self.last, *self.first, *self.max_deleted,
             self.position, self.nodes, self.node_bytes, self.open_version, *self.open_master,
         ) + self.name  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from crc32c import crc32c
+
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index import keys
@@ -17,6 +19,9 @@ from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecor
 
 _NODE = keys.NODE_KEY
 _seal, _unseal = keys.seal, keys.unseal
+# What every commit writes is sealed in place: the layers would cost more than the work.
+_STREAM_KEY = keys.STREAM_KEY.pack
+_META_KEY_CRC = crc32c(keys.META_KEY)
 
 
 class IndexTxn:
@@ -43,8 +48,9 @@ class IndexTxn:
 
     def put_meta(self, meta: Meta) -> None:
         """Store where the index stands."""
-        key = keys.META_KEY
-        self.txn.put(key, _seal(key, meta.pack()), db=self.generation.main)
+        value = meta.pack()
+        sealed = value + crc32c(value, _META_KEY_CRC).to_bytes(4, "little")
+        self.txn.put(keys.META_KEY, sealed, db=self.generation.main)
 
     # -- streams ------------------------------------------------------------------------------
     def stream_number(self, name: bytes) -> int | None:
@@ -103,8 +109,10 @@ class IndexTxn:
 
     def put_record(self, record: StreamRecord) -> None:
         """Store a stream's record."""
-        key = keys.record_key(record.number)
-        self.txn.put(key, _seal(key, record.pack()), db=self.generation.main)
+        key = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD)
+        value = record.pack()
+        sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
+        self.txn.put(key, sealed, db=self.generation.main)
 
     def put_new(self, record: StreamRecord, node: OpenNode | None) -> None:
         """Store a new stream's record and open node: at the end, where pages are filled whole."""
@@ -224,8 +232,10 @@ class IndexTxn:
 
     def put_open(self, stream: int, node: OpenNode) -> None:
         """Store a stream's open node."""
-        key = keys.open_key(stream)
-        self.txn.put(key, _seal(key, node.pack()), db=self.generation.main)
+        key = _STREAM_KEY(0xFF, stream, keys.IS_OPEN)
+        value = node.pack()
+        sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
+        self.txn.put(key, sealed, db=self.generation.main)
 
     def delete_open(self, stream: int) -> None:
         """Remove a stream's open node."""

@@ -193,10 +193,11 @@ cdef class RowBatch:
         cdef Elem elem
         cdef list keys = []
         cdef u64 names_bytes = 0
-        cdef object pairs = item.items() if isinstance(item, Mapping) else item
+        cdef bint plain = type(item) is dict
+        cdef object pairs = item.items() if plain or isinstance(item, Mapping) else item
         ref.raw_bytes = 0
         self.scratch.size = 0
-        if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
+        if not plain and (isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable)):
             raise EntryTypeError(
                 f"row {index}: give a mapping or pairs, not {type(item).__name__}"
             )

@@ -247,11 +247,12 @@ class State:
             index.put_record(kept.records[stream])
         for stream in self._dirty_opens:
             index.put_open(stream, kept.opens[stream])
-        for number, row in self._segments.items():
-            index.put_segment(number, row)
+        if self._segments:
+            for number, row in self._segments.items():
+                index.put_segment(number, row)
+            self._segments.clear()
         index.put_meta(self.meta)
         self._dirty_records.clear()
         self._dirty_opens.clear()
-        self._segments.clear()
         if len(kept.records) > KEPT_STREAMS_MAX or len(kept.opens) > KEPT_STREAMS_MAX:
             kept.clear()

@@ -83,8 +83,14 @@ class CommitBuffer:
 
     def encode(self, seed: int, durable_upto: int) -> bytes:
         """All frames as bytes; the last one ends the commit."""
-        out: list[bytes] = []
         at, number = self.start, self.number
+        if len(self._payloads) == 1:
+            kind, payload = self._payloads[0]
+            covered = _COVERED(at, len(payload), number, durable_upto, 0, kind, _LAST, _MARK)
+            self.last_start = at
+            self.last_crc = crc = crc32c(payload, crc32c(covered, seed))
+            return crc.to_bytes(4, "little") + covered[8:] + payload
+        out: list[bytes] = []
         last = len(self._payloads) - 1
         for ordinal, (kind, payload) in enumerate(self._payloads):
             size = len(payload)
