@@ -265,7 +265,9 @@ class Committer:
                     self._queue.remove(request)
                 request.fail(exc)
                 return False
-        return not request.done and request.turn is not None and self._wait(request)
+            if request.turn is None:  # interrupted right behind queueing up
+                request.turn = threading.Lock()
+        return not request.done and self._wait(request)
 
 
 def _through(step: Callable[[], None]) -> None:

@@ -51,3 +51,25 @@ class Forked:
             self.join()
         else:
             self.kill()
+
+
+class Waiting(Forked):
+    """A child that begins when told to: a fork closes the parent's environment, and a test of what
+    the parent has open must let it open that again in between.
+    """
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        ready, self._go = os.pipe()
+
+        def wait() -> None:
+            os.read(ready, 1)
+            work()
+
+        super().__init__(wait)
+        os.close(ready)
+
+    def go(self) -> None:
+        """Begin, and wait for the end."""
+        os.write(self._go, b"x")
+        os.close(self._go)
+        self.join()

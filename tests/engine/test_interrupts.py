@@ -28,17 +28,20 @@ class Interrupter:
         self.rng = rng
         self.twice = twice
         self.armed = False
+        self.again = False
         signal.signal(signal.SIGALRM, self._raise)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:
         if self.armed:
-            if self.twice and self.rng.random() < 0.5:
+            if self.twice and not self.again and self.rng.random() < 0.5:
+                self.again = True  # one more, while the first is being handled
                 signal.setitimer(signal.ITIMER_REAL, self.rng.random() * 50e-6 + 1e-6)
             raise KeyboardInterrupt
 
     def arm(self) -> None:
         """The next one comes soon."""
         self.armed = True
+        self.again = False
         signal.setitimer(signal.ITIMER_REAL, self.rng.random() ** 2 * 400e-6 + 1e-6)
 
     def disarm(self) -> None:
