@@ -72,7 +72,7 @@ class StoreInfo:
     index_bytes: int
     index_generation: int
     disk_bytes: int
-    deleted_bytes: int  # of nodes' bodies still in the log though nothing refers to them
+    deleted_bytes: int  # an estimate: of sealed segments, what nothing refers to, and tombstones
     oldest_deleted_segment_ms: int  # unix ms of the oldest segment that has such bytes; 0: none
     applied_segment: int
     applied_offset: int

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
-from logstore.engine import registry, reserve, snapshot
+from logstore.engine import deleted, registry, reserve, snapshot
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
@@ -91,6 +91,8 @@ def store_info(shared: Shared) -> StoreInfo:
         for number, row in rows.items()
         if row.total_bytes or row.role == Role.COMPACTED
     }
+    for number, size in deleted.tombstoned_bytes(engine).items():
+        dead[number] = dead.get(number, 0) + size
     oldest = [rows[number].born_ms for number, count in dead.items() if count > 4096]
     generation = engine.index()
     applied = position_parts(meta.applied)
@@ -124,4 +126,6 @@ def backup(shared: Shared, target: Path) -> None:
     """A backup by call."""
     from logstore.recovery import backups
 
+    if target.absolute().is_relative_to(shared.engine.path):
+        raise OptionError(f"{target} is in the store itself: give a directory outside it")
     backups.take(shared.engine, shared.committer, target)

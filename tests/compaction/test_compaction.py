@@ -116,6 +116,16 @@ def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
         assert logical(dump(store)) == logical(now)
 
 
+def test_info_tells_how_much_deleted_is_still_there(tmp_path: Path) -> None:
+    with filled(tmp_path / "store") as store:
+        before = store.info().deleted_bytes
+        delete_at_random(store, 0.3)
+        assert store.info().deleted_bytes > before + 50_000
+        assert store.info().oldest_deleted_segment_ms
+        store.compact(purge=True)
+        assert store.info().deleted_bytes < 1000
+
+
 def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
     with filled(tmp_path / "store") as store:
         delete_at_random(store, 0.8)
