@@ -143,7 +143,11 @@ class Follower:
             links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
             if not links or links[0].number != meta.applied >> 32:
                 raise SegmentGone(meta.applied >> 32)
+            before = links[0].number
             for link in links:
+                if link.number != before and link.previous_end >> 32 != before:
+                    raise SegmentGone(link.previous_end >> 32)  # dropped before it was followed
+                before = link.number
                 if not self._segment(engine, link, state.meta, bound, state):
                     break
             state.flush()
