@@ -82,9 +82,10 @@ class IndexTxn:
             self.txn.put(key, _seal(key, twins + packed), db=names)
 
     def delete_name(self, name: bytes, number: int) -> None:
-        """Unbind a name."""
+        """Unbind a name from a number; a newer stream of the same name keeps it."""
         names = self.generation.names
-        self.txn.delete(keys.name_key(name), db=names)
+        if self.stream_number(name) == number:
+            self.txn.delete(keys.name_key(name), db=names)
         key = keys.twin_key(name)
         twins = self._get(names, key) or b""
         packed = number.to_bytes(8, "little")

@@ -216,7 +216,8 @@ class Rebuild:
         for number in set(state.index.segment_rows()) - set(rows):
             state.drop_segment(number)
         for number, row in rows.items():
-            if row.role == fmt.Role.MAIN or row.live_nodes:
+            # A compacted segment without a row was never adopted: garbage for the next compaction.
+            if row.role == fmt.Role.MAIN or row.live_nodes or state.segment(number) is not None:
                 state.put_segment(number, row)
         for record in list(state.index.records()):
             record.nodes, record.node_bytes = counts.get(record.number, [0, 0])

@@ -23,6 +23,8 @@ from logstore.recovery.report import RecoveryReport
 def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
     """Load the newest valid checkpoint; the position to replay from (0: there is none)."""
     for position in reversed(names.checkpoints(engine.fs, engine.path)):
+        if not position:
+            continue  # of a store that held nothing: it follows no commit
         try:
             head, chunks = checkpoint.read(engine.fs, engine.path, engine.uuid, position)
         except CorruptionError as exc:
@@ -33,12 +35,11 @@ def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
             continue
         report.checkpoint_position = position
         _load(engine, state, chunks, position)
-        number, offset = fmt.position_parts(position)
+        number = position >> fmt.POSITION_SEGMENT_BITS
         state.meta = state.meta._replace(
             applied=position, commit=head.commit, last_crc=head.last_crc,
             last_frame=fmt.position(number, head.last_frame_offset),
         )  # fmt: skip
-        assert offset
         return position
     return 0
 

@@ -36,6 +36,8 @@ def take_alone(engine: Engine, committer: Committer) -> int:
     """The same for a caller that holds the care lock."""
     with committer.locked() as words:
         pass
+    if not words.applied:
+        return 0  # there is no commit that it could follow
     sync.flush(engine, committer)
     head = checkpoint.CheckpointHead(
         words.applied, words.commit, words.last_frame & fmt.OFFSET_MAX, words.last_crc
@@ -45,8 +47,13 @@ def take_alone(engine: Engine, committer: Committer) -> int:
     chunks += _streams(engine)
     live, vectors = _nodes(engine)
     chunks += vectors
-    rows = [_live_row(engine, link, role, live.get(link.number)) for link, role in links]
-    chunks.append({"kind": "live", "rows": [row for row in rows if row is not None]})
+    adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))
+    rows = [
+        _live_row(engine, link, role, live.get(link.number))
+        for link, role in links
+        if role == fmt.Role.MAIN or link.number in adopted
+    ]
+    chunks.append({"kind": "live", "rows": rows})
     size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
     for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
         engine.fs.remove(names.checkpoint(engine.path, old))
@@ -130,9 +137,7 @@ def _node_rows(
 
 def _live_row(
     engine: Engine, link: chain.Link, role: int, offsets: array[int] | None
-) -> tuple[int, int, int, bytes] | None:
-    if offsets is None and role == fmt.Role.COMPACTED:
-        return None  # never adopted, or nothing in it lives
+) -> tuple[int, int, int, bytes]:
     wanted = set(offsets or ())
     bits = 0
     if wanted:

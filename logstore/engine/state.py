@@ -131,7 +131,8 @@ class State:
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
         self.kept.records.pop(record.number, None)
-        self.kept.numbers.pop(record.name, None)
+        if self.kept.numbers.get(record.name) == record.number:
+            del self.kept.numbers[record.name]
         self._dirty_records.discard(record.number)
 
     # -- open nodes ---------------------------------------------------------------------------

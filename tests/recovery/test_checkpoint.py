@@ -6,10 +6,12 @@ import random
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
+from logstore.engine import checkpoints, snapshot
 from logstore.recovery.check import check
 from tests.compaction.dumps import Dump, dump
 
@@ -135,3 +137,46 @@ def test_without_any_checkpoint_a_compacted_store_is_refused(tmp_path: Path) -> 
     shutil.rmtree(path / "index")
     with pytest.raises(logstore.DamagedStoreError, match="checkpoint"):
         logstore.open(path)
+
+
+def test_a_store_that_holds_nothing_opens_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path) as store:
+        store.checkpoint()
+        store.stream("s").add({"n": 1})
+        expected = dump(store)
+    assert rebuilt(path)[0] == expected
+
+
+def test_a_stream_made_anew_while_it_is_taken_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint holds both streams of that name; the drop of the first is replayed."""
+    path = tmp_path / "store"
+    with logstore.open(path) as store:
+        for name in ("again", "other"):
+            store.stream(name).add({"n": name})
+        read = snapshot.read
+        done: list[Any] = []
+
+        def between(engine: Any, batch: Any) -> Any:
+            found = read(engine, batch)
+            if not done and isinstance(found, list) and found and found[0][0] == 1:
+                done.append(found)
+                store.drop("again")
+                store.stream("again").add({"n": "new"})
+            return found
+
+        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(snapshot, "read", between)
+        store.checkpoint()
+        monkeypatch.undo()
+        assert done
+        expected = dump(store)
+        assert len(expected.entries[b"again"]) == 1
+    found, position = rebuilt(path)
+    assert position
+    assert found == expected
+    with logstore.open(path) as store:
+        store.stream("again").add({"n": "next"})
+        assert len(store.stream("again")) == 2
