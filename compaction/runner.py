@@ -42,7 +42,8 @@ def run(
         chooser = nodes.Chooser(victims, 0.0 if purge else threshold)
         segments.write_and_adopt(engine, committer, nodes.groups(engine, chooser), report)
         report.open_nodes_restated = segments.restate_opens(committer, victims, purge=purge)
-        victims |= _empty(engine)
+        # Only what is empty before the checkpoints: neither may name a node in what goes.
+        victims = _empty(engine)
         if victims:
             _checkpoint_twice(engine, committer)
             pinned = set() if purge else _pinned(engine)

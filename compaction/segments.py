@@ -152,7 +152,7 @@ def adopt(engine: Engine, committer: Committer, output: Output, report: Compacti
     report.nodes_skipped += len(output.items) - adopted
     if written:
         report.segments_written += 1
-    else:
+    elif not adopted:  # an adopted one without nodes is dropped like any other that is empty
         output.abandon()
 
 
