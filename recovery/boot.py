@@ -66,10 +66,8 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
         return None
     found: dict[str, Any] = msgpack.unpackb(data[4:])
     try:
-        return Boot(
-            found["generation"], Identity(*found["identity"]), *found["clean"],
-            durable=found["durable"],
-        )  # fmt: skip
+        boot = Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
+        return boot._replace(durable=found["durable"])
     except (KeyError, TypeError):
         return None  # of another version: as good as none
 

@@ -40,7 +40,6 @@ class Shared:
         if engine.options.background and not engine.options.readonly:
             self.flusher.start()
 
-
     def refuse_inside(self) -> None:
         """ReentryError inside one of the store's own calls: closing would wait for itself."""
         if self.committer.busy:

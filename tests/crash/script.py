@@ -29,6 +29,7 @@ def _value(number: int, size: int = 30) -> bytes:
 
 def add(stream: str, number: int, size: int = 30) -> Step:
     """One entry with an ID of its number."""
+
     def model(state: State) -> None:
         entries = state.setdefault(stream.encode(), [])
         entries.append((f"{number}-1", _value(number, size)))
@@ -42,6 +43,7 @@ def add(stream: str, number: int, size: int = 30) -> Step:
 
 def add_many(stream: str, first: int, count: int) -> Step:
     """A batch in one commit."""
+
     def model(state: State) -> None:
         for number in range(first, first + count):
             add(stream, number).model(state)
@@ -65,6 +67,7 @@ def delete(stream: str, *numbers: int) -> Step:
 
 def trim(stream: str, maxlen: int) -> Step:
     """All but the newest."""
+
     def model(state: State) -> None:
         entries = state.get(stream.encode(), [])
         del entries[: max(0, len(entries) - maxlen)]
@@ -74,6 +77,7 @@ def trim(stream: str, maxlen: int) -> Step:
 
 def drop(stream: str) -> Step:
     """The stream goes."""
+
     def model(state: State) -> None:
         state.pop(stream.encode(), None)
 
@@ -82,6 +86,7 @@ def drop(stream: str) -> Step:
 
 def transaction(number: int, gone: int) -> Step:
     """Two adds and a delete, all or nothing."""
+
     def do(store: logstore.Store[bytes]) -> None:
         with store.transaction() as tx:
             tx.stream("a").add({"v": _value(number)}, id=f"{number}-1")

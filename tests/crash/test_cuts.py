@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,8 @@ def run_until_cut(path: Path, sync: Sync, at: int, part: float) -> tuple[CrashFi
         except Cut:
             pass
         finally:
-            try:
+            with suppress(Cut):
                 store.close()
-            except Cut:
-                pass
     return twin, acknowledged, durable
 
 

@@ -1,4 +1,4 @@
-"""Prevents torn tails from being read, complete commits from being cut, damage from being cut off."""
+"""Prevents torn tails from being read, and complete commits and damage from being cut off."""
 
 from __future__ import annotations
 

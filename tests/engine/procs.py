@@ -7,6 +7,7 @@ import signal
 import traceback
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 
 class Forked:
@@ -40,7 +41,7 @@ class Forked:
         os.waitpid(self.pid, 0)
         os.close(self._read)
 
-    def __enter__(self) -> Forked:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from logstore.fs import LOCAL
 from logstore.log import names
 from tests.engine.procs import Forked, Waiting
 
+ROUNDS = 60
 State = dict[bytes, list[tuple[str, bytes]]]
 
 
@@ -83,22 +85,29 @@ def test_deleted_under_everybody(tmp_path: Path) -> None:
         assert dump(store) == before
 
 
+def numbers(store: logstore.Store[bytes], writer: int) -> list[int]:
+    """What one writer wrote, in its order."""
+    return [int(entry.fields[b"v"]) for entry in store.stream(f"w{writer}").range()]
+
+
+def write(path: Path, number: int) -> None:
+    """A writer that looks at its own commits after each."""
+    with logstore.open(path) as store:
+        for turn in range(ROUNDS):
+            store.stream(f"w{number}").add({"v": b"%d" % turn})
+            if turn % 10 == 0:
+                time.sleep(0.02)
+            found = numbers(store, number)
+            assert found == list(range(turn + 1)), "a writer does not see its own commits"
+
+
 def test_deleted_while_many_write_and_read(tmp_path: Path) -> None:
     """Again and again, with openers coming and going: nothing is missing, nothing is doubled."""
     path = tmp_path / "store"
     logstore.open(path, segment_bytes=64 * 1024).close()
-    rounds, writers = 60, 3
+    writers = 3
 
-    def write(number: int) -> None:
-        with logstore.open(path) as store:
-            for turn in range(rounds):
-                store.stream(f"w{number}").add({"v": b"%d" % turn})
-                if turn % 10 == 0:
-                    time.sleep(0.02)
-                found = [int(entry.fields[b"v"]) for entry in store.stream(f"w{number}").range()]
-                assert found == list(range(turn + 1)), "a writer does not see its own commits"
-
-    children = [Forked(lambda number=number: write(number)) for number in range(writers)]
+    children = [Forked(partial(write, path, number)) for number in range(writers)]
     stop = threading.Event()
     errors: list[BaseException] = []
 
@@ -107,7 +116,7 @@ def test_deleted_while_many_write_and_read(tmp_path: Path) -> None:
         try:
             while not stop.is_set():
                 for number in range(writers):
-                    found = [int(entry.fields[b"v"]) for entry in store.stream(f"w{number}").range()]
+                    found = numbers(store, number)
                     assert found == list(range(len(found)))
                     assert len(found) >= seen[number]
                     seen[number] = len(found)
@@ -130,8 +139,7 @@ def test_deleted_while_many_write_and_read(tmp_path: Path) -> None:
             reader.join()
         assert not errors, errors
         for number in range(writers):
-            found = [int(entry.fields[b"v"]) for entry in store.stream(f"w{number}").range()]
-            assert found == list(range(rounds))
+            assert numbers(store, number) == list(range(ROUNDS))
 
 
 @pytest.mark.parametrize("left", ["lock.mdb", "data.mdb"])

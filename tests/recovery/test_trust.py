@@ -189,13 +189,17 @@ def test_an_index_of_yesterday(tmp_path: Path, close: str) -> None:
     """Put back in place over the newer one, also with its inode kept: the answers are the same."""
     path = made(tmp_path / "store")
     yesterday = index_of(path).read_bytes()
+
+    def more(store: logstore.Store[bytes]) -> None:
+        fill(store, 30, 50)
+        store.stream("a").delete("3-1")
+
     time.sleep(0.02)
     if close == "clean":
         with script.open_store(path, "everysec") as store:
-            fill(store, 30, 50)
-            store.stream("a").delete("3-1")
+            more(store)
     else:
-        killed(path, lambda store: (fill(store, 30, 50), store.stream("a").delete("3-1")) and None)
+        killed(path, more)
     with index_of(path).open("r+b") as file:
         file.write(yesterday)
         file.truncate(len(yesterday))
