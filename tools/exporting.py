@@ -17,7 +17,7 @@ from logstore.errors import UsageError
 from logstore.ids import ZERO_ID, parse_end, parse_start
 from logstore.stream import Stream
 from logstore.tools import forms, options
-from logstore.tools.importing import FORMATS, guess_format
+from logstore.tools.importing import FORMATS, guess_delimiter, guess_format
 from logstore.tools.output import Output, Progress
 
 Write: TypeAlias = Callable[[Entry[bytes]], bytes]
@@ -33,12 +33,13 @@ def write_json(entry: Entry[bytes]) -> bytes:
 class CsvWriter:
     """Entries as rows under a header of the ID and the fields; what does not fit is refused."""
 
-    def __init__(self, fields: list[str], id_field: str) -> None:
+    def __init__(self, fields: list[str], id_field: str, delimiter: str = ",") -> None:
         if id_field in fields:
             raise UsageError(f"a field is named {id_field!r}: name the column of IDs by --id-field")
         self.fields = fields
         self._known = set(fields)
         self._header = [id_field, *fields]
+        self._delimiter = delimiter
 
     def header(self) -> bytes:
         """The first row."""
@@ -57,10 +58,9 @@ class CsvWriter:
             raise UsageError(f"{entry.id} has the field {more[0]!r}, which --fields does not name")
         return self._row([str(entry.id), *(found.get(name, "") for name in self.fields)])
 
-    @staticmethod
-    def _row(cells: list[str]) -> bytes:
+    def _row(self, cells: list[str]) -> bytes:
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(cells)
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
         return text.getvalue().encode()
 
 
@@ -95,6 +95,8 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
     if target == STDOUT:
         yield output.stream
         return
+    if target.is_dir() or not target.parent.is_dir():
+        raise UsageError(f"{target} cannot be a file: name one in a directory that is there")
     if target.exists() and not target.is_file():  # a pipe, a device
         with target.open("wb") as file:
             yield file
@@ -126,7 +128,7 @@ def command(
     """Write the entries of STREAM to FILE, or to stdout.
 
     JSON lines keep every byte. CSV takes text without repeated fields; a field that an entry lacks
-    becomes an empty cell. FILE appears when it is whole.
+    becomes an empty cell; a file named .tsv has tabs. FILE appears when it is whole.
     """
     as_csv = (format_ or guess_format(target.name)) == "csv"
     with options.reading(path) as store, output.progress("Exporting") as progress:
@@ -136,7 +138,7 @@ def command(
         writer = None
         if as_csv:
             names = fields.split(",") if fields else field_names(stream.range(*interval))
-            writer = CsvWriter(names, id_field)
+            writer = CsvWriter(names, id_field, guess_delimiter(target.name))
         with opened(output, target) as file:
             if writer is not None:
                 file.write(writer.header())

@@ -26,6 +26,11 @@ def guess_format(name: str) -> str:
     return "csv" if name.lower().endswith((".csv", ".tsv")) else "jsonl"
 
 
+def guess_delimiter(name: str) -> str:
+    """The delimiter by the name of a file: a tab if it says so, else a comma."""
+    return "\t" if name.lower().endswith(".tsv") else ","
+
+
 def size_of(source: BinaryIO) -> int:
     """The bytes of an input that is a file; 0 if that is not known."""
     try:
@@ -47,7 +52,7 @@ def size_of(source: BinaryIO) -> int:
 )  # fmt: skip
 @click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
-@click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
+@click.option("--delimiter", help="Of CSV, or 'tab'; else a comma, a tab for a .tsv.")
 @click.option(
     "--batch", type=click.IntRange(1, BATCH_MAX_ROWS), default=1000, show_default=True,
     help="Entries in a commit.",
@@ -61,7 +66,7 @@ def size_of(source: BinaryIO) -> int:
 def command(
     output: Output, path: Path, source: BinaryIO, name: str, format_: str | None,
     id_field: str | None, time_field: str | None, time_format: str, auto_id: bool, encoding: str,
-    delimiter: str, batch: int, skip_bad: bool, resume: bool, no_create: bool, sync: Sync,
+    delimiter: str | None, batch: int, skip_bad: bool, resume: bool, no_create: bool, sync: Sync,
 ) -> None:  # fmt: skip
     """Add the rows of FILE, or of stdin, to a stream.
 
@@ -76,7 +81,10 @@ def command(
         id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id
     )  # fmt: skip
     rows: Generator[lines.Row | InputLineError]
-    if (format_ or guess_format(getattr(source, "name", ""))) == "csv":
+    file = getattr(source, "name", "")
+    if (format_ or guess_format(file)) == "csv":
+        delimiter = guess_delimiter(file) if delimiter is None else delimiter
+        delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
         check_csv(encoding, delimiter)
         rows = lines.read_csv(source, ids, encoding=encoding, delimiter=delimiter)
     else:

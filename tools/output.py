@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from logstore.entry import Entry
-from logstore.errors import CorruptionError, Error, InputLineError
+from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools import forms
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
@@ -39,7 +39,9 @@ class Output:
     # -- results ------------------------------------------------------------------------------
     @property
     def stream(self) -> BinaryIO:
-        """The bytes of stdout."""
+        """The bytes of stdout; UsageError where the caller has closed it."""
+        if sys.stdout is None:
+            raise UsageError("stdout is closed: leave out >&-, or send it to /dev/null")
         return sys.stdout.buffer
 
     def json_object(self, value: Mapping[str, Any]) -> None:
@@ -64,7 +66,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        terminal = sys.stdout.isatty()
+        terminal = self.stream.isatty()
         cells = [[_cell(value) for value in row] for row in rows]
         numeric = [all(_is_number(cell) for cell in column) for column in zip(*cells, strict=True)]
         table = Table(
@@ -92,12 +94,16 @@ class Output:
 
     def flush(self) -> None:
         """Hand over what was written so far."""
-        self.stream.flush()
+        if sys.stdout is not None:
+            self.stream.flush()
 
     # -- beside the results -------------------------------------------------------------------
     def error(self, error: BaseException) -> None:
         """One line, or one object, on stderr, with the context."""
-        message = " ".join(str(error).splitlines()) or type(error).__name__
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, Error):
+            message = "interrupted"  # (what it says for itself, if anything, is of a codec)
+        else:
+            message = " ".join(str(error).splitlines()) or type(error).__name__
         if self.json:
             told = {"error": type(error).__name__, "message": message, **_place(error)}
             click.echo(json.dumps({**told, **self.context}), err=True)

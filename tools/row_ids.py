@@ -35,7 +35,7 @@ class RowIDs:
     def hint(self) -> str:
         """What to do about an ID that is none."""
         if self._time_field is not None:
-            return "see --time-format"
+            return "see --time-field and --time-format"
         return "or name another field with --id-field, or none with --auto-id"
 
     def check_given(self, given: str | None) -> None:

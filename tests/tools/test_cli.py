@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from logstore.tools.cli import COMMANDS
+from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
@@ -105,3 +107,26 @@ def test_a_bar_is_shown_on_a_terminal_only(large: Path, tmp_path: Path) -> None:
         assert running.wait(60) == 0
     os.close(ours)
     assert b"Exporting" in shown
+
+
+@pytest.mark.parametrize("command", ["range s", "streams", "export s", "info --json"])
+def test_a_stdout_that_is_closed_is_one_line(command: str, store: Path) -> None:
+    name, *rest = command.replace(" s", " race").split()
+    line = " ".join([*COMMAND, name, shlex.quote(str(store)), *rest, ">&-"])
+    done = subprocess.run(
+        line, shell=True, stderr=subprocess.PIPE, env=environment(), check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert b"stdout is closed" in done.stderr
+    assert no_traceback(done.stderr)
+
+
+def test_an_interrupt_is_told_in_one_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a codec Python adds words of its own to it."""
+    output = Output()
+    output.error(KeyboardInterrupt("decoding with 'utf-8-sig' codec failed"))
+    output.json = True
+    output.error(KeyboardInterrupt())
+    text, told = capfd.readouterr().err.splitlines()
+    assert text == "logstore: interrupted"
+    assert json.loads(told)["message"] == "interrupted"

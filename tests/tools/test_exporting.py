@@ -80,3 +80,10 @@ def test_what_csv_cannot_hold_leaves_no_file(store: Path, tmp_path: Path) -> Non
     ok("add", store, "s", "id=5")
     assert "--id-field" in invoke("export", store, "s", "--format", "csv").stderr
     assert ok("export", store, "s", "--format", "csv", "--id-field", "ID").startswith("ID,id\n")
+
+
+def test_a_file_that_cannot_be_is_named(store: Path, tmp_path: Path) -> None:
+    for target in (tmp_path, tmp_path / "missing" / "out.jsonl"):
+        done = invoke("export", store, "race", target)
+        assert done.exit_code == 1
+        assert f"{target} cannot be a file" in done.stderr

@@ -240,6 +240,22 @@ def test_other_encodings_and_delimiters(empty: Path) -> None:
     assert pairs(empty) == [("1-0", [(b"a", "ü".encode())])]
 
 
+@pytest.mark.parametrize("delimiter", ["tab", "\\t", "\t"])
+def test_tabs_can_be_named_and_typed(delimiter: str, empty: Path) -> None:
+    csv(empty, b"id\ta\n1-0\tx,y\n", "--delimiter", delimiter)
+    assert pairs(empty) == [("1-0", [(b"a", b"x,y")])]
+
+
+def test_a_tsv_has_tabs(empty: Path, tmp_path: Path) -> None:
+    """Not one field whose name is the whole header."""
+    source, target = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    source.write_bytes(b"id\ta\tb\n1-0\tx,y\tz\n")
+    ok("import", empty, source, "--stream", "s")
+    assert pairs(empty) == [("1-0", [(b"a", b"x,y"), (b"b", b"z")])]
+    ok("export", empty, "s", target)
+    assert target.read_bytes() == source.read_bytes()
+
+
 @pytest.mark.parametrize(
     "options",
     [
