@@ -37,6 +37,8 @@ It imports nothing of ours.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(Exception):
     """Base of every error of logstore."""
@@ -182,6 +184,16 @@ class InputLineError(Error, ValueError):
     def __init__(self, message: str, *, line_number: int) -> None:
         super().__init__(f"line {line_number}: {message}")
         self.line_number = line_number
+
+    def __reduce__(self) -> Any:  # the message has the number already
+        return (_input_line_error, (self.message, self.line_number))
+
+
+def _input_line_error(message: str, line_number: int) -> InputLineError:
+    """One that was pickled, as processes hand them over."""
+    found = InputLineError("", line_number=line_number)
+    found.message, found.args = message, (message,)
+    return found
 
 
 class SnapshotExpired(Error):  # noqa: N818  (the name is part of the public face)

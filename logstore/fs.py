@@ -42,6 +42,8 @@ def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemE
         return FileSystemError(
             f"too many open files while {doing} {name}: raise the limit with ulimit -n"
         )
+    if exc.errno in (errno.EEXIST, errno.ENOTDIR):
+        return FileSystemError(f"{doing} {name} failed: {what}; give a directory, not a file")
     return FileSystemError(f"{doing} {name} failed: {what}")
 
 
@@ -222,8 +224,10 @@ class FileSystem:
 
     def make_directory(self, path: Path) -> None:
         """Create with parents; fine if it exists."""
-        with _errors(path, "creating"):
+        try:
             path.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise typed(exc, path, "creating") from exc
 
     def sync_directory(self, path: Path) -> None:
         """Names in ``path`` are durable after it."""

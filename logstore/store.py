@@ -22,7 +22,7 @@ from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
-from logstore.errors import ClosedError
+from logstore.errors import ClosedError, UsageError
 from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.info import StoreInfo
@@ -71,7 +71,7 @@ class Store(Generic[T]):
 
     def __del__(self) -> None:
         shared = getattr(self, "_shared", None)
-        if shared is not None and not shared.forked:
+        if shared is not None and opening is not None and not shared.forked:  # None: at exit
             opening.abandon(shared)
 
     def __repr__(self) -> str:
@@ -147,6 +147,10 @@ class Store(Generic[T]):
         self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None
     ) -> dict[T, list[Entry[T]]]:
         """Entries above an ID of each stream, at once; streams without any are left out."""
+        if not isinstance(after, Mapping):
+            raise UsageError(
+                f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
+            )
         found: dict[T, list[Entry[T]]] = {}
         for name, start in after.items():
             stream = self.stream(name)

@@ -37,7 +37,7 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     except FileNotFoundError:
         raise NotAStoreError(
             f"{store} is not a store: there is no file {names.STORE} in it; give the directory of "
-            "a store, or an empty or new one with create=True"
+            "a store, or an empty or new one that may become a store"
         ) from None
     if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
         raise NotAStoreError(f"{path} is not the marker of a store")
