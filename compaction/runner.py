@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 from logstore import format as fmt
+from logstore.codec import codec
 from logstore.compaction import nodes, segments
 from logstore.compaction.report import CompactionReport
 from logstore.engine import care, checkpoints, pins, reserve, snapshot, sync
@@ -18,11 +19,12 @@ from logstore.engine.core import Engine, log
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
 from logstore.index.keys import SegmentRow
+from logstore.log import chain, names, reader
 from logstore.log import frame as frames
-from logstore.log import names
 
 INDEX_SLACK = 1.5
 INDEX_SLACK_BYTES = 1 << 20
+PURGE_AGAIN_MAX = 8  # passes of an erasure, if others change the same nodes meanwhile
 
 
 def run(
@@ -36,26 +38,68 @@ def run(
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with care.alone(engine):
         segments.remove_garbage(engine)
-        segments.seal(engine, committer)
-        care.write_missing_hints(engine)
-        victims = _victims(engine, 0.0 if purge else threshold)
-        chooser = nodes.Chooser(victims, 0.0 if purge else threshold)
-        segments.write_and_adopt(engine, committer, nodes.groups(engine, chooser), report)
-        report.open_nodes_restated = segments.restate_opens(committer, victims, purge=purge)
-        # Only what is empty before the checkpoints: neither may name a node in what goes.
-        victims = _empty(engine)
-        if victims:
-            _checkpoint_twice(engine, committer)
-            pinned = set() if purge else _pinned(engine)
-            segments.drop_dead(engine, committer, victims, pinned, report)
+        _pass(engine, committer, report, 0.0 if purge else threshold)
         if purge:
-            _erase_copies(engine)
+            for _ in range(PURGE_AGAIN_MAX):
+                if not _left_behind(engine, committer, report):
+                    break
+                _pass(engine, committer, report, 0.0)
+            else:
+                log.warning("others changed the same nodes all the while: run the erasure again")
+            _erase_copies(engine, committer)
         reserve.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     report.took_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("compaction: %s", report)
     return report
+
+
+def _pass(engine: Engine, committer: Committer, report: CompactionReport, threshold: float) -> None:
+    """From the seal to the unlink."""
+    purge = report.purge
+    report.nodes_skipped = 0
+    segments.seal(engine, committer)
+    care.write_missing_hints(engine)
+    victims = _victims(engine, threshold)
+    chooser = nodes.Chooser(victims, threshold)
+    segments.write_and_adopt(engine, committer, nodes.groups(engine, chooser), report)
+    report.open_nodes_restated += segments.restate_opens(committer, victims, purge=purge)
+    # Only what is empty before the checkpoints: neither may name a node in what goes.
+    victims = _empty(engine)
+    if victims:
+        _checkpoint_twice(engine, committer)
+        pinned = set() if purge else _pinned(engine)
+        segments.drop_dead(engine, committer, victims, pinned, report)
+
+
+def _left_behind(engine: Engine, committer: Committer, report: CompactionReport) -> bool:
+    """Whether what others did during a pass of an erasure kept deleted entries in the log.
+
+    They changed a node while it was copied, or wrote one anew with its tombstones (a node that
+    became open again, or was filled).
+    """
+    if report.nodes_skipped:
+        return True
+    with committer.locked() as words:
+        pass
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid):
+        end = link.end_offset
+        if link.number == words.applied >> fmt.POSITION_SEGMENT_BITS:
+            end = words.applied & fmt.OFFSET_MAX
+        elif link.number > words.applied >> fmt.POSITION_SEGMENT_BITS:
+            continue
+        file = engine.fs.open(names.segment(engine.path, link.number))
+        try:
+            for found in reader.scan(file, engine.seed, link.number, link.start_offset, end):
+                body = found.body()
+                if not isinstance(body, frames.Open | frames.Node) or body.data is None:
+                    continue
+                if codec().counts(body.data)[1]:
+                    return True
+        finally:
+            file.close()
+    return False
 
 
 def _victims(engine: Engine, threshold: float) -> set[int]:
@@ -118,11 +162,20 @@ def _checkpoint_twice(engine: Engine, committer: Committer) -> None:
     checkpoints.take_alone(engine, committer)
 
 
-def _erase_copies(engine: Engine) -> None:
+def _erase_copies(engine: Engine, committer: Committer) -> None:
     """Erasure: what holds copies of entries outside the log; scans under way end with an error."""
     fs, store = engine.fs, engine.path
     fs.remove_tree(store / names.QUARANTINE)
-    pins.revoke_all(fs, store)
+    with committer.locked():  # then nobody is making a segment or an index: these are left over
+        for name in fs.names(store / names.LOG):
+            if name.endswith(f"{names.segment(store, 0).suffix}{names.TEMPORARY}"):
+                fs.remove(store / names.LOG / name)
+        for name in fs.names(store / names.CHECKPOINTS):
+            if name.endswith(names.TEMPORARY):
+                fs.remove(store / names.CHECKPOINTS / name)
+        for name in fs.names(store / names.INDEX):
+            if name.endswith(names.TEMPORARY):
+                fs.remove_tree(store / names.INDEX / name)
 
 
 def _shrink_index(engine: Engine, committer: Committer, *, purge: bool) -> bool:
