@@ -30,7 +30,7 @@ def _rate(bench: Bench, entries: int) -> Result:
 
         def ours(_: int) -> float:
             started = time.perf_counter()
-            count = sum(batch.num_rows for batch in stream.scan())
+            count: int = sum(batch.num_rows for batch in stream.scan())
             return count / (time.perf_counter() - started) / 1e6
 
         def peer(_: int) -> float:
