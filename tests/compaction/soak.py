@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine.commit import Committer
+from logstore.engine.commit import Committer, Op
 from logstore.ids import ZERO_ID, StreamID
+from logstore.options import Sync
 
 LIMITS: tuple[dict[str, int], ...] = (
     {"node_max_entries": 4},
@@ -174,10 +175,10 @@ class Between(Committer):
         self._below = below
         self._others = others
 
-    def run(self, *args: Any) -> Any:
+    def run(self, op: Op, sync: Sync | None = None) -> Any:
         """The operation, others' first."""
         self._others()
-        return self._below.run(*args)
+        return self._below.run(op, sync)
 
     def locked(self) -> Any:
         """The lock, others' operations first."""
