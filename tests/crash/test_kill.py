@@ -19,8 +19,8 @@ from tests.crash import steps, writer
 from tests.crash.steps import Step
 from tests.crash.writer import SHARED, Model, Plan
 
-ROUNDS = 8
-KILLS_A_ROUND = 40
+ROUNDS = 7
+KILLS_A_ROUND = 44
 WRITERS = 3
 POLICIES: tuple[Sync, ...] = ("everysec", "os", "always")
 INSIDE = 0.3
@@ -42,7 +42,7 @@ class Fleet:
     def start(self, slot: int) -> None:
         """Fork a writer for a slot."""
         model = self.models[slot]
-        self.wanted[slot] = self.rng.choice(list(Step))
+        self.wanted[slot] = self.rng.choice([*Step, *[Step.FINISHING_A_DEAD_COMMIT] * 3])
         plan = Plan(
             self.folder / "store", self.folder / f"journal-{slot}", self.folder / f"step-{slot}",
             slot, model.number, POLICIES[slot % len(POLICIES)], self.wanted[slot],
@@ -108,14 +108,20 @@ def one_round(fleet: Fleet, number: int) -> None:
     observer = logstore.open(path) if number % 2 else None
     for _ in range(KILLS_A_ROUND - WRITERS):
         time.sleep(fleet.rng.random() * 0.05)
-        slot = fleet.rng.randrange(WRITERS)
-        fleet.kill(slot)
+        killed = [fleet.rng.randrange(WRITERS)]
+        fleet.kill(killed[0])
+        # And at once whoever lingers while it finishes what that one left.
+        for slot, wanted in list(fleet.wanted.items()):
+            if slot not in killed and wanted == Step.FINISHING_A_DEAD_COMMIT:
+                fleet.kill(slot)
+                killed.append(slot)
         if observer is not None:
-            fleet.check(observer, [slot])
+            fleet.check(observer, killed)
         else:
             with logstore.open(path) as store:
-                fleet.check(store, [slot])
-        fleet.start(slot)
+                fleet.check(store, killed)
+        for slot in killed:
+            fleet.start(slot)
     if observer is not None:
         observer.close()
     for slot in range(WRITERS):

@@ -209,12 +209,13 @@ def test_an_index_of_yesterday(tmp_path: Path, close: str) -> None:
     assert opened(path, expected)["index_trusted"]
 
 
+@pytest.mark.parametrize("count", [3, 60])
 @pytest.mark.parametrize("close", ["clean", "killed"])
-def test_an_index_of_another_store(tmp_path: Path, close: str) -> None:
+def test_an_index_of_another_store(tmp_path: Path, close: str, count: int) -> None:
     """With the inode kept: the checksum of its last frame is not in this log."""
     path, other = made(tmp_path / "store"), tmp_path / "other"
     with script.open_store(other, "everysec") as store:
-        for number in range(1, 60):
+        for number in range(1, count):
             store.stream("z").add({"v": b"other"}, id=f"{number}-1")
     expected = FIRST
     if close == "killed":
