@@ -17,7 +17,7 @@ from logstore.codec import Row, codec
 from logstore.engine import adds, deletes, nodes, ranges, snapshot, trims
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry, IDRuns, make_entry
-from logstore.errors import OptionError, StreamNotFoundError
+from logstore.errors import OptionError, StreamNotFoundError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
 from logstore.info import StreamInfo, radix_tree_nodes
@@ -222,10 +222,14 @@ class Stream(Generic[T]):
         """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields."""
         from logstore.scan import arrow
 
-        return arrow.scan_stream(
-            self._store._engine(), self._name, parse_start(start), parse_end(end), columns,
-            batch_rows,
-        )  # fmt: skip
+        low, high = parse_start(start), parse_end(end)
+        engine = self._store._engine()
+        try:
+            return arrow.scan_stream(engine, self._name, low, high, columns, batch_rows)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
+            ) from error
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(
@@ -267,9 +271,7 @@ class Stream(Generic[T]):
         rule = arguments.trim_rule(
             maxlen, minid, max_age, approximate=approximate, limit=limit, optional=False
         )
-        gone: int = self._store._free(
-            lambda state: trims.trim_named(state, self._name, rule), sync
-        )
+        gone: int = self._store._free(lambda state: trims.trim_named(state, self._name, rule), sync)
         return gone
 
     def set_id(

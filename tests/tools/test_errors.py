@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,13 @@ def test_a_store_that_is_forgotten_at_exit_says_nothing(
     store.__del__()
     monkeypatch.undo()
     store.close()
+
+
+def test_a_scan_without_pyarrow_says_what_to_install(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with logstore.open(empty) as store:
+        store.stream("s").add({"a": "1"})
+        with pytest.raises(logstore.UsageError, match="pip install 'logstore-streams"):
+            store.stream("s").scan()
