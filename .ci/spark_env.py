@@ -25,7 +25,6 @@ DEFAULTS = """spark.ui.enabled false
 spark.ui.showConsoleProgress false
 spark.driver.host 127.0.0.1
 spark.driver.bindAddress 127.0.0.1
-spark.local.dir {scratch}/local
 spark.sql.warehouse.dir {scratch}/warehouse
 spark.driver.extraJavaOptions "-Djava.io.tmpdir={scratch}/tmp" "-Dderby.system.home={scratch}/derby"
 spark.executor.extraJavaOptions "-Djava.io.tmpdir={scratch}/tmp"
@@ -91,7 +90,7 @@ def variables(build: Path, python: Path, java_home: str) -> dict[str, str]:
         "PYSPARK_PYTHON": str(python),
         "SPARK_CONF_DIR": str(scratch / "conf"),
         "SPARK_HOME": "",
-        "SPARK_LOCAL_DIRS": "",
+        "SPARK_LOCAL_DIRS": str(scratch / "local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
