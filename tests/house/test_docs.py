@@ -14,6 +14,7 @@ CONTRIBUTING_LINES_MAX = 170
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r"`((?:[\w.]+/)+\w+\.\w+)`")
 # Home directories and workplaces.
 MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
 
@@ -43,6 +44,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_modules_that_are_named_exist(page: Path) -> None:
+    """A table of modules that were renamed since leads newcomers astray."""
+    named = set(MODULE.findall(LINK.sub("", (ROOT / page).read_text())))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
 def anchors(page: Path) -> set[str]:
