@@ -20,7 +20,7 @@ from logstore.store import Store
 from tests.codec.strategies import next_id
 from tests.peers.dump import Metadata, parse_dump
 from tests.peers.servers import Peer
-from tests.store.look import FixedClock, delete_index, roll, stream_nodes
+from tests.store.look import FixedClock, delete_index, dump_payload, roll, stream_nodes
 
 NAMES = (b"s", b"\x00/../t")
 FAR_MS = 1 << 45  # no server's clock is there yet
@@ -310,6 +310,15 @@ class Mirror:
                 return bool(found[0] == nodes and found[1][:5] == metadata)
 
             self.script.append((("DUMP", name), check, (metadata, nodes)))
+
+    def do_restore(self) -> None:
+        """The servers take our nodes, sanitized, and read the same from them."""
+        for name in self.store.streams():
+            copy = name + b" restored"
+            self.expect(("RESTORE", copy, 0, dump_payload(self.store, name)), b"OK")
+            entries = [_reply(entry) for entry in self.store.stream(name).range()]
+            self.expect(("XRANGE", copy, "-", "+"), entries)
+            self.both(("XINFO", "STREAM", copy), self.store.stream(name).info, _info)
 
     def look(self, name: bytes) -> None:
         """What XINFO STREAM says."""

@@ -92,9 +92,10 @@ def test_one_entry_a_node(open_store: OpenStore) -> None:
 
 @pytest.mark.peers
 @pytest.mark.parametrize("inline", [65536, 250])
-@pytest.mark.parametrize("most_bytes", range(1180, 1192))
+@pytest.mark.parametrize("most_bytes", [1300, 1301, 1302, 1321, 1322, 1323, 1324])
+@pytest.mark.parametrize("removed", [False, True])
 def test_counters_of_two_bytes_at_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: int, most_bytes: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: int, most_bytes: int, removed: bool,
     redis_peer: Peer, valkey_peer: Peer,
 ) -> None:  # fmt: skip
     """From 128 on a counter takes two bytes: one entry more or less fits into the node."""
@@ -103,7 +104,7 @@ def test_counters_of_two_bytes_at_the_limit(
     stream = mirror.store.stream("s")
     rows: list[list[bytes]] = [[b"f", b"1"]] * 150
     mirror.do_many(0, rows[:120], [(0, 0)] * 120, 50, {})
-    if most_bytes % 2:
+    if removed:
         mirror.do_delete(0, [("known", 5), ("known", 9)])
     for _ in range(40):
         mirror.do_add(0, ("step", (0, 0)), rows[0], {}, True)

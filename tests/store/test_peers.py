@@ -94,16 +94,20 @@ other = st.one_of(
 reopen = st.tuples(
     st.just("reopen"), st.sampled_from(["reopen", "roll", "rebuild", "roll, rebuild"])
 )
-operations = st.lists(
-    st.one_of(
-        add, add, add, add, many, many, delete, delete, delete_range, trim, trim, set_id,
-        read_range, read_range, read, other, reopen,
-    ),
-    min_size=1, max_size=40,
+fill = st.tuples(
+    st.just("many"), st.just(0), st.lists(entries, min_size=6, max_size=20),
+    st.just([(1, 0)] * 20), st.integers(2, 20), st.just({}),
 )  # fmt: skip
+operation = st.one_of(
+    add, add, add, add, many, many, delete, delete, delete_range, trim, trim, set_id,
+    read_range, read_range, read, other, reopen,
+)  # fmt: skip
+operations = st.builds(
+    lambda first, others: [first, *others], fill, st.lists(operation, min_size=12, max_size=40)
+)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(sizes=sizes, drawn=operations, inline=st.sampled_from([65536, 65536, 250]))
 def test_a_workload_is_answered_and_packed_as_the_servers_do(
     redis_peer: Peer, valkey_peer: Peer, sizes: tuple[int, int], drawn: list[tuple[Any, ...]],
@@ -118,6 +122,7 @@ def test_a_workload_is_answered_and_packed_as_the_servers_do(
                 mirror.run(operation)
             mirror.do_nodes()
             mirror.do_reopen("rebuild")
+            mirror.do_restore()
         finally:
             mirror.store.close()
     mirror.judge(redis_peer)
