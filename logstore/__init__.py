@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     open = open_store
 
+    open = open_store
+
 __all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
