@@ -18,7 +18,7 @@ from logstore.engine import checkpoints
 from logstore.recovery.check import check
 from tests.compaction.soak import Between, Soak
 
-SECONDS = 2.5
+SECONDS = 1.5
 TOKEN = re.compile(rb"T~[0-9a-f]{16}~")
 
 
