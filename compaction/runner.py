@@ -17,7 +17,7 @@ from logstore.engine import care, checkpoints, pins, reserve, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import OptionError
+from logstore.errors import ErasureIncompleteError, OptionError
 from logstore.index.keys import SegmentRow
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
@@ -30,11 +30,15 @@ PURGE_AGAIN_MAX = 8  # passes of an erasure, if others change the same nodes mea
 def run(
     engine: Engine, committer: Committer, *, purge: bool = False, threshold: float = 0.5
 ) -> CompactionReport:
-    """Compact a store; what was done."""
+    """Compact a store; what was done.
+
+    ErasureIncompleteError if others changed the same nodes in every pass of an erasure.
+    """
     if not 0 <= threshold <= 1:
         raise OptionError(f"threshold must be 0 to 1, the share that may be dead: {threshold}")
     started = time.monotonic_ns()
     report = CompactionReport(purge=purge)
+    complete = True
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with care.alone(engine):
         segments.remove_garbage(engine)
@@ -45,13 +49,18 @@ def run(
                     break
                 _pass(engine, committer, report, 0.0)
             else:
-                log.warning("others changed the same nodes all the while: run the erasure again")
+                complete = not _left_behind(engine, committer, report)
             _erase_copies(engine, committer)
         reserve.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     report.took_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("compaction: %s", report)
+    if not complete:
+        raise ErasureIncompleteError(
+            "what was deleted is deleted, but bytes of it are still in the store: others changed "
+            "the same nodes all the while; run compact(purge=True) again"
+        )
     return report
 
 

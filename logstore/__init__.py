@@ -28,6 +28,7 @@ _HOME = {
 _ERRORS = (
     "ClosedError", "CommittedError", "CommittedInterrupt", "CorruptFrameError", "CorruptNodeError",
     "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError", "Error",
+    "ErasureIncompleteError",
     "FileSystemError", "FormatVersionError", "IDOrderError", "InputLineError", "InvalidEntryError",
     "InvalidIDError", "LockTimeoutError", "NotAStoreError", "OptionError", "ReadOnlyError",
     "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError", "StoreInUseError",

@@ -22,6 +22,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- LockTimeoutError               another process kept the writer lock; names its pid
     |   |-- StoreInUseError                held by processes that cannot share it with this one
     |   |-- ReentryError                   called from a signal handler or finaliser inside a call
+    |   |-- ErasureIncompleteError         deleted, but bytes of it are still there: erase again
     |   `-- StoreFailedError               a sync failed; nothing more is acknowledged until recover
     |-- CorruptionError                    stored bytes are not what was written
     |   |-- CorruptFrameError
@@ -152,6 +153,10 @@ class ReentryError(StoreError):
 
 class StoreFailedError(StoreError):
     """A sync failed: nothing more is acknowledged until the store was recovered."""
+
+
+class ErasureIncompleteError(StoreError):
+    """The entries are deleted, but bytes of them are still in the store: erase again."""
 
 
 class CorruptionError(Error):

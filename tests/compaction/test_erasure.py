@@ -80,3 +80,31 @@ def test_what_a_killed_process_left_under_a_temporary_name_is_erased(tmp_path: P
         (path / "index" / "99.tmp" / "data.mdb").write_bytes(SECRET)
         store.stream("s").delete(secret, purge=True)
         assert everywhere(path, SECRET) == []
+
+
+def test_an_erasure_that_never_catches_up_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others change the node in every pass: nothing may claim that the bytes are gone."""
+    with logstore.open(tmp_path / "store") as store:
+        stream = store.stream("s")
+        secret = stream.add({"secret": SECRET})
+        assert secret is not None
+        ids = list(stream.add_many({"n": n} for n in range(500)))
+        adopt = segments.write_and_adopt
+        left = iter(ids)
+
+        def changed(
+            engine: Any, committer: Any, groups: Iterable[nodes.Group], report: Any
+        ) -> None:
+            read = list(groups)
+            stream.delete(next(left))
+            adopt(engine, committer, read, report)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(segments, "write_and_adopt", changed)
+            with pytest.raises(logstore.ErasureIncompleteError, match="again"):
+                stream.delete(secret, purge=True)
+        assert secret not in stream
+        store.compact(purge=True)
+        assert everywhere(tmp_path / "store", SECRET) == []

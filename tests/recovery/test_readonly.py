@@ -97,3 +97,20 @@ def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(logstore.NotAStoreError):
         logstore.open(tmp_path / "none", readonly=True)
     assert not (tmp_path / "none").exists()
+
+
+def test_it_notices_that_the_segment_it_stood_before_was_dropped(tmp_path: Path) -> None:
+    """A gap in the chain of segments is no torn tail."""
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16) as writer:
+        writer.stream("kept").add({"n": 0})
+        reader = logstore.open(path, readonly=True)
+        assert len(reader.stream("kept")) == 1
+        writer.compact()
+        writer.stream("gone").add_many({"n": n, "pad": "x" * 40} for n in range(4000))
+        writer.drop("gone")
+        writer.compact()
+        writer.stream("kept").add({"n": 1})
+        assert [entry.fields["n"] for entry in reader.stream("kept")] == [b"0", b"1"]
+        assert reader.streams() == [b"kept"]
+        reader.close()
