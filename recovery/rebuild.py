@@ -76,7 +76,9 @@ class Rebuild:
             for link in sealed:
                 self._replay(state, link, from_position)
             self._replay_active(state, active, from_position)
-            self._settle(state, active)
+            # Behind a seal frame the next segment is the active one, also where its writer died
+            # before it was made: the tail check makes it. Nothing is ever written behind a seal.
+            self._settle(state, max(active.number, state.meta.active_segment))
             state.flush()
         engine.kept.clear()
 
@@ -185,20 +187,20 @@ class Rebuild:
             total_bytes=link.end_offset, born_ms=link.created_ms
         ))  # fmt: skip
 
-    def _settle(self, state: State, active: chain.Link) -> None:
+    def _settle(self, state: State, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
         state.flush()
         for record in list(state.index.records()):
             node = state.index.open_node(record.number) if record.open_version else None
             if node is not None and node.runs:
-                state.put_open(record.number, opens.settled(node, engine.segments, active.number))
+                state.put_open(record.number, opens.settled(node, engine.segments, active))
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, size) in heads.items():
             found = state.segment(number)
             total = found.total_bytes if found is not None else 0
-            if number == active.number:
+            if number == active:
                 total = 0
             elif head.role == fmt.Role.COMPACTED:
                 total = size
@@ -223,6 +225,6 @@ class Rebuild:
             record.nodes, record.node_bytes = counts.get(record.number, [0, 0])
             state.touch(record)
         state.meta = state.meta._replace(
-            active_segment=active.number,
+            active_segment=active,
             next_segment=max([state.meta.next_segment, *(number + 1 for number in heads)]),
         )
