@@ -158,7 +158,7 @@ def batches(
                     f"row {place}: give every row of one call an ID, (id, fields), or none of them"
                 )
             id, values = cast("tuple[IDLike, Row]", row)
-            ids.append(id if isinstance(id, StreamID) else parse_id(id))
+            ids.append(parse_id(id))
             fields.append(values)
         done += len(chunk)
         yield ids, rows(fields, encoding)

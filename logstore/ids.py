@@ -102,32 +102,31 @@ def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
 
     ``missing_seq`` stands in where only milliseconds are given (also for an int or a datetime).
     """
-    if isinstance(value, StreamID):
-        return value
-    if isinstance(value, bytes):
-        try:
-            value = value.decode("ascii")
-        except UnicodeDecodeError:
-            raise _invalid(value) from None
-    if isinstance(value, str):
-        if len(value) > ID_TEXT_MAX:
-            raise _invalid(value[:32] + "...")
-        ms, dash, seq = value.partition("-")
-        return StreamID(_number(ms, value), _number(seq, value) if dash else missing_seq)
+    if isinstance(value, str | bytes):
+        return _parse_text(value, missing_seq)
     if isinstance(value, datetime):
         return StreamID(datetime_ms(value), missing_seq)
-    if isinstance(value, bool):
-        raise _invalid(value)
-    if isinstance(value, int):
-        pair: tuple[int, int] = (value, missing_seq)
-    elif isinstance(value, tuple) and len(value) == 2:
-        pair = value
+    if isinstance(value, tuple) and len(value) == 2:
+        pair: tuple[int, int] = value
+    elif isinstance(value, int):
+        pair = (value, missing_seq)
     else:
         raise _invalid(value)
     for part in pair:
         if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part <= U64_MAX:
             raise _invalid(value)
-    return StreamID(*pair)
+    return value if type(value) is StreamID else StreamID(*pair)
+
+
+def _parse_text(value: str | bytes, missing_seq: int) -> StreamID:
+    try:
+        text = value if isinstance(value, str) else value.decode("ascii")
+    except UnicodeDecodeError:
+        raise _invalid(value) from None
+    if len(text) > ID_TEXT_MAX:
+        raise _invalid(text[:32] + "...")
+    ms, dash, seq = text.partition("-")
+    return StreamID(_number(ms, text), _number(seq, text) if dash else missing_seq)
 
 
 def parse_auto(text: str) -> int:

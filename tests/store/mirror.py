@@ -132,7 +132,7 @@ class Mirror:
         )
         if found is not None:
             self.given[name].append(found)
-            if id in ("*", b"*") and last.ms < FAR_MS:
+            if id in ("*", b"*") and (last.ms < FAR_MS or self.clock.ms > last.ms):
                 command = ("XADD", name, *how, *words, text(found), *flat)
                 self.script[before] = (command, *self.script[before][1:])
                 wanted = StreamID(self.clock.ms, 0) if self.clock.ms > last.ms else last.next()
@@ -280,6 +280,10 @@ class Mirror:
         after = {
             name: _plain(self.id_of(name, one)) for name, one in zip(NAMES, drawn, strict=False)
         }
+        for name in [name for name, id in after.items() if id == "+"]:
+            last = self.store.stream(name).last
+            if last is not None and last.id != self.store.stream(name).last_id:
+                after[name] = "0"  # Valkey gives nothing if the last entry was deleted
         limit = () if count is None else ("COUNT", count)
         self.both(
             ("XREAD", *limit, "STREAMS", *after, *after.values()),

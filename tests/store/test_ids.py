@@ -60,6 +60,7 @@ REFUSED = [
     "+1-1", " 1-1", "1-1\n", "1-1\0",
     f"{U64_MAX + 1}", f"0-{U64_MAX + 1}", "1" * 128, b"\xff-1",
     -1, U64_MAX + 1, True, None, 1.5, (1,), (1, 2, 3), (1, -1), (1, True), ("1", "2"), [1, 2],
+    StreamID(U64_MAX + 1, 0), StreamID(0, U64_MAX + 1), StreamID(-1, 0), StreamID(True, 0),
     datetime(2024, 1, 1), datetime(1969, 12, 31, tzinfo=UTC),  # noqa: DTZ001
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ byte by node byte; also after reopening, and after the index was rebuilt.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.store.mirror import Mirror
 pytestmark = pytest.mark.peers
 
 MAX = 2**64 - 1
+MORE = os.environ.get("LOGSTORE_WORKLOADS")  # so many other workloads at each run
 sizes = st.tuples(
     st.sampled_from([0, 60, 128, 200, 500, 4096]), st.sampled_from([0, 1, 2, 3, 5, 100])
 )
@@ -107,7 +109,9 @@ operations = st.builds(
 )
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(MORE or 100), derandomize=not MORE, suppress_health_check=list(HealthCheck)
+)
 @given(sizes=sizes, drawn=operations, inline=st.sampled_from([65536, 65536, 250]))
 def test_a_workload_is_answered_and_packed_as_the_servers_do(
     redis_peer: Peer, valkey_peer: Peer, sizes: tuple[int, int], drawn: list[tuple[Any, ...]],
