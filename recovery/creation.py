@@ -38,15 +38,7 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
     creating it again takes the leftovers over.
     """
     limits.check()
-    others = [name for name in fs.names(path) if name not in (*FOLDERS, names.LOCK)]
-    sizes = [fs.stat(path / names.LOG / name).size_bytes for name in fs.names(path / names.LOG)]
-    if any(not name.endswith(names.TEMPORARY) for name in others) or any(
-        size > fmt.SEGMENT_HEAD_BYTES for size in sizes
-    ):
-        raise NotAStoreError(
-            f"{path} holds other files and no store (or its file STORE was lost: restore that "
-            "from a backup): give an empty or a new directory"
-        )
+    check_free(fs, path)
     for folder in FOLDERS:
         fs.make_directory(path / folder)
     uuid = storefile.new_uuid()
@@ -55,3 +47,19 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
     fs.sync_directory(path)
     content = storefile.StoreFile(uuid, limits, now_ms)
     fs.write_atomic(path / names.STORE, storefile.pack(content))
+
+
+def check_free(fs: FileSystem, path: Path) -> None:
+    """NotAStoreError if a directory holds what is neither a store nor the beginning of one."""
+    found = fs.names(path)
+    if names.STORE in found:
+        return
+    others = [name for name in found if name not in (*FOLDERS, names.LOCK)]
+    sizes = [fs.stat(path / names.LOG / name).size_bytes for name in fs.names(path / names.LOG)]
+    if any(not name.endswith(names.TEMPORARY) for name in others) or any(
+        size > fmt.SEGMENT_HEAD_BYTES for size in sizes
+    ):
+        raise NotAStoreError(
+            f"{path} holds other files and no store (or its file STORE was lost: restore that "
+            "from a backup): give an empty or a new directory"
+        )

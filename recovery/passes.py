@@ -43,6 +43,7 @@ def open_engine(
     report = RecoveryReport()
     if create:
         fs.make_directory(path)
+        creation.check_free(fs, path)  # before LOCK is made: a wrong directory stays as it is
     elif not fs.exists(path / names.STORE):
         storefile.read(fs, path)  # raises, and says why
     lock = WriterLock(fs, path / names.LOCK)

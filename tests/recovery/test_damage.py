@@ -151,3 +151,10 @@ def test_damage_before_a_clean_close_is_never_taken_for_a_torn_tail(
     recover(path)
     with logstore.open(path) as store:
         assert 4700 <= sum(1 for _ in store.stream("x")) <= 5001
+
+
+def test_a_directory_of_other_files_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear reader", encoding="utf-8")
+    with pytest.raises(logstore.NotAStoreError, match="other files"):
+        logstore.open(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
