@@ -1,4 +1,4 @@
-"""Prevents a death at any one step of a commit or a roll from being finished wrongly by the next."""
+"""Prevents a death at one step of a commit or a roll from being finished wrongly by the next."""
 
 from __future__ import annotations
 

@@ -158,3 +158,30 @@ def _add_elsewhere(path: Path, queue: object) -> None:
         found = type(exc).__name__
     queue.put(found)  # type: ignore[attr-defined]
     store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_opening_that_fails_can_be_done_again(tmp_path: Path, code: int) -> None:
+    """Creating, opening after a kill, closing: a typed error each time, and nothing is lost."""
+    at = 0
+    while True:
+        at += 1
+        path = tmp_path / f"at-{at}"
+        twin = FailingFileSystem(code, at, part=(at % 3) / 2)
+        with in_place(twin):
+            done = False
+            for _ in range(3):  # it fails once; then it must work
+                try:
+                    with script.open_store(path, "everysec") as store:
+                        if not len(store.stream("a")):
+                            store.stream("a").add({"v": b"x"}, id="1-1")
+                            done = True
+                except logstore.Error:
+                    continue
+        assert done
+        assert reopened(path) == {b"a": [("1-1", b"x")]}
+        if not twin.failed:
+            break
+    print(f"{at - 1} operations of opening and closing failed with {errno.errorcode[code]}")
+    assert at > 20
