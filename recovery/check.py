@@ -186,16 +186,12 @@ class _Check:
                 self._damage(link.number, found.offset, found.end_offset, why)
 
     def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int) -> bool:
-        at = fmt.position(link.number, good)
-        if at < self._promised:
-            return True
-        later = reader.next_valid(file, self._seed, link.number, good, link.end_offset)
-        return any(found.durable_upto > at for found in later)
+        return reader.proves_damage(
+            file, self._seed, link.number, good, link.end_offset, self._promised
+        )
 
     def _pass_over(self, file: reader.Bytes, link: chain.Link, good: int, why: str) -> int:
-        later = reader.next_valid(file, self._seed, link.number, good + 1, link.end_offset)
-        resumed = next(later, None)
-        upto = resumed.offset if resumed is not None else link.end_offset
+        upto = reader.resume_offset(file, self._seed, link.number, good, link.end_offset)
         self._damage(link.number, good, upto, why)
         return upto
 

@@ -115,11 +115,9 @@ class Rebuild:
                         yield hint.shortened(found)  # an open node's frames may be of both kinds
                         good = found.end_offset
                 except CorruptFrameError as exc:
-                    later = reader.next_valid(
-                        file, engine.seed, link.number, good + 1, link.end_offset
+                    upto = reader.resume_offset(
+                        file, engine.seed, link.number, good, link.end_offset
                     )
-                    resumed = next(later, None)
-                    upto = resumed.offset if resumed is not None else link.end_offset
                     self._report.damage.append(Damage(link.number, good, upto, exc.message))
                     log.error("segment %d is damaged at %d to %d", link.number, good, upto)
                     good = upto

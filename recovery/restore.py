@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from logstore import format as fmt
+from logstore.engine import checkpoints
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
-from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, SegmentRow, StreamRecord
-from logstore.log import chain, checkpoint, hint, names, reader
+from logstore.log import chain, checkpoint, names, reader
 from logstore.log import frame as frames
 from logstore.recovery.report import RecoveryReport
 
@@ -75,7 +75,7 @@ def _load_segment(
     state.put_segment(number, SegmentRow(role, 0, 0, end_offset, 0))
     if not bits:
         return
-    for place, found in enumerate(node_frames(engine, link)):
+    for place, found in enumerate(_node_frames(engine, link)):
         if found.position >= position and role == fmt.Role.MAIN:
             break
         if bits >> place & 1:
@@ -90,21 +90,12 @@ def _load_segment(
             state.index.put_node(body.stream, master, locator)
 
 
-def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
-    """The node frames of a segment, in order, from its hint or from the segment."""
-    kept = hint.read(engine.fs, engine.path, engine.uuid, link)
-    if kept is not None:
-        return [found for found in kept if found.kind == Kind.NODE]
-    path = names.segment(engine.path, link.number)
+def _node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
     try:
-        file = engine.fs.open(path)
+        return checkpoints.node_frames(engine, link)
     except FileNotFoundError:
+        path = names.segment(engine.path, link.number)
         raise DamagedStoreError(
             f"{path} is missing and was not dropped: restore it from a backup",
             segment=link.number,
         ) from None
-    try:
-        scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
-        return [found for found in scanned if found.kind == Kind.NODE]
-    finally:
-        file.close()

@@ -141,21 +141,21 @@ def _live_row(
     wanted = set(offsets or ())
     bits = 0
     if wanted:
-        for place, offset in enumerate(node_offsets(engine, link)):
-            if offset in wanted:
+        for place, found in enumerate(node_frames(engine, link)):
+            if found.offset in wanted:
                 bits |= 1 << place
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     return (link.number, int(role), link.end_offset, bitmap)
 
 
-def node_offsets(engine: Engine, link: chain.Link) -> list[int]:
-    """Offsets of the node frames of a segment, in order, from its hint or from the segment."""
+def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
+    """The node frames of a segment, in order, from its hint or from the segment."""
     kept = hint.read(engine.fs, engine.path, engine.uuid, link)
     if kept is not None:
-        return [found.offset for found in kept if found.kind == Kind.NODE]
+        return [found for found in kept if found.kind == Kind.NODE]
     file = engine.fs.open(names.segment(engine.path, link.number))
     try:
         scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
-        return [found.offset for found in scanned if found.kind == Kind.NODE]
+        return [hint.shortened(found) for found in scanned if found.kind == Kind.NODE]
     finally:
         file.close()

@@ -145,12 +145,10 @@ def apply_commit(state: State, commit: reader.Commit) -> None:
 
 
 def _damaged(engine: Engine, file: File, link: chain.Link, good: int) -> bool:
-    """Torn tail or damage: only a later valid frame that knew these bytes durable proves damage."""
-    at = fmt.position(link.number, good)
-    if at < engine.promised:
-        return True  # a clean close or a checkpoint recorded a position behind it
-    later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
-    return any(found.durable_upto > at for found in later)
+    """Torn tail or damage."""
+    return reader.proves_damage(
+        file, engine.seed, link.number, good, link.end_offset, engine.promised
+    )
 
 
 def _cut(engine: Engine, state: State, file: File, link: chain.Link, good: int) -> TailReport:

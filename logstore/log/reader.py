@@ -179,3 +179,24 @@ def next_valid(
         if len(chunk) < 2:
             return
         offset += len(chunk) - 1
+
+
+def proves_damage(
+    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int, promised: int
+) -> bool:
+    """Damage, or the un-synced tail of a crash: is anything known to have been durable there?
+
+    Damage if ``promised`` (a position that a clean close or a checkpoint recorded) lies behind the
+    bad bytes, or a valid frame behind them says that its writer knew them to be durable.
+    """
+    at = fmt.position(segment, bad_offset)
+    if at < promised:
+        return True
+    later = next_valid(source, seed, segment, bad_offset, end_offset)
+    return any(found.durable_upto > at for found in later)
+
+
+def resume_offset(source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int) -> int:
+    """Where the next valid frame behind damage begins; the end if there is none."""
+    found = next(next_valid(source, seed, segment, bad_offset + 1, end_offset), None)
+    return found.offset if found is not None else end_offset
