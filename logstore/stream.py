@@ -12,15 +12,14 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments
-from logstore.codec import Row, codec
-from logstore.engine import adds, deletes, nodes, ranges, snapshot, trims
-from logstore.engine.snapshot import Snapshot
+from logstore import arguments, describe
+from logstore.codec import Row
+from logstore.engine import adds, deletes, ranges, snapshot, trims
 from logstore.entry import Entry, IDRuns, make_entry
-from logstore.errors import OptionError, StreamNotFoundError, UsageError
+from logstore.errors import OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
-from logstore.info import StreamInfo, radix_tree_nodes
+from logstore.info import StreamInfo
 from logstore.options import BATCH_MAX_ROWS, Sync
 
 if TYPE_CHECKING:
@@ -186,34 +185,10 @@ class Stream(Generic[T]):
 
     def info(self) -> StreamInfo:
         """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
-        return snapshot.read(self._store._engine(), self._info)
-
-    def _info(self, view: Snapshot) -> StreamInfo:
-        record = view.record(self._name)
-        if record is None:
-            raise StreamNotFoundError("no such key: the stream does not exist", stream=self._name)
-        keys = [master.packed() for master, _ in view.index.nodes(record.number)]
-        open_bytes = 0
-        if record.open_version:
-            keys.append(record.open_master.packed())
-            node = view.open_node(record.number)
-            open_bytes = nodes.open_bytes(node) if node is not None else 0
-        return StreamInfo(
-            self._name, record.length, len(keys), radix_tree_nodes(keys), record.last,
-            record.max_deleted, record.entries_added, record.first, 0,
-            self._edge(view, record, reverse=False), self._edge(view, record, reverse=True),
-            record.node_bytes, open_bytes,
-        )  # fmt: skip
-
-    def _edge(self, view: Snapshot, record: StreamRecord, *, reverse: bool) -> Entry[T] | None:
-        walk = nodes.refs_reverse if reverse else nodes.refs
-        for ref in walk(view, record):
-            if ref.live:
-                lp, vector = nodes.listpack(view, record, ref)
-                found = codec().entries(lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse)
-                if found:
-                    return self._entry(found[0])
-        return None
+        return snapshot.read(
+            self._store._engine(),
+            lambda view: describe.stream_info(view, self._name, self._store.encoding),
+        )
 
     def scan(
         self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None,
