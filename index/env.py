@@ -21,7 +21,7 @@ from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
-DATABASES = ("names", "nodes", "segments")  # beside the main one
+DATABASES = ("names", "nodes", "segments", "groups")  # beside the main one
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -55,6 +55,7 @@ class Generation:
         self.names = databases["names"]
         self.nodes = databases["nodes"]
         self.segments = databases["segments"]
+        self.groups = databases["groups"]
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""

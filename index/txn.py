@@ -15,6 +15,8 @@ from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index import keys
 from logstore.index.env import Generation
+from logstore.index.groupkeys import GroupRecord
+from logstore.index.grouptxn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 
 _NODE = keys.NODE_KEY
@@ -27,12 +29,24 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
         self.txn = txn
         self._cursor: Any = None
+        self._groups: GroupTxn | None = None
+
+    @property
+    def groups(self) -> GroupTxn:
+        """The consumer groups, in the same transaction."""
+        if self._groups is None:
+            self._groups = GroupTxn(self.generation, self.txn)
+        return self._groups
+
+    def group(self, stream: int, name: bytes) -> GroupRecord | None:
+        """A stream's group by name."""
+        return self.groups.named(stream, name)
 
     def _get(self, database: Any, key: bytes) -> bytes | None:
         data = self.txn.get(key, db=database)

@@ -29,8 +29,9 @@ _ERRORS = (
     "ClosedError", "CommittedError", "CommittedInterrupt", "CorruptFrameError", "CorruptNodeError",
     "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError", "Error",
     "ErasureIncompleteError",
-    "FileSystemError", "FormatVersionError", "IDOrderError", "InputLineError", "InvalidEntryError",
-    "InvalidIDError", "LockTimeoutError", "NotAStoreError", "OptionError", "ReadOnlyError",
+    "FileSystemError", "FormatVersionError", "GroupExistsError", "GroupNotFoundError", "IDOrderError",
+    "InputLineError", "InvalidEntryError", "InvalidIDError", "LockTimeoutError", "NotAStoreError",
+    "NotOwner", "OptionError", "ReadOnlyError",
     "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError", "StoreInUseError",
     "StreamNotFoundError", "TooLargeError", "UsageError",
 )  # fmt: skip

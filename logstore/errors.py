@@ -12,6 +12,9 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- TooLargeError                  a field, entry or name over its limit
     |   `-- OptionError                    options out of range or in conflict
     |-- StreamNotFoundError (KeyError)     a stream that must exist does not
+    |-- GroupNotFoundError (KeyError)      a stream or group that must exist does not (NOGROUP)
+    |-- GroupExistsError                   the group exists already (BUSYGROUP)
+    |-- NotOwner                           a fenced ack of an entry that is somebody else's now
     |-- StoreError                         the store as a whole cannot be used so
     |   |-- NotAStoreError                 the directory holds no store
     |   |-- FormatVersionError             written by a newer logstore
@@ -101,6 +104,20 @@ class StreamNotFoundError(Error, KeyError):
     """A stream that must exist does not."""
 
     __str__ = Error.__str__
+
+
+class GroupNotFoundError(Error, KeyError):
+    """A stream or a consumer group that must exist does not (the peers' NOGROUP)."""
+
+    __str__ = Error.__str__
+
+
+class GroupExistsError(Error):
+    """The consumer group exists already (the peers' BUSYGROUP)."""
+
+
+class NotOwner(Error):
+    """An ack inside a transaction, of an entry that is no longer pending as it was handed out."""
 
 
 class StoreError(Error):

@@ -53,7 +53,7 @@ SKIPPABLE = 0x80
 
 
 class Kind(IntEnum):
-    """Frame kinds. Those after DROP_SEGMENT are reserved: their numbers are taken."""
+    """Frame kinds. Those after CLAIM are reserved: their numbers are taken."""
 
     INVALID = 0
     SEAL = 1
@@ -67,13 +67,13 @@ class Kind(IntEnum):
     RECORD = 9
     ADOPT = 10
     DROP_SEGMENT = 11
-    # reserved for what is to come
     GROUP = 32
     GROUP_DROP = 33
     CONSUMER = 34
     DELIVER = 35
     ACK = 36
     CLAIM = 37
+    # reserved for what is to come
     NACK = 38
     IDEMPOTENT = 39
     SETTING = 40
@@ -84,7 +84,9 @@ class Kind(IntEnum):
     NOTE = 0x80 | 1  # a remark for people and tools; may be skipped
 
 
-KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1))
+KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
+    range(Kind.GROUP, Kind.CLAIM + 1)
+)
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
 SEAL_BODY = struct.Struct("<I")  # number of the segment that follows
@@ -107,6 +109,23 @@ ADOPT_ITEM = struct.Struct("<QQQQQIIII")
 MASTER = struct.Struct("<QQ")
 ORDINAL = struct.Struct("<I")
 DROP_SEGMENT_BODY = struct.Struct("<I")
+# stream, group (0: a new one, its number is this frame's position), last delivered ID, entries read
+# (-1: not known); then the group's name
+GROUP_BODY = struct.Struct("<QQQQq")
+GROUP_DROP_BODY = struct.Struct("<QQ")  # stream, group
+# group, consumer, seen, active (unix ms, -1: never), 1: it is there, 0: it went; then its name
+CONSUMER_BODY = struct.Struct("<QIqqB")
+# group, consumer, delivery time (unix ms), last delivered ID after, entries read after,
+# 1: not to be acknowledged; then the IDs, 16 bytes each, big endian
+DELIVER_BODY = struct.Struct("<QIQQQqB")
+ACK_BODY = struct.Struct("<Q")  # group; then the IDs, 16 bytes each, big endian
+# group, consumer (0: nobody's, given back), seen, active (unix ms); then items
+CLAIM_BODY = struct.Struct("<QIqq")
+CLAIM_ITEM = struct.Struct(">QQ" "QQ")  # ID, delivery time (or place in the line), delivery count
+assert GROUP_BODY.size == 40
+assert CONSUMER_BODY.size == 29
+assert DELIVER_BODY.size == 45
+assert CLAIM_BODY.size == 28
 assert OPEN_BODY.size == 44
 assert APPEND_BODY.size == 32
 assert NODE_BODY.size == 44

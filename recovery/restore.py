@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import checkpoints
+from logstore.engine import checkpoints, groupcopy
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
@@ -57,6 +57,8 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
                 record = StreamRecord.unpack(number, packed)
                 if state.record(number) is None:
                     state.create(record)
+        elif kind in ("groups", "pending"):
+            groupcopy.load(state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)

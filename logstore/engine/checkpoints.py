@@ -1,6 +1,6 @@
 """Taking a checkpoint: a fuzzy copy of the state that changes.
 
-It holds streams, tombstone vectors with their versions, the set of segments with one live bit for
+It holds streams, groups, tombstone vectors with their versions, the set of segments with one live bit for
 each of their node frames, and the numbers that are never used again; no open nodes.
 
 Invariants: the log is synced up to the checkpoint's position before the file gets its name; the
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import care, snapshot, sync
+from logstore.engine import care, groupcopy, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
@@ -45,6 +45,7 @@ def take_alone(engine: Engine, committer: Committer) -> int:
     links = _links(engine, words.applied)
     chunks: list[Any] = [_meta(engine)]
     chunks += _streams(engine)
+    chunks += groupcopy.chunks(engine)
     live, vectors = _nodes(engine)
     chunks += vectors
     adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))

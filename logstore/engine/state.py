@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
+from logstore.engine.groupstate import GroupState, KeptGroups
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
 from logstore.format import APPEND_BODY, Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -31,6 +32,7 @@ class Kept:
         self.records: dict[int, StreamRecord] = {}
         self.opens: dict[int, OpenNode] = {}
         self.numbers: dict[bytes, int] = {}
+        self.groups = KeptGroups()
 
     def clear(self) -> None:
         """Forget everything: somebody else committed, or a commit was taken back."""
@@ -39,14 +41,15 @@ class Kept:
         self.records.clear()
         self.opens.clear()
         self.numbers.clear()
+        self.groups.clear()
 
 
 class State:
     """One write transaction's view."""
 
     __slots__ = (
-        "_changes", "_created", "_dirty_opens", "_dirty_records", "_segments", "_tops", "buffer",
-        "index", "joined", "kept", "limits", "meta", "now_ms", "segments",
+        "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments", "_tops",
+        "buffer", "index", "joined", "kept", "limits", "meta", "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +66,8 @@ class State:
         self.now_ms = now_ms
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
+        self._groups: GroupState | None = None
+        self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._created: set[int] = set()
@@ -92,6 +97,13 @@ class State:
         node.lp = packed.open_lp
         self._dirty_opens.add(record.number)
 
+    @property
+    def groups(self) -> GroupState:
+        """Consumer groups."""
+        if self._groups is None:
+            self._groups = GroupState(self.index.groups, self.kept.groups)
+        return self._groups
+
     # -- streams ------------------------------------------------------------------------------
     def record(self, stream: int) -> StreamRecord | None:
         """A stream's record; changes to it count once ``touch`` was called."""
@@ -117,6 +129,7 @@ class State:
         """The record was changed or made: it is written back at ``flush``."""
         self.kept.records[record.number] = record
         self._dirty_records.add(record.number)
+        self.woken.add(record.name)
 
     def create(self, record: StreamRecord) -> None:
         """Bind a new stream's name."""
@@ -134,6 +147,7 @@ class State:
         if self.kept.numbers.get(record.name) == record.number:
             del self.kept.numbers[record.name]
         self._dirty_records.discard(record.number)
+        self.woken.add(record.name)
 
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
@@ -252,8 +266,12 @@ class State:
             for number, row in self._segments.items():
                 index.put_segment(number, row)
             self._segments.clear()
+        if self._groups is not None:
+            self._groups.flush()
         index.put_meta(self.meta)
         self._dirty_records.clear()
         self._dirty_opens.clear()
         if len(kept.records) > KEPT_STREAMS_MAX or len(kept.opens) > KEPT_STREAMS_MAX:
             kept.clear()
+        elif len(kept.groups) > KEPT_STREAMS_MAX:
+            kept.groups.clear()

@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
+from logstore.log import groupframe
+from logstore.log.groupframe import GroupBody
 
 
 class Seal(NamedTuple):
@@ -138,25 +140,13 @@ class Note(NamedTuple):
     text: bytes
 
 
-Body: TypeAlias = (
-    Seal
-    | Create
-    | Drop
-    | Open
-    | Append
-    | Node
-    | Tombstone
-    | Trim
-    | Record
-    | Adopt
-    | DropSegment
-    | Note
-)
+StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
+Body: TypeAlias = StreamBody | GroupBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
-    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE,
+    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -208,6 +198,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     Adopt: _encode_adopt,
     DropSegment: lambda body: fmt.DROP_SEGMENT_BODY.pack(*body),
     Note: lambda body: body.text,
+    **groupframe.ENCODERS,
 }
 
 
@@ -259,6 +250,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.ADOPT: _decode_adopt,
     Kind.DROP_SEGMENT: lambda payload: DropSegment(*fmt.DROP_SEGMENT_BODY.unpack(payload)),
     Kind.NOTE: Note,
+    **groupframe.DECODERS,
 }
 
 

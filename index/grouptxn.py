@@ -1,0 +1,182 @@
+"""Typed access to consumer groups inside one LMDB transaction, reading or writing.
+
+Invariants: as of ``txn``: every value is checked against its CRC before it is used, and a cursor
+never outlives its transaction. A row of the idle index is written and removed with its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logstore.index import groupkeys as keys
+from logstore.index.env import Generation
+from logstore.index.groupkeys import ConsumerRecord, GroupRecord, PendingRun
+from logstore.index.keys import seal, unseal
+
+FIRST, LAST = bytes(16), b"\xff" * 16
+
+
+class GroupTxn:
+    """The groups as one transaction sees them."""
+
+    __slots__ = ("_database", "txn")
+
+    def __init__(self, generation: Generation, txn: Any) -> None:
+        self._database = generation.groups
+        self.txn = txn
+
+    def _get(self, key: bytes) -> bytes | None:
+        data = self.txn.get(key, db=self._database)
+        return None if data is None else unseal(key, data)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self.txn.put(key, seal(key, value), db=self._database)
+
+    def _delete(self, key: bytes) -> None:
+        self.txn.delete(key, db=self._database)
+
+    def _rows(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        with self.txn.cursor(db=self._database) as cursor:
+            if cursor.set_range(prefix + after):
+                for key, data in cursor:
+                    if not key.startswith(prefix):
+                        return
+                    yield key, unseal(key, data)
+
+    # -- groups -------------------------------------------------------------------------------
+    def number(self, stream: int, name: bytes) -> int | None:
+        """The number of a group by name."""
+        value = self._get(keys.name_key(stream, name))
+        return None if value is None else int.from_bytes(value, "little")
+
+    def group(self, number: int) -> GroupRecord | None:
+        """A group's record."""
+        value = self._get(keys.group_key(number))
+        return None if value is None else GroupRecord.unpack(number, value)
+
+    def named(self, stream: int, name: bytes) -> GroupRecord | None:
+        """A group's record by name."""
+        number = self.number(stream, name)
+        return None if number is None else self.group(number)
+
+    def of_stream(self, stream: int) -> list[GroupRecord]:
+        """A stream's groups, by name."""
+        found = [
+            self.group(int.from_bytes(value, "little"))
+            for _, value in self._rows(keys.stream_prefix(stream))
+        ]
+        return sorted((each for each in found if each is not None), key=lambda each: each.name)
+
+    def all_groups(self, after: int = 0) -> Iterator[GroupRecord]:
+        """Every group with a number above ``after``."""
+        while True:
+            with self.txn.cursor(db=self._database) as cursor:
+                if not cursor.set_range(keys.group_key(after + 1)):
+                    return
+                key, data = cursor.item()
+                if key[8:] != keys.group_key(0)[8:]:
+                    after = int.from_bytes(key[:8], "big")
+                    continue
+                found = GroupRecord.unpack(int.from_bytes(key[:8], "big"), unseal(key, data))
+            yield found
+            after = found.number
+
+    def put_name(self, group: GroupRecord) -> None:
+        """Bind a group's name."""
+        self._put(keys.name_key(group.stream, group.name), group.number.to_bytes(8, "little"))
+
+    def put_group(self, group: GroupRecord) -> None:
+        """Store a group's record."""
+        self._put(keys.group_key(group.number), group.pack())
+
+    def delete_group(self, group: GroupRecord) -> None:
+        """Remove a group with all that stands under its number."""
+        if self.number(group.stream, group.name) == group.number:
+            self._delete(keys.name_key(group.stream, group.name))
+        prefix = keys.group_prefix(group.number)
+        with self.txn.cursor(db=self._database) as cursor:
+            found = cursor.set_range(prefix)
+            while found and cursor.key().startswith(prefix):
+                found = cursor.delete()
+
+    # -- consumers ----------------------------------------------------------------------------
+    def consumer_number(self, group: int, name: bytes) -> int | None:
+        """The number of a consumer by name."""
+        value = self._get(keys.consumer_name_key(group, name))
+        return None if value is None else int.from_bytes(value, "little")
+
+    def consumer(self, group: int, number: int) -> ConsumerRecord | None:
+        """A consumer's record."""
+        value = self._get(keys.consumer_key(group, number))
+        return None if value is None else ConsumerRecord.unpack(number, value)
+
+    def consumers(self, group: int) -> list[ConsumerRecord]:
+        """A group's consumers, by name."""
+        prefix = keys.consumer_key(group, 0)[:9]
+        found = [
+            ConsumerRecord.unpack(int.from_bytes(key[9:], "big"), value)
+            for key, value in self._rows(prefix)
+        ]
+        return sorted(found, key=lambda each: each.name)
+
+    def put_consumer(self, group: int, consumer: ConsumerRecord) -> None:
+        """Store a consumer's record."""
+        self._put(keys.consumer_key(group, consumer.number), consumer.pack())
+
+    def put_consumer_name(self, group: int, consumer: ConsumerRecord) -> None:
+        """Bind a consumer's name."""
+        key = keys.consumer_name_key(group, consumer.name)
+        self._put(key, consumer.number.to_bytes(4, "little"))
+
+    def delete_consumer(self, group: int, consumer: ConsumerRecord) -> None:
+        """Remove a consumer's record and name."""
+        self._delete(keys.consumer_key(group, consumer.number))
+        self._delete(keys.consumer_name_key(group, consumer.name))
+
+    # -- runs of pending entries ----------------------------------------------------------------
+    def run_floor(self, group: int, id: bytes) -> PendingRun | None:
+        """The run with the largest first ID not above ``id``."""
+        key, prefix = keys.run_key(group, id), keys.run_key(group, b"")
+        with self.txn.cursor(db=self._database) as cursor:
+            here = cursor.set_range(key) and cursor.key() == key
+            if not (here or cursor.prev() or cursor.last()):
+                return None
+            found, data = cursor.item()
+            if found > key or not found.startswith(prefix):
+                return None
+            return PendingRun.unpack(unseal(found, data))
+
+    def next_first(self, group: int, id: bytes) -> bytes | None:
+        """The first ID of the next run above ``id``."""
+        prefix = keys.run_key(group, b"")
+        with self.txn.cursor(db=self._database) as cursor:
+            if cursor.set_range(keys.run_key(group, id) + b"\x00"):
+                found: bytes = cursor.key()
+                if found.startswith(prefix):
+                    return found[len(prefix) :]
+        return None
+
+    def runs(self, group: int, start: bytes = FIRST) -> Iterator[PendingRun]:
+        """Runs that may hold IDs from ``start`` on; do not change runs meanwhile."""
+        floor = self.run_floor(group, start)
+        low = floor.first if floor is not None else start
+        for _, value in self._rows(keys.run_key(group, b""), low):
+            yield PendingRun.unpack(value)
+
+    def put_run(self, group: int, run: PendingRun) -> None:
+        """Store a run and its row of the idle index."""
+        first = run.first
+        self._put(keys.run_key(group, first), run.pack())
+        self._put(keys.idle_key(group, min(run.times), first), b"")
+
+    def delete_run(self, group: int, first: bytes, oldest_ms: int) -> None:
+        """Remove a run and its row of the idle index."""
+        self._delete(keys.run_key(group, first))
+        self._delete(keys.idle_key(group, oldest_ms, first))
+
+    def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
+        """Runs by their oldest delivery time: that time, and the first ID."""
+        prefix = keys.idle_key(group, 0, b"")[:9]
+        for key, _ in self._rows(prefix):
+            yield keys.idle_parts(key)

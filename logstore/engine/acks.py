@@ -1,0 +1,120 @@
+"""Deciding what ends or gives back a delivery: as XACK, XACKDEL, XNACK; and the fenced ack.
+
+Invariants: every refusal comes before the first frame; a fenced ack holds only for the delivery
+that was handed out: same consumer, same count, same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logstore.engine import groups, references, walks
+from logstore.engine.deliveries import COUNT_MAX
+from logstore.engine.lookup import Lookup
+from logstore.engine.state import State
+from logstore.errors import NotOwner, OptionError
+from logstore.ids import StreamID
+from logstore.index.groupkeys import NO_ONE, GroupRecord
+from logstore.log import groupframe as frames
+
+NACK_MODES = ("silent", "fail", "fatal")
+
+
+def ack(state: State, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
+    """As XACK: how many were pending. 0 without such a stream or group."""
+    found = groups.maybe(state, stream, group)
+    return 0 if found is None else removed(state, found[1], ids)
+
+
+def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
+    """Entries are no longer pending; how many were."""
+    if not group.pending:
+        return 0
+    if len(ids) == 1:
+        there = list(ids)
+        if walks.find(state.groups.txn, group.number, ids[0]) is None:
+            return 0
+    else:
+        there = [
+            each for each in sorted(set(ids))
+            if walks.find(state.groups.txn, group.number, each) is not None
+        ]  # fmt: skip
+    if there:
+        state.emit(frames.Ack(group.number, b"".join([each.packed() for each in there])))
+    return len(there)
+
+
+def fenced_ack(
+    state: State, stream: bytes, group: bytes, consumer: bytes, id: StreamID, count: int,
+    time_ms: int,
+) -> None:  # fmt: skip
+    """Acknowledge a delivery if it is still this consumer's; else NotOwner, and nothing happens."""
+    found = groups.maybe(state, stream, group)
+    if found is not None:
+        _, there = found
+        who = state.groups.consumer_named(there.number, consumer)
+        waiting = walks.find(state.groups.txn, there.number, id)
+        held = None if who is None else (who.number, time_ms, count)
+        if waiting is not None and waiting[1:] == held:
+            state.emit(frames.Ack(there.number, id.packed()))
+            return
+    raise NotOwner(
+        f"entry {id} is no longer pending with this consumer as it was handed out: another one "
+        "claimed or acknowledged it; drop what you did with it",
+        stream=stream,
+    )
+
+
+def nack(
+    state: State, stream: bytes, group: bytes, ids: Sequence[StreamID], *, mode: str = "fail",
+    retry_count: int | None = None, force: bool = False,
+) -> int:  # fmt: skip
+    """As XNACK (by its documentation): give entries back, nobody's, at the head of the line."""
+    if mode not in NACK_MODES:
+        raise OptionError("mode must be SILENT, FAIL, or FATAL")
+    if retry_count is not None and retry_count < 0:
+        raise OptionError("Invalid RETRYCOUNT value, must be >= 0")
+    record, found = groups.existing(state, stream, group)
+    lookup = Lookup(state, record)
+    place = found.next_nack
+    items: dict[StreamID, tuple[int, int]] = {}
+    for id in ids:
+        waiting = walks.find(state.groups.txn, found.number, id)
+        if waiting is None and not (force and id in lookup):
+            continue
+        count = waiting.count if waiting is not None else 0
+        if retry_count is not None:
+            count = retry_count
+        elif mode == "silent":
+            count = max(0, count - 1)
+        elif mode == "fatal":
+            count = COUNT_MAX
+        items[id] = (place, count)
+        place += 1
+    if items:
+        state.emit(frames.Claim(
+            found.number, NO_ONE, 0, 0, tuple((*id, *items[id]) for id in sorted(items))
+        ))  # fmt: skip
+    return len(items)
+
+
+def ack_delete(
+    state: State, stream: bytes, group: bytes, ids: Sequence[StreamID], mode: str = "keep"
+) -> list[int]:
+    """As XACKDEL, per ID: -1 not pending here, 1 acknowledged and deleted, 2 still referenced."""
+    references.check_mode(mode)
+    found = groups.maybe(state, stream, group)
+    if found is None:
+        return [-1] * len(ids)
+    record, there = found
+    replies: list[int] = []
+    for id in ids:
+        if not removed(state, there, [id]):
+            replies.append(-1)
+            continue
+        if mode == "acked" and references.referenced(state, record, id):
+            replies.append(2)
+            continue
+        references.delete_ids(state, stream, [id], mode)
+        replies.append(1)
+    return replies

@@ -1,0 +1,137 @@
+"""Deciding group reads: new entries, a consumer's own history, what others left. As XREADGROUP.
+
+Invariants: every refusal comes before the first frame; the group's last delivered ID, the entries
+read and the pending entries change in one frame; an entry that is gone is never delivered as new.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.codec import codec
+from logstore.engine import groups, lag, nodes, walks
+from logstore.engine.lookup import Lookup
+from logstore.engine.state import State
+from logstore.ids import MAX_ID, StreamID
+from logstore.index.groupkeys import ConsumerRecord, GroupRecord
+from logstore.index.keys import StreamRecord
+from logstore.log import groupframe as frames
+
+COUNT_MAX = (1 << 63) - 1
+_WHERE = " in XREADGROUP with GROUP option"
+
+
+class Delivered(NamedTuple):
+    """An entry as it is handed to a consumer."""
+
+    id: StreamID
+    items: list[bytes] | None  # field, value, ...; None: it was deleted meanwhile
+    idle_ms: int  # since the delivery before; 0 for a new one
+    count: int  # type: ignore[assignment]  # deliveries, this one included
+    time_ms: int  # of this delivery
+
+
+def read_new(
+    state: State, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
+    noack: bool = False, claim_idle_ms: int | None = None,
+) -> list[Delivered]:  # fmt: skip
+    """As XREADGROUP ``>``: at most ``count`` (0: all); with CLAIM, first what has idled so long."""
+    record, found = groups.existing(state, stream, group, _WHERE)
+    who = groups.consumer(state, found, consumer)
+    claimed: list[Delivered] = []
+    if claim_idle_ms is not None and found.pending:
+        claimed = _claim_idle(state, record, found, who, claim_idle_ms, count)
+        if count and len(claimed) >= count:
+            return claimed
+    fresh = _fresh(state, record, found, count - len(claimed) if count else 0)
+    if not fresh:
+        groups.seen(state, found, who)
+        return claimed
+    ids = [each.id for each in fresh]
+    last, read = lag.delivered(record, found, ids)
+    state.emit(frames.Deliver(
+        found.number, who.number, state.now_ms, *last, read, int(noack),
+        b"" if noack else b"".join([each.packed() for each in ids]),
+    ))  # fmt: skip
+    return claimed + fresh
+
+
+def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -> list[Delivered]:
+    """Entries above the group's last delivered ID."""
+    if group.last >= record.last or group.last == MAX_ID or not record.length:
+        return []
+    start = group.last.next()
+    found: list[Delivered] = []
+    for ref in nodes.refs(state, record, start):
+        if not ref.live:
+            continue
+        lp, vector = nodes.listpack(state, record, ref)
+        left = limit - len(found) if limit else -1
+        for _, ms, seq, items in codec().entries(lp, *ref.master, vector, start, MAX_ID, left):
+            found.append(Delivered(StreamID(ms, seq), items, 0, 1, state.now_ms))
+        if limit and len(found) >= limit:
+            break
+    return found
+
+
+def _claim_idle(
+    state: State, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
+    min_idle_ms: int, limit: int,
+) -> list[Delivered]:  # fmt: skip
+    """Take over what has idled long enough, oldest delivery first; what is gone is passed over."""
+    lookup = Lookup(state, record)
+    taken: list[Delivered] = []
+    for waiting in walks.by_idle(state.groups.txn, group.number, state.now_ms - min_idle_ms):
+        items = lookup.fields(waiting.id)
+        if items is None:
+            continue
+        count = min(waiting.count + 1, COUNT_MAX)
+        idle_ms = waiting.idle_ms(state.now_ms)
+        taken.append(Delivered(waiting.id, items, idle_ms, count, state.now_ms))
+        if limit and len(taken) >= limit:
+            break
+    if taken:
+        claimed(state, group, who, [(each.id, each.time_ms, each.count) for each in taken])
+    return taken
+
+
+def claimed(
+    state: State, group: GroupRecord, who: ConsumerRecord, items: list[tuple[StreamID, int, int]]
+) -> None:
+    """These are pending with this consumer now: ID, delivery time, delivery count."""
+    ordered = sorted(items)
+    state.emit(frames.Claim(
+        group.number, who.number, state.now_ms, state.now_ms,
+        tuple((*id, time_ms, count) for id, time_ms, count in ordered),
+    ))  # fmt: skip
+
+
+def read_history(
+    state: State, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *, count: int = 0
+) -> list[Delivered]:
+    """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
+
+    Entries that are gone come back without fields, and are not counted as delivered.
+    """
+    record, found = groups.existing(state, stream, group, _WHERE)
+    who = groups.consumer(state, found, consumer)
+    replies: list[Delivered] = []
+    lookup = Lookup(state, record)
+    if who.pending and after < MAX_ID:
+        start = after.next()
+        for waiting in walks.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
+            items = lookup.fields(waiting.id)
+            again = waiting.count + (items is not None)
+            time_ms = state.now_ms if items is not None else waiting.time_ms
+            idle_ms = waiting.idle_ms(state.now_ms)
+            replies.append(Delivered(waiting.id, items, idle_ms, min(again, COUNT_MAX), time_ms))
+            if count and len(replies) >= count:
+                break
+    again_delivered = [
+        (each.id, each.time_ms, each.count) for each in replies if each.items is not None
+    ]
+    if again_delivered:
+        claimed(state, found, who, again_delivered)
+    else:
+        groups.seen(state, found, who)
+    return replies

@@ -1,0 +1,136 @@
+"""Applying frames of consumer groups to the index: what ``apply`` does with their kinds.
+
+Invariants: physical only, as all of ``apply``; whatever belongs to a group changes only if the
+frame stands behind the group's own position, and counts follow from what really changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from logstore.engine.pendingset import PendingSet
+from logstore.ids import StreamID
+from logstore.index.groupkeys import NO_ONE, ConsumerRecord, GroupRecord
+from logstore.log import groupframe as frames
+
+if TYPE_CHECKING:
+    from logstore.engine.state import State
+
+
+def _current(state: State, number: int, at: int) -> GroupRecord | None:
+    """The group, if a frame at this position counts for it; its position is moved there."""
+    group = state.groups.by_number(number)
+    if group is None or group.position >= at:
+        return None
+    group.position = at
+    state.groups.touch(group)
+    return group
+
+
+def _settle(state: State, group: GroupRecord, pending: PendingSet) -> None:
+    """Write runs back and bring the counts up to what changed."""
+    pending.flush()
+    for consumer, by in pending.changes.items():
+        if not by:
+            continue
+        group.pending += by
+        if consumer != NO_ONE:
+            record = state.groups.consumer(group.number, consumer)
+            if record is not None:
+                record.pending += by
+                state.groups.touch_consumer(group.number, record)
+
+
+def _group(state: State, at: int, _: int, body: frames.Group) -> None:
+    if not body.group:
+        if state.record(body.stream) is not None and state.groups.by_number(at) is None:
+            last = StreamID(body.last_ms, body.last_seq)
+            state.groups.create(
+                GroupRecord(at, body.stream, body.name, last, body.entries_read, position=at)
+            )
+        return
+    group = _current(state, body.group, at)
+    if group is not None:
+        group.last = StreamID(body.last_ms, body.last_seq)
+        group.entries_read = body.entries_read
+
+
+def _group_drop(state: State, at: int, _: int, body: frames.GroupDrop) -> None:
+    group = state.groups.by_number(body.group)
+    if group is not None and group.position < at:
+        state.groups.remove(group)
+
+
+def drop_all(state: State, stream: int, at: int) -> None:
+    """The stream was dropped by the frame at this position, and its groups with it."""
+    for group in state.groups.of_stream(stream):
+        if group.position < at:
+            state.groups.remove(group)
+
+
+def _consumer(state: State, at: int, _: int, body: frames.Consumer) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    record = state.groups.consumer(group.number, body.consumer)
+    if not body.alive:
+        if record is not None:
+            pending = PendingSet(state.groups.txn, group.number)
+            pending.remove_of(body.consumer)
+            _settle(state, group, pending)
+            state.groups.remove_consumer(group, record)
+        return
+    if record is None:
+        record = ConsumerRecord(body.consumer, body.name)
+        state.groups.add_consumer(group, record)
+    record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
+    state.groups.touch_consumer(group.number, record)
+
+
+def _deliver(state: State, at: int, _: int, body: frames.Deliver) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    group.last = StreamID(body.last_ms, body.last_seq)
+    group.entries_read = body.entries_read
+    record = state.groups.consumer(group.number, body.consumer)
+    if record is not None:
+        record.seen_ms = record.active_ms = body.time_ms
+        state.groups.touch_consumer(group.number, record)
+    if not body.noack:
+        pending = PendingSet(state.groups.txn, group.number)
+        pending.extend(body.ids, body.consumer, body.time_ms, 1)
+        _settle(state, group, pending)
+
+
+def _ack(state: State, at: int, _: int, body: frames.Ack) -> None:
+    group = _current(state, body.group, at)
+    if group is not None:
+        pending = PendingSet(state.groups.txn, group.number)
+        pending.remove(body.ids)
+        _settle(state, group, pending)
+
+
+def _claim(state: State, at: int, _: int, body: frames.Claim) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    record = state.groups.consumer(group.number, body.consumer) if body.consumer else None
+    if record is not None:
+        record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
+        state.groups.touch_consumer(group.number, record)
+    if body.consumer == NO_ONE and body.items:
+        group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
+    pending = PendingSet(state.groups.txn, group.number)
+    pending.put(
+        [(StreamID(ms, seq).packed(), time_ms, count) for ms, seq, time_ms, count in body.items],
+        body.consumer,
+    )
+    _settle(state, group, pending)
+
+
+APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
+    frames.Group: _group, frames.GroupDrop: _group_drop, frames.Consumer: _consumer,
+    frames.Deliver: _deliver, frames.Ack: _ack, frames.Claim: _claim,
+}  # fmt: skip
