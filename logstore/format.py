@@ -13,7 +13,8 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # written; 2: consumer groups
+OLDEST_VERSION = 1  # read; a store of it becomes one of FORMAT_VERSION when opened for writing
 
 # -- STORE: magic, version, length of the msgpack body, CRC32C of the body ------------------------
 STORE_MAGIC = b"LOGSTORE"

@@ -14,10 +14,10 @@ from logstore.engine import deleted, registry, reserve, snapshot
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
-from logstore.format import FORMAT_VERSION, FRAME_HEAD_BYTES, Role, position_parts
+from logstore.format import FRAME_HEAD_BYTES, Role, position_parts
 from logstore.fs import LOCAL, FileSystem
 from logstore.info import StoreInfo
-from logstore.log import names
+from logstore.log import names, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import passes, readonly
 
@@ -97,8 +97,9 @@ def store_info(shared: Shared) -> StoreInfo:
     generation = engine.index()
     applied = position_parts(meta.applied)
     durable = position_parts(engine.wake.durable_upto)
+    version = storefile.read(engine.fs, engine.path).version
     return StoreInfo(
-        str(engine.path), engine.uuid.hex(), FORMAT_VERSION, entries["streams"], entries["nodes"],
+        str(engine.path), engine.uuid.hex(), version, entries["streams"], entries["nodes"],
         len(rows), sum(sizes.values()), live, generation.used_bytes(), generation.number,
         engine.fs.tree_bytes(engine.path), sum(dead.values()), min(oldest, default=0), *applied,
         *durable, codec_name(),

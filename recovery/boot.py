@@ -2,7 +2,8 @@
 
 Invariants: the index is trusted only if it was closed cleanly, or if this is still the same boot of
 the same machine, the same mount, device, inode and creation time; where the system cannot tell,
-it is not trusted. The clean mark is removed, durably, before the first write to the index.
+it is not trusted, nor is an index that was built for another format. The clean mark is removed,
+durably, before the first write to the index.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 from crc32c import crc32c
 
+from logstore import format as fmt
 from logstore import fsinfo
 from logstore.engine import process
 from logstore.fs import FileStat, FileSystem
@@ -48,6 +50,7 @@ class Boot(NamedTuple):
     clean_bytes: int = 0  # of the index file, and when it was last written: an older copy put in
     clean_modified_ns: int = 0  # its place keeps the inode
     durable: int = 0  # a position that a clean close once recorded: the log must reach it
+    version: int = fmt.FORMAT_VERSION  # for which the index was built
 
 
 def identity(data_file: Path) -> Identity:
@@ -67,7 +70,8 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
     found: dict[str, Any] = msgpack.unpackb(data[4:])
     try:
         boot = Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
-        return boot._replace(durable=found["durable"])
+        version = found.get("format", fmt.OLDEST_VERSION)  # the first did not say
+        return boot._replace(durable=found["durable"], version=version)
     except (KeyError, TypeError):
         return None  # of another version: as good as none
 
@@ -76,7 +80,7 @@ def write(fs: FileSystem, store: Path, boot: Boot) -> None:
     """Replace BOOT, durably."""
     body = msgpack.packb({
         "generation": boot.generation, "identity": list(boot.identity), "clean": list(boot[2:7]),
-        "durable": boot.durable,
+        "durable": boot.durable, "format": boot.version,
     })  # fmt: skip
     fs.write_atomic(store / names.BOOT, crc32c(body).to_bytes(4, "little") + body)
 
@@ -85,6 +89,8 @@ def why_distrust(boot: Boot | None, here: Identity | None, file: FileStat | None
     """Why the index must be rebuilt; empty if it can be trusted. Looks at it from outside only."""
     if boot is None:
         return "there is no record of whose index it is"
+    if boot.version != fmt.FORMAT_VERSION:
+        return f"it was built for format {boot.version}"
     if here is None:
         return "the index directory is gone"
     if boot.clean_applied:

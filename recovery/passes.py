@@ -1,8 +1,9 @@
 """Opening a store: the numbered passes from a directory to an engine.
 
-(1) STORE and versions. (2) Is the index to be trusted? If not, the old generation stays unopened.
-(3) Rebuild: newest valid checkpoint, hints, replay. (4) The tail: what a dead writer left is
-finished or cut off. (5) BOOT names the index, before anything is written to it.
+(1) STORE and versions; a store of an older format becomes one of this. (2) Is the index to be
+trusted? If not, the old generation stays unopened. (3) Rebuild: newest valid checkpoint, hints,
+replay. (4) The tail: what a dead writer left is finished or cut off. (5) BOOT names the index,
+before anything is written to it.
 
 Invariants: all of it under LOCK, so that two openers never decide at once; a clean open reads no
 segment body; every step may be cut by a crash and is then done again by the next opener.
@@ -64,6 +65,7 @@ def open_engine(
         content = storefile.read(fs, path)
         users = fs.open(path / names.USERS, write=True, create=True)
         report.first_opener = users.try_lock(exclusive=True)
+        _upgrade(fs, path, content, first=report.first_opener)
         failed_at = wake.failed_at if wake is not None and report.first_opener else 0
         wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
         engine = Engine(
@@ -88,6 +90,29 @@ def open_engine(
                 users.close()
         raise
     return engine, report
+
+
+def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first: bool) -> None:
+    """Make a store of an older format, if it is one, one of this format. LOCK and USERS are held.
+
+    Crash order: STORE (temporary name, sync, rename, directory sync), then all else: whatever this
+    format puts into the store, an older logstore is refused by STORE before it meets that. Before
+    the rename it is a store of the older format, which the next opener upgrades; a kill between
+    rename and directory sync is made up for by BOOT, whose writing syncs the same directory before
+    the first commit.
+    """
+    if content.version == fmt.FORMAT_VERSION:
+        return
+    if not first:  # who opened it with this format would have upgraded it, under LOCK
+        raise StoreInUseError(
+            f"{path} is of format {content.version} and open in another process, whose logstore is "
+            "older: close it there, and it becomes a store of this format when it is opened again"
+        )
+    storefile.upgrade(fs, path, content)
+    log.info(
+        "%s was of format %d and is now of format %d: an older logstore refuses it from here on",
+        path, content.version, fmt.FORMAT_VERSION,
+    )  # fmt: skip
 
 
 def _living_wake(fs: FileSystem, path: Path) -> Wake | None:

@@ -16,9 +16,9 @@ import msgpack
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.errors import CorruptFrameError, FileSystemError, FormatVersionError
+from logstore.errors import CorruptFrameError, FileSystemError
 from logstore.fs import FileSystem
-from logstore.log import names, reader
+from logstore.log import names, reader, version
 
 CHECKPOINT_MAX_BYTES = 16 << 30
 CHUNK_MAX_BYTES = 64 << 20
@@ -70,8 +70,7 @@ def read(
     crc = crc32c(data[: fmt.CHECKPOINT_HEAD.size - 4])
     if fields[0] != fmt.CHECKPOINT_MAGIC or fields[-1] != crc:
         raise CorruptFrameError(f"the head of {path} is damaged")
-    if fields[1] > fmt.FORMAT_VERSION:
-        raise FormatVersionError(f"{path} is of format {fields[1]}: upgrade logstore to read it")
+    version.check(fields[1], path)
     if fields[3] != uuid or fields[4] != position:
         raise CorruptFrameError(f"{path} belongs to another store or place")
     head = CheckpointHead(*fields[4:8])

@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.errors import CorruptFrameError, FileSystemError
 from logstore.fs import FileSystem
 from logstore.log import frame as frames
-from logstore.log import names, reader
+from logstore.log import names, reader, version
 from logstore.log.chain import Link
 
 HINT_MAX_BYTES = 4 << 30
@@ -71,9 +71,9 @@ def read(fs: FileSystem, store: Path, uuid: bytes, link: Link) -> list[reader.Lo
     if len(data) < fmt.HINT_HEAD.size:
         return None
     fields = fmt.HINT_HEAD.unpack_from(data)
-    magic, version, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
+    magic, of_format, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
     body_at = fmt.HINT_HEAD.size
-    if magic != fmt.HINT_MAGIC or version != fmt.FORMAT_VERSION or owner != uuid:
+    if magic != fmt.HINT_MAGIC or not version.readable(of_format) or owner != uuid:
         return None
     if number != link.number or segment_bytes != link.end_offset:
         return None

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from logstore import format as fmt
 from logstore.errors import FileSystemError, SnapshotExpired
 from logstore.fs import FileSystem
-from logstore.log import names
+from logstore.log import names, version
 
 PIN_MAX_BYTES = 64 << 20
 ID_BYTES = 16
@@ -86,9 +86,9 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
         return None
     if len(data) < fmt.PIN_HEAD.size:
         return None
-    magic, version, crc = fmt.PIN_HEAD.unpack_from(data)
+    magic, of_format, crc = fmt.PIN_HEAD.unpack_from(data)
     body = data[fmt.PIN_HEAD.size :]
-    if magic != fmt.PIN_MAGIC or version > fmt.FORMAT_VERSION or crc32c(body) != crc:
+    if magic != fmt.PIN_MAGIC or not version.readable(of_format) or crc32c(body) != crc:
         return None
     found: dict[str, Any] = msgpack.unpackb(body)
     if found["id"] != pin_id:

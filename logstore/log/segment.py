@@ -14,9 +14,9 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.errors import CorruptFrameError, FormatVersionError
+from logstore.errors import CorruptFrameError
 from logstore.fs import File, FileSystem
-from logstore.log import names
+from logstore.log import names, version
 
 
 class SegmentHead(NamedTuple):
@@ -47,8 +47,7 @@ def read_head(file: File, number: int, uuid: bytes) -> SegmentHead:
     fields = fmt.SEGMENT_HEAD.unpack(data)
     if crc32c(data[:-4]) != fields[-1]:
         raise CorruptFrameError(f"the header of {file.path} is damaged", segment=number, offset=0)
-    if fields[1] > fmt.FORMAT_VERSION:
-        raise FormatVersionError(f"{file.path} has format {fields[1]}: upgrade logstore to read it")
+    version.check(fields[1], file.path)
     head = SegmentHead(fields[2], fields[4], fields[5], fields[6], fields[7], fields[8])
     if head.number != number or head.uuid != uuid:
         raise CorruptFrameError(

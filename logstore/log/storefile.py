@@ -1,7 +1,7 @@
-"""STORE: the version marker, checked first; written once, atomically.
+"""STORE: the version marker, checked first; written atomically, once for each version.
 
 Invariants: nothing else of a store is read before STORE was found whole and of a known version; the
-UUID and the limits in it never change.
+UUID and the limits in it never change; the version only grows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgpack
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.errors import CorruptionError, FormatVersionError, NotAStoreError
+from logstore.errors import CorruptionError, NotAStoreError
 from logstore.fs import FileSystem
-from logstore.log import names
+from logstore.log import names, version
 from logstore.options import StoreLimits
 
 
@@ -41,22 +41,18 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
         ) from None
     if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
         raise NotAStoreError(f"{path} is not the marker of a store")
-    _, version, _, size, crc = fmt.STORE_HEAD.unpack_from(data)
-    if version > fmt.FORMAT_VERSION:
-        raise FormatVersionError(
-            f"{store} is a store of format {version}, this logstore reads up to "
-            f"{fmt.FORMAT_VERSION}: upgrade logstore"
-        )
+    _, of_format, _, size, crc = fmt.STORE_HEAD.unpack_from(data)
+    version.check(of_format, store)
     body = data[fmt.STORE_HEAD.size :]
     if len(body) != size or crc32c(body) != crc:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
     found: dict[str, Any] = msgpack.unpackb(body)
     limits = StoreLimits(found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"])
-    return StoreFile(found["uuid"], limits, found["created_ms"], version)
+    return StoreFile(found["uuid"], limits, found["created_ms"], of_format)
 
 
 def pack(content: StoreFile) -> bytes:
-    """The bytes of STORE."""
+    """The bytes of STORE, of the version that is written."""
     body = msgpack.packb({
         "uuid": content.uuid, "node_max_bytes": content.limits.node_max_bytes,
         "node_max_entries": content.limits.node_max_entries,
@@ -64,6 +60,12 @@ def pack(content: StoreFile) -> bytes:
     })  # fmt: skip
     head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
     return bytes(head + body)
+
+
+def upgrade(fs: FileSystem, store: Path, content: StoreFile) -> StoreFile:
+    """STORE of the version that is written, all else in it as it was; durable."""
+    fs.write_atomic(store / names.STORE, pack(content))
+    return content._replace(version=fmt.FORMAT_VERSION)
 
 
 def new_uuid() -> bytes:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.errors import CorruptionError, FormatVersionError, SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
-from logstore.log import pinfile
+from logstore.log import pinfile, version
 
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK
@@ -133,11 +133,10 @@ def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
     data = file.pread(HEAD_BYTES, 0)
     if len(data) < HEAD_BYTES:
         raise _damaged(file.path, "its head is cut off", 0)
-    magic, version, _, found_uuid, pin, _, crc = fmt.SNAPSHOT_HEAD.unpack(data)
+    magic, of_format, _, found_uuid, pin, _, crc = fmt.SNAPSHOT_HEAD.unpack(data)
     if magic != fmt.SNAPSHOT_MAGIC or crc32c(data[:-4]) != crc:
         raise _damaged(file.path, "its head is not what was written", 0)
-    if version > fmt.FORMAT_VERSION:
-        raise FormatVersionError(f"{file.path} is of format {version}: upgrade logstore to read it")
+    version.check(of_format, file.path)
     if found_uuid != uuid or pin != bytes.fromhex(pin_id):
         raise _damaged(file.path, "it belongs to another store or pin", 0)
     return int(crc)

@@ -1,0 +1,280 @@
+"""Prevents a store of format 1 from being misread, half upgraded, or changed by readers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+import logstore
+from logstore import format as fmt
+from logstore.errors import CorruptionError, FormatVersionError, StoreInUseError
+from logstore.fs import LOCAL
+from logstore.log import chain, checkpoint, hint, names, segment, storefile
+from logstore.recovery import boot
+from logstore.recovery.check import check
+from logstore.recovery.recover import recover
+from tests.compaction.dumps import dump
+from tests.crash.twins import CrashFileSystem, Cut, in_place
+from tests.golden.store_v1.generate import CONTENT, STORE, content
+from tests.recovery.test_readonly import names_and_bytes
+from tests.scan.look import make_plan, split_rows
+
+EXPECTED: dict[str, Any] = json.loads(CONTENT.read_text(encoding="utf-8"))
+NEWER = fmt.FORMAT_VERSION + 1
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A copy of the store of format 1."""
+    return Path(shutil.copytree(STORE, tmp_path / "old"))
+
+
+def version_of(store: Path) -> int:
+    return storefile.read(LOCAL, store).version
+
+
+def set_version(path: Path, version: int, head_bytes: int, *, body_too: bool = False) -> None:
+    """Another version in a head behind a magic of 8 bytes, with the CRC in its last 4 made good."""
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<H", data, 8, version)
+    crc = crc32c(bytes(data[: head_bytes - 4]))
+    if body_too:
+        crc = crc32c(bytes(data[head_bytes:]), crc)
+    struct.pack_into("<I", data, head_bytes - 4, crc)
+    path.write_bytes(data)
+
+
+def test_the_golden_store_has_what_it_is_for(old: Path) -> None:
+    """A canary: without these parts the tests below would test nothing."""
+    assert version_of(old) == 1
+    roles = {head.role for head, _ in chain.heads(LOCAL, old, bytes(range(16))).values()}
+    assert roles == {fmt.Role.MAIN, fmt.Role.COMPACTED}
+    assert len(chain.main_links(LOCAL, old, bytes(range(16)))) > 2
+    assert len(list((old / "log").glob("*.hint"))) > 2
+    assert names.checkpoints(LOCAL, old)
+    assert sum(len(each["entries"]) for each in EXPECTED.values()) > 100
+
+
+def test_opening_it_for_writing_upgrades_it(old: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = names_and_bytes(old)
+    with caplog.at_level(logging.INFO, "logstore"), logstore.open(old) as store:
+        assert content(store) == EXPECTED
+        assert version_of(old) == fmt.FORMAT_VERSION == store.info().format_version
+        assert store.recovery["rebuilt"]
+        assert store.recovery["hints_used"]
+        assert not store.recovery["segments_scanned"]
+        assert not store.recovery["damage"]
+    assert f"was of format 1 and is now of format {fmt.FORMAT_VERSION}" in caplog.text
+    after = names_and_bytes(old)
+    changed = {name for name, data in before.items() if after[name] != data}
+    assert changed == {"STORE"}
+    assert after["STORE"][10:] == before["STORE"][10:]  # the UUID and the limits, to the byte
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "logstore"), logstore.open(old) as store:
+        assert content(store) == EXPECTED
+        assert store.recovery["index_trusted"]
+    assert "is now of format" not in caplog.text
+
+
+def test_an_upgraded_store_goes_on_working(old: Path) -> None:
+    with logstore.open(old) as store:
+        for number in range(300):
+            store.stream("orders").add({"order": number, "pad": b"x" * 400})
+        store.stream("sensors").trim(maxlen=3)
+        store.checkpoint()
+        store.compact(purge=True)
+        expected = dump(store)
+    shutil.rmtree(old / "index")
+    with logstore.open(old) as store:
+        assert dump(store) == expected
+    assert check(old).as_dict()["clean"]
+
+
+def test_its_checkpoint_is_used_and_not_needed(old: Path) -> None:
+    with logstore.open(old, readonly=True) as store:
+        assert content(store) == EXPECTED
+    *_, newest = names.checkpoints(LOCAL, old)
+    names.checkpoint(old, newest).unlink()
+    with logstore.open(old, readonly=True) as store:
+        assert content(store) == EXPECTED
+    for path in (old / "log").glob("*.hint"):
+        path.unlink()
+    with logstore.open(old) as store:
+        assert content(store) == EXPECTED
+        assert store.recovery["segments_scanned"]
+
+
+def test_reading_leaves_every_byte(old: Path) -> None:
+    before = names_and_bytes(old)
+    with logstore.open(old, readonly=True) as store:
+        assert content(store) == EXPECTED
+        assert store.info().format_version == 1
+    report = check(old)
+    assert report.as_dict()["clean"], report.damage
+    assert report.checkpoints == 2
+    assert report.streams == len(EXPECTED)
+    assert report.entries == sum(len(each["entries"]) for each in EXPECTED.values())
+    assert names_and_bytes(old) == before
+
+
+def test_check_and_recover_after_the_upgrade(old: Path) -> None:
+    assert not recover(old).damage
+    assert version_of(old) == fmt.FORMAT_VERSION
+    assert check(old).as_dict()["clean"]
+    with logstore.open(old) as store:
+        assert content(store) == EXPECTED
+
+
+def test_scans_read_its_segments(old: Path) -> None:
+    with logstore.open(old) as store:
+        for name, each in EXPECTED.items():
+            rows = split_rows(make_plan(store, name.encode("latin-1")))
+            assert [str(row[0]) for row in rows] == [entry[0] for entry in each["entries"]]
+
+
+def test_a_kill_or_power_cut_in_the_upgrade(old: Path, tmp_path: Path) -> None:
+    """Cut at every operation of the opening: of one format or the other, and all of it there."""
+    seen: list[int] = []
+    for at in range(1, 100):
+        path = Path(shutil.copytree(old, tmp_path / f"cut-{at}"))
+        twin = CrashFileSystem(path, at)
+        for folder in (path, path / "log", path / "checkpoint"):
+            for file in folder.iterdir():
+                twin.synced(file) if file.is_file() else None
+            twin.directory_synced(folder)
+        try:
+            with in_place(twin):
+                logstore.open(path, background=False).close()
+        except Cut:
+            pass
+        clone = tmp_path / f"clone-{at}"
+        twin.clone(clone)
+        twin.close()
+        for left in (path, clone):
+            seen.append(version_of(left))
+            assert content(logstore.open(left, readonly=True)) == EXPECTED
+            with logstore.open(left) as store:
+                assert content(store) == EXPECTED
+            assert version_of(left) == fmt.FORMAT_VERSION
+        if not twin.over:
+            break
+    assert not twin.over
+    assert set(seen) == {1, fmt.FORMAT_VERSION}
+
+
+def test_a_temporary_that_was_not_renamed_is_nothing(old: Path) -> None:
+    marker = (old / "STORE").read_bytes()
+    (old / "STORE.tmp").write_bytes(marker[:7])
+    with logstore.open(old, readonly=True) as store:
+        assert store.info().format_version == 1
+    with logstore.open(old) as store:
+        assert content(store) == EXPECTED
+    assert version_of(old) == fmt.FORMAT_VERSION
+    assert not (old / "STORE.tmp").exists()
+
+
+def test_nothing_is_written_before_the_version(old: Path) -> None:
+    """Whatever the new format puts into the store must be behind the marker."""
+
+    class Watching(CrashFileSystem):
+        def before(self, operation: str, path: Path) -> float | None:
+            if path.is_relative_to(old) and path.name not in {"LOCK", "USERS"}:
+                order.append((operation, path.name))
+            return super().before(operation, path)
+
+    order: list[tuple[str, str]] = []
+    with in_place(Watching(old)):
+        logstore.open(old, background=False).close()
+    temporary = "STORE.tmp"
+    assert order[:6] == [
+        ("create", temporary), ("truncate", temporary), ("write", temporary), ("sync", temporary),
+        ("rename", "STORE"), ("sync_directory", old.name),
+    ]  # fmt: skip
+
+
+def test_not_while_an_older_logstore_has_it_open(old: Path) -> None:
+    """That one would meet frames it refuses, and write checkpoints without what it ignores."""
+    users = LOCAL.open(old / names.USERS, write=True, create=True)
+    assert users.try_lock(exclusive=False)
+    before = names_and_bytes(old)
+    with pytest.raises(StoreInUseError, match="close it there"):
+        logstore.open(old)
+    assert version_of(old) == 1
+    after = names_and_bytes(old)
+    assert {name: after[name] for name in before} == before
+    users.close()
+    with logstore.open(old) as store:
+        assert content(store) == EXPECTED
+
+
+def test_an_index_of_the_older_format_is_not_trusted(old: Path) -> None:
+    with logstore.open(old):
+        pass
+    known = boot.read(LOCAL, old)
+    assert known is not None
+    assert known.version == fmt.FORMAT_VERSION
+    boot.write(LOCAL, old, known._replace(version=1))
+    with logstore.open(old) as store:
+        assert store.recovery["why_not_trusted"] == "it was built for format 1"
+        assert content(store) == EXPECTED
+
+
+# -- heads of a newer version, or of none ---------------------------------------------------------
+@pytest.mark.parametrize(("version", "error"), [(NEWER, FormatVersionError), (0, CorruptionError)])
+def test_a_marker_of_another_version(old: Path, version: int, error: type[Exception]) -> None:
+    data = bytearray((old / "STORE").read_bytes())
+    struct.pack_into("<H", data, 8, version)
+    (old / "STORE").write_bytes(data)
+    before = names_and_bytes(old)
+    doings: list[Callable[[], object]] = [
+        lambda: logstore.open(old), lambda: logstore.open(old, readonly=True), lambda: check(old),
+    ]  # fmt: skip
+    for doing in doings:
+        with pytest.raises(error, match=f"format {version}"):
+            doing()
+    left = names_and_bytes(old)
+    assert {name: left[name] for name in before} == before
+
+
+@pytest.mark.parametrize(("version", "error"), [(NEWER, FormatVersionError), (0, CorruptionError)])
+def test_a_segment_of_another_version(old: Path, version: int, error: type[Exception]) -> None:
+    path = names.segment(old, 6)
+    set_version(path, version, fmt.SEGMENT_HEAD_BYTES)
+    file = LOCAL.open(path)
+    with pytest.raises(error, match=f"format {version}"):
+        segment.read_head(file, 6, bytes(range(16)))
+    file.close()
+    for readonly in (False, True):
+        with pytest.raises(error, match=f"format {version}"):
+            logstore.open(old, readonly=readonly)
+
+
+def test_a_hint_of_a_newer_version_is_as_good_as_none(old: Path) -> None:
+    (link,) = [one for one in chain.main_links(LOCAL, old, bytes(range(16))) if one.number == 6]
+    assert hint.read(LOCAL, old, bytes(range(16)), link) is not None
+    set_version(names.hint(old, 6), NEWER, fmt.HINT_HEAD.size, body_too=True)
+    assert hint.read(LOCAL, old, bytes(range(16)), link) is None
+    assert [each.why for each in check(old).damage] == [
+        "the hint does not fit its segment: remove the .hint file, it is made anew"
+    ]
+    with logstore.open(old) as store:
+        assert content(store) == EXPECTED
+        assert store.recovery["segments_scanned"] == 1
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused(old: Path) -> None:
+    """To pass it over would lose what only a newer logstore understands."""
+    *_, newest = names.checkpoints(LOCAL, old)
+    set_version(names.checkpoint(old, newest), NEWER, fmt.CHECKPOINT_HEAD.size)
+    with pytest.raises(FormatVersionError, match="upgrade logstore"):
+        checkpoint.read(LOCAL, old, bytes(range(16)), newest)
+    with pytest.raises(FormatVersionError, match=f"format {NEWER}"):
+        logstore.open(old)
