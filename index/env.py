@@ -123,7 +123,10 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
 
 
 def open_untouched(path: Path, number: int) -> Generation:
-    """Open a generation that nobody uses, reading only, without locks, leaving no trace."""
+    """Open a generation that nobody uses, reading only, without locks, leaving no trace.
+
+    FileNotFoundError if it was made by an older logstore and has no groups.
+    """
     try:
         env = lmdb.open(
             str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
@@ -133,6 +136,8 @@ def open_untouched(path: Path, number: int) -> Generation:
         databases = {"main": env.open_db(None)}
         for name in DATABASES:
             databases[name] = env.open_db(name.encode(), create=False)
+    except lmdb.NotFoundError as exc:
+        raise FileNotFoundError(f"the index in {path} is of an older format: {exc}") from exc
     except lmdb.Error as exc:
         raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
     return Generation(path, number, env, databases)

@@ -15,11 +15,17 @@ _HOME = {
     "open": ("logstore.store", "open_store"),
     "Store": ("logstore.store", "Store"),
     "Stream": ("logstore.stream", "Stream"),
+    "Group": ("logstore.group", "Group"),
+    "Delivery": ("logstore.delivery", "Delivery"),
     "Transaction": ("logstore.transaction", "Transaction"),
     "Entry": ("logstore.entry", "Entry"),
     "Fields": ("logstore.entry", "Fields"),
     "IDRuns": ("logstore.entry", "IDRuns"),
     "StreamInfo": ("logstore.info", "StreamInfo"),
+    "GroupInfo": ("logstore.info", "GroupInfo"),
+    "ConsumerInfo": ("logstore.info", "ConsumerInfo"),
+    "PendingEntry": ("logstore.info", "PendingEntry"),
+    "PendingInfo": ("logstore.info", "PendingInfo"),
     "StoreInfo": ("logstore.info", "StoreInfo"),
     "StreamID": ("logstore.ids", "StreamID"),
     "Clock": ("logstore.clock", "Clock"),
@@ -27,22 +33,27 @@ _HOME = {
 }
 _ERRORS = (
     "ClosedError", "CommittedError", "CommittedInterrupt", "CorruptFrameError", "CorruptNodeError",
-    "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError", "Error",
-    "ErasureIncompleteError",
-    "FileSystemError", "FormatVersionError", "GroupExistsError", "GroupNotFoundError", "IDOrderError",
-    "InputLineError", "InvalidEntryError", "InvalidIDError", "LockTimeoutError", "NotAStoreError",
-    "NotOwner", "OptionError", "ReadOnlyError",
+    "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError",
+    "ErasureIncompleteError", "Error", "FileSystemError", "FormatVersionError", "GroupExistsError",
+    "GroupNotFoundError", "IDOrderError", "InputLineError", "InvalidEntryError", "InvalidIDError",
+    "LockTimeoutError", "NotAStoreError", "NotOwner", "OptionError", "ReadOnlyError",
     "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError", "StoreInUseError",
     "StreamNotFoundError", "TooLargeError", "UsageError",
 )  # fmt: skip
 
 if TYPE_CHECKING:
     from logstore.clock import Clock as Clock
+    from logstore.delivery import Delivery as Delivery
     from logstore.entry import Entry as Entry
     from logstore.entry import Fields as Fields
     from logstore.entry import IDRuns as IDRuns
     from logstore.errors import *  # noqa: F403
+    from logstore.group import Group as Group
     from logstore.ids import StreamID as StreamID
+    from logstore.info import ConsumerInfo as ConsumerInfo
+    from logstore.info import GroupInfo as GroupInfo
+    from logstore.info import PendingEntry as PendingEntry
+    from logstore.info import PendingInfo as PendingInfo
     from logstore.info import StoreInfo as StoreInfo
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync

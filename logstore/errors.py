@@ -116,7 +116,7 @@ class GroupExistsError(Error):
     """The consumer group exists already (the peers' BUSYGROUP)."""
 
 
-class NotOwner(Error):
+class NotOwner(Error):  # noqa: N818  the word that users read in the design of fenced acks
     """An ack inside a transaction, of an entry that is no longer pending as it was handed out."""
 
 

@@ -6,6 +6,8 @@ Invariants: the own index is only opened where it was closed cleanly and nobody 
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from logstore.engine.core import Engine
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.index.env import Generation, open_untouched
@@ -16,6 +18,7 @@ from logstore.recovery import boot, trust
 from logstore.recovery.report import Damage
 
 NOT_CLEAN = "not compared: the store is open, or was not closed cleanly; it is rebuilt then"
+OLDER = "not compared: it is of an older format; it is rebuilt when the store is opened"
 AGREES = "agrees with the log"
 
 
@@ -32,6 +35,8 @@ def with_own_index(engine: Engine, damage: list[Damage]) -> str:
         return NOT_CLEAN
     try:
         own = open_untouched(path, known.generation)
+    except FileNotFoundError:
+        return OLDER
     except (CorruptionError, FileSystemError) as exc:
         damage.append(Damage(0, 0, 0, exc.message))
         return "cannot be opened"
@@ -61,10 +66,33 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         found += [f"stream {record.name!r} is not in the log" for record in records.values()]
         rows = zip(true.all_nodes(), kept.all_nodes(), strict=False)
         found += [f"node {a[2]} differs" for a, b in rows if a != b][:10]
+        found += _groups(true, kept)
         counts = (replayed.entries(), own.entries())
-    for name in ("streams", "nodes", "open", "names"):
+    for name in ("streams", "nodes", "open", "names", "groups"):
         if counts[0][name] != counts[1][name]:
             found.append(f"{counts[1][name]} rows of {name}, {counts[0][name]} in the log")
+    return found
+
+
+def _groups(true: IndexTxn, kept: IndexTxn) -> list[str]:
+    """Groups with their consumers and pending entries."""
+    found: list[str] = []
+    for group in true.groups.all_groups():
+        number = group.number
+        own = kept.groups.group(number)
+        if own is None or own.pack() != group.pack():
+            found.append(f"group {group.name!r} is missing or differs")
+        elif kept.groups.number(group.stream, group.name) != number:
+            found.append(f"the name of group {group.name!r} is missing")
+        elif kept.groups.consumers(number) != true.groups.consumers(number):
+            found.append(f"consumers of group {group.name!r} differ")
+        elif any(
+            a is None or b is None or a.pack() != b.pack()
+            for a, b in zip_longest(true.groups.runs(number), kept.groups.runs(number))
+        ):
+            found.append(f"pending entries of group {group.name!r} differ")
+        elif list(kept.groups.idle(number)) != list(true.groups.idle(number)):
+            found.append(f"the idle index of group {group.name!r} differs")
     return found
 
 

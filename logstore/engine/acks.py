@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logstore.engine import groups, references, walks
+from logstore.engine import groups, holds, references, walks
 from logstore.engine.deliveries import COUNT_MAX
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
@@ -102,7 +102,7 @@ def ack_delete(
     state: State, stream: bytes, group: bytes, ids: Sequence[StreamID], mode: str = "keep"
 ) -> list[int]:
     """As XACKDEL, per ID: -1 not pending here, 1 acknowledged and deleted, 2 still referenced."""
-    references.check_mode(mode)
+    holds.check_mode(mode)
     found = groups.maybe(state, stream, group)
     if found is None:
         return [-1] * len(ids)
@@ -112,7 +112,7 @@ def ack_delete(
         if not removed(state, there, [id]):
             replies.append(-1)
             continue
-        if mode == "acked" and references.referenced(state, record, id):
+        if mode == "acked" and holds.referenced(state, record, id):
             replies.append(2)
             continue
         references.delete_ids(state, stream, [id], mode)

@@ -1,7 +1,7 @@
 """Taking a checkpoint: a fuzzy copy of the state that changes.
 
-It holds streams, groups, tombstone vectors with their versions, the set of segments with one live bit for
-each of their node frames, and the numbers that are never used again; no open nodes.
+It holds streams, groups, tombstone vectors with their versions, the set of segments with one live
+bit for each of their node frames, and the numbers that are never used again; no open nodes.
 
 Invariants: the log is synced up to the checkpoint's position before the file gets its name; the
 state is read in short snapshots, each at or behind that position; replay from the position is

@@ -13,11 +13,10 @@ from logstore.codec import codec
 from logstore.engine import nodes
 from logstore.engine.adds import create, existing
 from logstore.engine.nodes import NodeRef
+from logstore.engine.removals import remove
 from logstore.engine.state import State
-from logstore.engine.trims import state_record
 from logstore.errors import OptionError, UsageError
 from logstore.ids import StreamID
-from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 
 
@@ -48,7 +47,7 @@ def delete(state: State, name: bytes, ids: Sequence[StreamID]) -> int:
             at += 1
         if ordinals:
             found.append((ref, ordinals))
-    return _remove(state, record, found, largest, first=record.first in set(wanted))
+    return remove(state, record, found, largest, first=record.first in set(wanted))
 
 
 def delete_range(state: State, name: bytes, start: StreamID, end: StreamID) -> int:
@@ -76,48 +75,7 @@ def delete_range(state: State, name: bytes, start: StreamID, end: StreamID) -> i
         top = codec().last_live_id(lp, *last_whole.master, vector)
         if top is not None:
             largest = max(largest, StreamID(*top))
-    return _remove(state, record, found, largest, first=start <= record.first)
-
-
-def _remove(
-    state: State, record: StreamRecord, found: list[tuple[NodeRef, list[int]]],
-    largest: StreamID, *, first: bool,
-) -> int:  # fmt: skip
-    gone = 0
-    whole: list[NodeRef] = []
-    for ref, ordinals in found:
-        if not ordinals or len(ordinals) == ref.live:
-            whole.append(ref)
-            gone += ref.live
-            continue
-        _drop_whole(state, record, whole)
-        gone += len(ordinals)
-        version = ref.version or record.open_version
-        state.emit(frames.Tombstone(record.number, *ref.master, version, tuple(ordinals)))
-    _drop_whole(state, record, whole)
-    if gone:
-        state_record(state, record, record.length - gone, largest, first_gone=first)
-    return gone
-
-
-def _drop_whole(state: State, record: StreamRecord, whole: list[NodeRef]) -> None:
-    """Drop nodes, one frame for each run of neighbours."""
-    run: list[NodeRef] = []
-    for ref in whole:
-        if run and not _neighbours(state, record, run[-1], ref):
-            state.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
-            run = []
-        run.append(ref)
-    if run:
-        state.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
-    whole.clear()
-
-
-def _neighbours(state: State, record: StreamRecord, left: NodeRef, right: NodeRef) -> bool:
-    for ref in nodes.refs(state, record, left.master.next(), right.master):
-        if ref.master > left.master:
-            return ref.master == right.master
-    return False
+    return remove(state, record, found, largest, first=start <= record.first)
 
 
 def drop(state: State, name: bytes) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import codec
-from logstore.engine import nodes
+from logstore.engine import holds, nodes, removals
 from logstore.engine.nodes import NodeRef
+from logstore.engine.removals import state_record
 from logstore.engine.state import State
 from logstore.errors import OptionError
-from logstore.ids import ZERO_ID, StreamID
+from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 
@@ -30,6 +31,7 @@ class TrimRule(NamedTuple):
     approximate: bool = False
     limit: int | None = None  # entries; None: the default of approximate trimming; 0: no limit
     max_age_ms: int | None = None  # becomes a minid when the clock is read
+    references: str = "keep"  # "delete", "acked": what groups hold of the entries
 
 
 def check_rule(rule: TrimRule) -> None:
@@ -48,6 +50,8 @@ def check_rule(rule: TrimRule) -> None:
         raise OptionError("syntax error, XTRIM must be called with a trimming strategy")
     if rule.maxlen is not None and rule.maxlen < 0:
         raise OptionError("The MAXLEN argument must be >= 0.")
+    if rule.references not in ("keep", "delete", "acked"):
+        raise OptionError(f"references must be keep, delete or acked: {rule.references!r}")
     if rule.limit is not None:
         if rule.limit < 0:
             raise OptionError("The LIMIT argument must be >= 0.")
@@ -72,6 +76,8 @@ def trim(state: State, record: StreamRecord, rule: TrimRule) -> int:
     if rule.max_age_ms is not None:
         oldest_ms = max(0, state.now_ms - rule.max_age_ms)
         rule = rule._replace(minid=StreamID(oldest_ms, 0), max_age_ms=None)
+    if rule.references != "keep":
+        return _trim_referenced(state, record, rule)
     limit = _limit(state, rule)
     deleted, length = 0, record.length
     whole: list[NodeRef] = []
@@ -104,6 +110,36 @@ def trim(state: State, record: StreamRecord, rule: TrimRule) -> int:
     return deleted
 
 
+def _trim_referenced(state: State, record: StreamRecord, rule: TrimRule) -> int:
+    """Trim entry by entry, as Redis does from 8.6 on also with ``~``: groups have a say in each.
+
+    ``acked`` passes over what a group still needs; ``delete`` takes the entry out of every group.
+    """
+    limit = _limit(state, rule)
+    surplus = record.length if rule.maxlen is None else record.length - rule.maxlen
+    if limit:
+        surplus = min(surplus, limit)
+    found: list[tuple[NodeRef, list[int]]] = []
+    going: list[StreamID] = []
+    for ref in nodes.refs(state, record):
+        if len(going) >= surplus or (rule.minid is not None and ref.master >= rule.minid):
+            break
+        lp, vector = nodes.listpack(state, record, ref)
+        ordinals: list[int] = []
+        for ordinal, ms, seq in codec().ids(lp, *ref.master, vector):
+            at = StreamID(ms, seq)
+            if len(going) >= surplus or (rule.minid is not None and at >= rule.minid):
+                break
+            if rule.references == "delete" or not holds.referenced(state, record, at):
+                ordinals.append(ordinal)
+                going.append(at)
+        if ordinals:
+            found.append((ref, ordinals))
+    if rule.references == "delete":
+        holds.release(state, record, going)
+    return removals.remove(state, record, found, record.max_deleted, first=True)
+
+
 def trim_named(state: State, name: bytes, rule: TrimRule | None) -> int:
     """Trim a stream by name; 0 if there is none."""
     record = state.record_by_name(name)
@@ -126,17 +162,3 @@ def _inside(
         return tuple(ordinal for ordinal, _, _ in live[: length - rule.maxlen])
     assert rule.minid is not None
     return tuple(ordinal for ordinal, ms, seq in live if (ms, seq) < rule.minid)
-
-
-def state_record(
-    state: State, record: StreamRecord, length: int, max_deleted: StreamID, *, first_gone: bool
-) -> None:
-    """State the record after entries went; the first ID is looked up again if it is gone."""
-    first = record.first
-    if length == 0:
-        first = ZERO_ID
-    elif first_gone:
-        first = nodes.first_live(state, record)
-    state.emit(frames.Record(
-        record.number, length, record.entries_added, *record.last, *first, *max_deleted
-    ))  # fmt: skip

@@ -1,0 +1,54 @@
+"""What groups hold of entries that are to be deleted: kept, removed too, or in the way.
+
+``keep`` (KEEPREF) leaves pending entries alone, ``delete`` (DELREF) removes them from every group,
+``acked`` (ACKED) deletes only what no group still needs. As XDELEX of Redis 8.2.
+
+Invariants: an entry is referenced if some group has not read so far, or has it pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from logstore.engine import walks
+from logstore.engine.state import State
+from logstore.errors import OptionError
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.log import groupframe as frames
+
+References: TypeAlias = Literal["keep", "delete", "acked"]
+MODES = ("keep", "delete", "acked")
+
+
+def check_mode(mode: str) -> None:
+    """OptionError for a word that is not a mode."""
+    if mode not in MODES:
+        raise OptionError(f"references must be one of {', '.join(MODES)}: {mode!r}")
+
+
+def referenced(state: State, record: StreamRecord, id: StreamID) -> bool:
+    """Whether a group has not read so far, or has the entry pending."""
+    for group in state.groups.of_stream(record.number):
+        if group.last < id:
+            return True
+        if group.pending and walks.find(state.groups.txn, group.number, id) is not None:
+            return True
+    return False
+
+
+def release(state: State, record: StreamRecord, ids: Sequence[StreamID]) -> int:
+    """Take entries out of every group's pending list."""
+    gone = 0
+    for group in state.groups.of_stream(record.number):
+        if not group.pending:
+            continue
+        there = [
+            each for each in sorted(set(ids))
+            if walks.find(state.groups.txn, group.number, each) is not None
+        ]  # fmt: skip
+        if there:
+            state.emit(frames.Ack(group.number, b"".join([each.packed() for each in there])))
+            gone += len(there)
+    return gone
