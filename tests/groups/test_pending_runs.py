@@ -1,0 +1,190 @@
+"""Pending entries in runs: the editor of runs against a dictionary, and what a rebuild gives."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import logstore
+from logstore.engine import acks, claims, deliveries, groups, pendings, snapshot, walks
+from logstore.engine.pendingset import PendingSet
+from logstore.engine.state import State
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.groupkeys import RUN_MAX_ENTRIES, PendingRun
+
+GROUP = 7
+ids_of = st.lists(st.integers(0, 600), min_size=1, max_size=200, unique=True).map(sorted)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), ids_of, st.integers(0, 3)),
+        st.tuples(st.just("extend"), ids_of, st.integers(1, 3)),
+        st.tuples(st.just("remove"), ids_of, st.just(0)),
+        st.tuples(st.just("leave"), st.just([0]), st.integers(1, 3)),
+    ),
+    max_size=12,
+)
+
+
+def packed(number: int) -> bytes:
+    """The ID ``0-number``, as a run holds it."""
+    return StreamID(0, number).packed()
+
+
+def shape(state: State) -> dict[int, tuple[int, int, int]]:
+    """What the runs say, after their form was checked."""
+    txn = state.groups.txn
+    found: dict[int, tuple[int, int, int]] = {}
+    last = -1
+    idle: list[tuple[int, bytes]] = []
+    for run in txn.runs(GROUP):
+        assert 0 < len(run) <= RUN_MAX_ENTRIES
+        assert PendingRun.unpack(run.pack()).pack() == run.pack()
+        idle.append((min(run.times), run.first))
+        for place in range(len(run)):
+            number = StreamID.unpacked(run.id_at(place)).seq
+            assert number > last
+            last = number
+            found[number] = (run.consumers[place], run.times[place], run.counts[place])
+    assert sorted(idle) == list(txn.idle(GROUP))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
+    """Prevents: an entry lost, doubled or out of place where runs are split, joined to or emptied;
+    an idle index that differs from the runs; counts that differ from what changed."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place, logstore.open(Path(place) / "s") as store:
+
+        def play(state: State) -> None:
+            model: dict[int, tuple[int, int, int]] = {}
+            for time_ms, (what, numbers, consumer) in enumerate(script, 5):
+                pending = PendingSet(state.groups.txn, GROUP)
+                before = [value[0] for value in model.values()]
+                if what == "put":
+                    pending.put([(packed(n), time_ms, n) for n in numbers], consumer)
+                    model.update({n: (consumer, time_ms, n) for n in numbers})
+                elif what == "extend":
+                    pending.extend(b"".join(map(packed, numbers)), consumer, time_ms, 1)
+                    model.update(dict.fromkeys(numbers, (consumer, time_ms, 1)))
+                elif what == "remove":
+                    gone = pending.remove(b"".join(map(packed, numbers)))
+                    assert gone == len([model.pop(n) for n in numbers if n in model])
+                else:
+                    pending.remove_of(consumer)
+                    model = {n: v for n, v in model.items() if v[0] != consumer}
+                pending.flush()
+                after = [value[0] for value in model.values()]
+                for each in range(4):
+                    changed = after.count(each) - before.count(each)
+                    assert pending.changes.get(each, 0) == changed
+                assert shape(state) == model
+            oldest = sorted((v[1], n) for n, v in model.items())
+            walked = [(w.time_ms, w.id.seq) for w in walks.by_idle(state.groups.txn, GROUP, 8)]
+            assert walked == [pair for pair in oldest if pair[0] <= 8]
+
+        store._commit(play, None)
+
+
+def look(store: Any) -> Any:
+    """All that is told of the group, but for times that pass."""
+    engine = store._engine()
+
+    def once(view: Any) -> Any:
+        rows = pendings.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
+        consumers = pendings.consumer_rows(view, b"s", b"g", 1 << 50)
+        found = view.index.group(view.record(b"s").number, b"g")
+        runs = [run.pack() for run in view.index.groups.runs(found.number)]
+        return found, rows, consumers, pendings.group_rows(view, b"s"), runs
+
+    return snapshot.read(engine, once)
+
+
+def random_step(chance: random.Random, store: Any) -> None:
+    """One random operation on the group."""
+    who = chance.choice([b"a", b"b", b"c"])
+    count = chance.randint(1, 90)
+    rows = look(store)[1]
+    some = [row.id for row in chance.sample(rows, min(len(rows), count))]
+    moves: list[Any] = [
+        lambda t: deliveries.read_new(t, b"s", b"g", who, count=count),
+        lambda t: deliveries.read_history(t, b"s", b"g", who, ZERO_ID, count=count),
+        lambda t: acks.ack(t, b"s", b"g", some),
+        lambda t: acks.nack(t, b"s", b"g", some[:7]),
+        lambda t: claims.autoclaim(t, b"s", b"g", who, min_idle_ms=0, count=count),
+        lambda t: groups.delete_consumer(t, b"s", b"g", who),
+    ]
+    weights = [8, 2, 3, 2, 2, 0.3]
+    if some:
+        moves.append(lambda t: claims.claim(t, b"s", b"g", who, some, min_idle_ms=0))
+        weights.append(2)
+    store._commit(chance.choices(moves, weights)[0], None)
+
+
+def test_a_rebuild_gives_the_groups_back(tmp_path: Path) -> None:
+    """Prevents: a delivery, claim or ack that only the index knows; counts that drift when a
+    checkpoint stands between frames; a checkpoint without groups."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    path = tmp_path / "s"
+    with logstore.open(path) as store:
+        store.stream("s").add_many([{"n": n} for n in range(3000)])
+        store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
+    for round_number in range(6):
+        with logstore.open(path) as store:
+            for _ in range(40):
+                random_step(chance, store)
+            if round_number % 2:
+                store.checkpoint()
+                for _ in range(10):
+                    random_step(chance, store)
+            expected = look(store)
+        assert expected[0].pending == len(expected[1])
+        if round_number != 4:
+            shutil.rmtree(path / "index")
+        with logstore.open(path) as store:
+            assert look(store) == expected
+
+
+def test_a_dropped_stream_takes_its_groups_along(tmp_path: Path) -> None:
+    """Prevents: a stream made anew under the same name that meets the old one's groups."""
+    path = tmp_path / "s"
+    for again in range(2):
+        with logstore.open(path) as store:
+            store.stream("s").add({"a": 1})
+            store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
+            store._commit(lambda t: deliveries.read_new(t, b"s", b"g", b"a"), None)
+            assert look(store)[0].pending == 1
+            store.drop("s")
+            engine = store._engine()
+            left = snapshot.read(engine, lambda view: list(view.index.groups.all_groups()))
+            assert left == []
+            if again:
+                store.checkpoint()
+        shutil.rmtree(path / "index")
+        with logstore.open(path) as store:
+            engine = store._engine()
+            left = snapshot.read(engine, lambda view: list(view.index.groups.all_groups()))
+            assert left == []
+            entries = engine.index().entries()
+            assert entries["groups"] == 0
+
+
+def test_pages_of_pending_entries_go_back(tmp_path: Path) -> None:
+    """Prevents: rows of the idle index or of consumers that stay behind when all is acknowledged
+    and everybody has left."""
+    with logstore.open(tmp_path / "s") as store:
+        store.stream("s").add_many([{"n": n} for n in range(1000)])
+        store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
+        given_out = store._commit(lambda t: deliveries.read_new(t, b"s", b"g", b"a"), None)
+        store._commit(lambda t: acks.ack(t, b"s", b"g", [e.id for e in given_out]), None)
+        store._commit(lambda t: groups.delete_consumer(t, b"s", b"g", b"a"), None)
+        assert store._engine().index().entries()["groups"] == 2  # the record and the name
