@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
-from logstore import arguments, opening
+from logstore import arguments, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.engine import deletes, reserve, snapshot
 from logstore.engine import sync as flushing
@@ -22,7 +22,7 @@ from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
-from logstore.errors import ClosedError, UsageError
+from logstore.errors import ClosedError
 from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.info import StoreInfo
@@ -144,20 +144,15 @@ class Store(Generic[T]):
         return dropped
 
     def read(
-        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None
-    ) -> dict[T, list[Entry[T]]]:
-        """Entries above an ID of each stream, at once; streams without any are left out."""
-        if not isinstance(after, Mapping):
-            raise UsageError(
-                f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
-            )
-        found: dict[T, list[Entry[T]]] = {}
-        for name, start in after.items():
-            stream = self.stream(name)
-            entries = stream.read(start, count=count)
-            if entries:
-                found[stream.name] = entries
-        return found
+        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
+        timeout: float | timedelta | None = 0, block: None = None,
+    ) -> dict[T, list[Entry[T]]]:  # fmt: skip
+        """Entries above an ID of each stream; streams without any are left out.
+
+        ``timeout`` as in ``Stream.read``: until one of the streams has some; {} if none came.
+        """
+        reading.refuse_block(block)
+        return reading.read_many(self, after, count, timeout)
 
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""

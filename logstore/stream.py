@@ -12,12 +12,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments, describe
+from logstore import arguments, describe, reading
 from logstore.codec import Row
 from logstore.engine import adds, deletes, ranges, snapshot, trims
 from logstore.entry import Entry, IDRuns, make_entry
 from logstore.errors import OptionError, UsageError
-from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
 from logstore.info import StreamInfo
 from logstore.options import BATCH_MAX_ROWS, Sync
@@ -153,19 +153,27 @@ class Stream(Generic[T]):
     def __iter__(self) -> Iterator[Entry[T]]:
         return self.range()
 
-    def read(self, after: IDLike = "$", *, count: int | None = None) -> list[Entry[T]]:
-        """Entries above an ID, at once, as XREAD without BLOCK; a list, empty if there are none.
+    def read(
+        self, after: IDLike = "$", *, count: int | None = None,
+        timeout: float | timedelta | None = 0, block: None = None,
+    ) -> list[Entry[T]]:  # fmt: skip
+        """Entries above an ID, as XREAD; a list, empty if none came within ``timeout``.
 
-        ``"$"`` stands for the last ID (so it gives nothing without waiting), ``"+"`` for the last
-        entry itself. ``count`` 0 or None is no limit.
+        ``timeout``: seconds or timedelta; 0 does not wait, None waits for ever. ``"$"`` stands for
+        the last ID at the call, ``"+"`` for the last entry itself. ``count`` 0 or None is no limit.
         """
-        arguments.check_count(count, "count")
-        if after in ("+", b"+"):
-            return list(self.range(count=1, reverse=True))
-        start = self.last_id if after in ("$", b"$") else parse_id(after)
-        if start == MAX_ID:
-            return []
-        return list(self._range(start.next(), MAX_ID, count or -1, False))
+        reading.refuse_block(block)
+        return reading.read_stream(self, after, count, timeout)
+
+    def follow(
+        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> Iterator[Entry[T]]:  # fmt: skip
+        """Entries above an ID and all that come; ends when none came for ``timeout`` (None: never).
+
+        ``after`` as in ``read``, settled at the call; ``count`` is how many are read at once.
+        """
+        return reading.follow(self, after, count, timeout)
 
     @property
     def first(self) -> Entry[T] | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from logstore.tools import options
 from logstore.tools.output import Output
-
-POLL_S = 0.2
 
 
 @click.command("tail")
@@ -27,9 +24,8 @@ def command(output: Output, path: Path, name: str, count: int, follow: bool) -> 
         seen = stream.last_id
         for entry in reversed(list(stream.range(end=seen, count=count, reverse=True))):
             output.entry(entry)
-        while follow:
+        if follow:
             output.flush()
-            time.sleep(POLL_S)
-            for entry in stream.range(f"({seen}"):
+            for entry in stream.follow(seen):
                 output.entry(entry)
-                seen = entry.id
+                output.flush()

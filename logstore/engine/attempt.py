@@ -132,6 +132,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         _keep_promise(engine, file, rank, start, buffer.end)
         txn.commit()
         engine.publish(state.meta)
+        engine.wake.waits.bump_locked(state.woken)
         batch.committed = batch.over = True
     except BaseException:
         if batch.txn is not None:

@@ -262,6 +262,7 @@ class Engine:
         """
         self.closed = True
         self.segments.forget()
+        self.wake.waits.slots.give_back()
         if self._active is not None:
             self._active.close()
             self._active = None

@@ -96,7 +96,9 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         engine.wake.raise_durable(state.meta.applied)
         engine.wake.oldest_unsynced_ms = 0
     engine.kept.clear()
-    return engine.publish(state.meta), torn._replace(commits=count)
+    words = engine.publish(state.meta)
+    engine.wake.waits.bump_locked(state.woken)
+    return words, torn._replace(commits=count)
 
 
 def _segment(

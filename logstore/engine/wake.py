@@ -4,25 +4,24 @@ Invariants: words change only under the writer lock, but for the two that only g
 stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); a word is stored and
 loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
 process killed among the words leaves it set; the file is fully allocated and created by rename;
-only ``failed_at`` is looked at after the last process is gone. Knows nothing of frames or of the
-index.
+only ``failed_at`` is looked at after the last process is gone. What readers wait on stands behind
+the words (``waitwords``). Knows nothing of frames or of the index.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-import platform
 import struct
-import time
 from pathlib import Path
 from typing import NamedTuple
 
+from logstore.engine import futex
+from logstore.engine.waitwords import Waits
 from logstore.errors import FileSystemError, StoreError
 from logstore.fs import FileSystem
 
-MAGIC = b"LGSTWAK\x01"
-SIZE_BYTES = 64 * 1024
+MAGIC = b"LGSTWAK\x02"
+SIZE_BYTES = 96 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS = struct.Struct("@7Q")
 _ONE = struct.Struct("@Q")
@@ -40,9 +39,7 @@ _DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
 _INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
 _FULL_OFFSET = _INDEX_FILES_OFFSET + 16
 _WAITING_OFFSET = 192  # a cache line of its own
-_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
-_FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}
-WAIT_SLICE_MS = 5
+WAIT_SLICE_S = 0.005
 
 
 class LogWords(NamedTuple):
@@ -60,10 +57,6 @@ class LogWords(NamedTuple):
 _new = tuple.__new__  # what _make does, without its layers
 
 
-class _Timespec(ctypes.Structure):
-    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
-
-
 class Wake:
     """The mapped words."""
 
@@ -78,9 +71,8 @@ class Wake:
             file.close()
         if self._map[:8] != MAGIC:
             raise StoreError(f"{path} is not a wake file of this version")
-        self._futex_call = _FUTEX_CALLS.get(platform.machine()) if os.name == "posix" else None
-        self._libc = ctypes.CDLL(None, use_errno=True) if self._futex_call else None
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.waits = Waits(memoryview(self._map), self._address)
 
     @staticmethod
     def create(fs: FileSystem, path: Path, failed_at: int = 0) -> None:
@@ -123,6 +115,11 @@ class Wake:
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""
         self._words[_PROGRESS_OFFSET >> 3] = commit
+
+    @property
+    def applied(self) -> int:
+        """The position where the last published commit ends."""
+        return self._words[_LOG_OFFSET >> 3]
 
     def generation(self) -> int:
         """The number of the index generation that is valid."""
@@ -216,22 +213,12 @@ class Wake:
 
     def wait_unlock(self) -> None:
         """Sleep until the writer lock is released, at most some milliseconds."""
-        if self._libc is None or self._futex_call is None:
-            time.sleep(0.0005)
-            return
-        timeout = _Timespec(0, WAIT_SLICE_MS * 1_000_000)
-        self._libc.syscall(
-            self._futex_call, ctypes.c_void_p(self._address + _WAITING_OFFSET), _FUTEX_WAIT,
-            1, ctypes.byref(timeout), None, 0,
-        )  # fmt: skip
+        futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
 
     def signal_unlock(self) -> None:
-        """Wake those who wait for the writer lock; after its release."""
-        if self._map[_WAITING_OFFSET] == 0:
-            return
-        _U32.pack_into(self._map, _WAITING_OFFSET, 0)
-        if self._libc is not None and self._futex_call is not None:
-            self._libc.syscall(
-                self._futex_call, ctypes.c_void_p(self._address + _WAITING_OFFSET), _FUTEX_WAKE,
-                1 << 30, None, None, 0,
-            )  # fmt: skip
+        """After the lock's release: wake those who wait for it, or for what was committed."""
+        if self._map[_WAITING_OFFSET] != 0:
+            _U32.pack_into(self._map, _WAITING_OFFSET, 0)
+            futex.wake(self._address + _WAITING_OFFSET)
+        if self.waits.pending:
+            self.waits.wake_pending()

@@ -1,0 +1,184 @@
+"""Who waits for entries of a group, in which order: a table of slots in WAKE.
+
+A slot belongs to one waiter, from its first sleep until it was served: the ticket in it is its
+place in the queue, and outlives time-outs.
+
+Invariants: slots are taken, and those of dead processes taken back, under the writer lock; all else
+in a slot is written by its owner alone, but for its futex word, which whoever wakes it counts up
+(two at once may count once: both published before, so the waiter sees both). Tickets are never
+given twice. A slot read without the lock may be half new: that costs a wake-up too many, and what
+is missed is found by the waiters, who look at least every ``SLICE_S``. A waiter that died, or that
+did not stir for ``STALE_MS`` (a stopped process), stands in nobody's way.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from logstore.clock import monotonic_ms
+from logstore.engine import futex, process
+
+SLOTS = 1024
+SLOT_BYTES = 64
+TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head with the next ticket and how many slots are in use
+FREE, IDLE, WAITING = 0, 1, 2
+SLICE_S = 0.1
+FRESH_MS = 150  # who stirred since then is taken for alive without a look
+STALE_MS = 1000
+# Native: the fields stand at their own size, each is stored and loaded whole.
+_SLOT = struct.Struct("@IIQQQQQI")
+_WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _LINE = 0, 4, 8, 16, 24, 32, 40, 48
+
+
+class Row(NamedTuple):
+    """One slot as it was read."""
+
+    word: int
+    state: int
+    ticket: int
+    key: int
+    pid: int
+    start: int
+    beat_ms: int
+    line: int
+    slot: int
+
+    def alive(self) -> bool:
+        """Whether its owner lives and stirs."""
+        if monotonic_ms() - self.beat_ms > STALE_MS:
+            return False
+        return self.pid == os.getpid() or process.start_ticks(self.pid) == self.start
+
+
+class Slots:
+    """The table, in memory that all processes of a store share."""
+
+    def __init__(self, memory: memoryview, address: int) -> None:
+        self._memory = memory
+        self._words = memory.cast("I")
+        self._longs = memory.cast("Q")
+        self._address = address
+        self._self = struct.unpack("<QQ", process.packed_self())
+        self._mine: set[int] = set()  # slots of this process
+        # Tickets between two calls of their owner, by group and owner: slot, ticket, since when.
+        self.kept: dict[tuple[int, object], tuple[int, int, float]] = {}
+
+    @staticmethod
+    def _at(slot: int) -> int:
+        return 64 + slot * SLOT_BYTES
+
+    def _used(self) -> int:
+        return min(self._longs[1], SLOTS)
+
+    def row(self, slot: int) -> Row:
+        """One slot."""
+        return Row._make((*_SLOT.unpack_from(self._memory, self._at(slot)), slot))
+
+    def _rows(self) -> Iterator[Row]:
+        return (self.row(slot) for slot in range(self._used()))
+
+    # -- the owner's ---------------------------------------------------------------------------
+    def take_locked(self, key: int, line: int) -> tuple[int, int] | None:
+        """A slot at the end of the queue, and its ticket; None if all are taken."""
+        used = self._used()
+        while used and self.row(used - 1).state == FREE:
+            used -= 1
+        slot = next((row.slot for row in self._rows() if row.state == FREE), used)
+        if slot >= used:
+            slot = next((row.slot for row in self._rows() if not _owned(row)), used)
+        if slot >= SLOTS:
+            return None
+        self._mine.add(slot)
+        longs, at = self._longs, self._at(slot)
+        ticket = longs[0] + 1
+        longs[0] = ticket
+        self._words[at + _STATE >> 2] = FREE
+        longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
+        longs[at + _PID >> 3], longs[at + _START >> 3] = self._self
+        longs[at + _BEAT >> 3] = monotonic_ms()
+        self._words[at + _LINE >> 2] = line
+        self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
+        longs[1] = max(used, slot + 1)
+        return slot, ticket
+
+    def set_state(self, slot: int, state: int) -> None:
+        """Waiting, or between two calls."""
+        self._words[self._at(slot) + _STATE >> 2] = state
+
+    def free(self, slot: int) -> None:
+        """Give a slot back."""
+        if slot in self._mine:
+            self._mine.discard(slot)
+            self.set_state(slot, FREE)
+
+    def give_back(self) -> None:
+        """Give back all slots of this process: it closes the store."""
+        self.kept.clear()
+        for slot in list(self._mine):
+            self.free(slot)
+
+    def beat(self, slot: int) -> None:
+        """The owner stirs."""
+        self._longs[self._at(slot) + _BEAT >> 3] = monotonic_ms()
+
+    def load(self, slot: int) -> int:
+        """The futex word."""
+        return self._words[self._at(slot) >> 2]
+
+    def sleep(self, slot: int, seen: int, timeout_s: float) -> None:
+        """Sleep while the futex word is ``seen``, at most so long."""
+        futex.wait(self._address + self._at(slot), seen, timeout_s)
+
+    # -- the queue -----------------------------------------------------------------------------
+    def waiting(self, key: int) -> list[Row]:
+        """Who waits for a group, in the order of the tickets."""
+        found = (row for row in self._rows() if row.state == WAITING and row.key == key)
+        return sorted(found, key=_by_ticket)
+
+    def is_first(self, key: int, ticket: int) -> bool:
+        """Whether nobody that lives waits with a lower ticket."""
+        for row in self.waiting(key):
+            if row.ticket >= ticket:
+                return True
+            if row.alive():
+                return False
+        return True
+
+    def wake_first(self, key: int) -> None:
+        """Wake the lowest living ticket of a group."""
+        self._wake(self.waiting(key))
+
+    def wake_lines(self, lines: Iterable[int]) -> None:
+        """Wake the lowest living ticket of each group whose stream has one of these words."""
+        queues: dict[int, list[Row]] = {}
+        for row in self._rows():
+            if row.state == WAITING and row.line in lines:
+                queues.setdefault(row.key, []).append(row)
+        for queue in queues.values():
+            self._wake(sorted(queue, key=_by_ticket))
+
+    def _wake(self, queue: list[Row]) -> None:
+        """Wake the first that stirred lately and still waits, and those of doubt before it."""
+        now = monotonic_ms()
+        for row in queue:
+            at = self._at(row.slot)
+            self._words[at >> 2] = (self._words[at >> 2] + 1) & 0xFFFFFFFF
+            futex.wake(self._address + at)
+            # Once more: who stopped waiting before it was woken may not have seen it.
+            again = self.row(row.slot)
+            if (again.state, again.ticket) != (WAITING, row.ticket):
+                continue
+            if now - again.beat_ms <= FRESH_MS:
+                return
+
+
+def _by_ticket(row: Row) -> int:
+    return row.ticket
+
+
+def _owned(row: Row) -> bool:
+    """Whether the process of a slot lives, however long it did not stir."""
+    return row.state != FREE and process.start_ticks(row.pid) == row.start

@@ -1,0 +1,98 @@
+"""Waiting for entries: try, then sleep until a commit touches one of the streams.
+
+Invariants: nothing is held while a thread sleeps, no lock, no snapshot; no wake-up is lost (see
+``waitwords``); a sleep is never longer than ``SLICE_S``, so that an interrupt, a closed store and a
+writer that died between publishing and waking are noticed; a time-out is never early. The clock is
+the monotonic one, never the store's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from logstore.engine.core import Engine
+from logstore.engine.slots import SLICE_S
+from logstore.engine.waitwords import EVERY, line_of
+from logstore.engine.wake import Wake
+from logstore.log import names as files
+
+T = TypeVar("T")
+POLL_S = 0.01  # of a read-only store, which may not write that somebody waits
+
+
+def wait_streams(
+    engine: Engine, names: Sequence[bytes], try_once: Callable[[], T], deadline: float | None,
+    alive: Callable[[], object] | None = None,
+) -> T | None:  # fmt: skip
+    """What ``try_once`` finds, tried again whenever one of the streams changed; None at the
+    deadline (of ``time.monotonic``; None: none).
+
+    ``alive`` raises when waiting is over, about every 100 ms; without it, for a closed store.
+    """
+    check = alive or engine.check_open
+    if engine.follow is not None:
+        return _poll(engine, try_once, deadline, check)
+    wake, waits = engine.wake, engine.wake.waits
+    lines = sorted({line_of(name) for name in names})
+    line = lines[0] if len(lines) == 1 else EVERY
+    while True:
+        waits.announce(line)
+        seen = waits.load(line)  # before the words of the streams: it is counted up behind them
+        words = [waits.load(each) for each in lines]
+        applied = wake.applied
+        found = try_once()
+        if found:
+            return found
+        if _over(deadline):
+            return None
+        while True:
+            waits.sleep(line, seen, left_of(deadline))
+            unchanged = waits.load(line) == seen
+            check()
+            engine.notice_drops()
+            waits.announce(line)
+            seen = waits.load(line)
+            if [waits.load(each) for each in lines] != words:
+                break
+            if unchanged and wake.applied != applied:
+                break  # its writer died between publishing and counting up
+            if _over(deadline):
+                return None
+
+
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def left_of(deadline: float | None) -> float:
+    """How long to sleep now."""
+    return SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+
+
+def _poll(
+    engine: Engine, try_once: Callable[[], T], deadline: float | None, check: Callable[[], object]
+) -> T | None:
+    """Waiting in a read-only store: look at what writers publish, and now and then at the log."""
+    path = engine.path / files.WAKE
+    while True:
+        published = _published(engine, path)
+        found = try_once()
+        if found:
+            return found
+        again = time.monotonic() + SLICE_S
+        while True:
+            if _over(deadline):
+                return None
+            time.sleep(max(0.0, min(POLL_S, left_of(deadline))))
+            check()
+            if time.monotonic() >= again or _published(engine, path) != published:
+                break
+        engine.notice_drops()
+
+
+def _published(engine: Engine, path: Path) -> int | None:
+    words = Wake.peek(engine.fs, path)
+    return words.applied if words is not None else None

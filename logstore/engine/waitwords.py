@@ -1,0 +1,92 @@
+"""What readers wait on, in WAKE: a word for each of 256 hashed stream names, and one for them all.
+
+A commit counts up the words of the streams it changed, and once LOCK is free wakes who sleeps on
+them. So that a commit costs nothing where nobody waits, a waiter says beside the word until when
+somebody may be waiting there, and renews it while it waits: nothing is left behind by the killed.
+
+Invariants: words are counted up under LOCK, behind the publishing of the commit; sleepers are woken
+after the release of LOCK, which is also the fence between counting and looking for waiters; a
+waiter announces itself, then loads the word, then looks for entries, then sleeps on what it loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from zlib import crc32
+
+from logstore.clock import monotonic_ms
+from logstore.engine import futex
+from logstore.engine.slots import TABLE_BYTES, Slots
+
+LINES = 256
+EVERY = LINES  # the line of all streams together
+LINE_BYTES = 64
+LINES_OFFSET = 4096
+SLOTS_OFFSET = LINES_OFFSET + 320 * LINE_BYTES
+END = SLOTS_OFFSET + TABLE_BYTES
+ANNOUNCED_MS = 1000  # longer than the time between two renewals, SLICE_S
+_UNTIL, _GROUPS_UNTIL = 8, 16  # in a line, behind the word
+
+
+def line_of(name: bytes) -> int:
+    """The line of a stream, by name: one that does not exist yet can be waited for."""
+    return crc32(name) & (LINES - 1)
+
+
+class Waits:
+    """The words, in memory that all processes of a store share."""
+
+    def __init__(self, memory: memoryview, address: int) -> None:
+        self._words = memory.cast("I")
+        self._longs = memory.cast("Q")
+        self._address = address
+        self.slots = Slots(memory[SLOTS_OFFSET:END], address + SLOTS_OFFSET)
+        self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
+
+    # -- the committer's -----------------------------------------------------------------------
+    def bump_locked(self, names: Iterable[bytes]) -> None:
+        """Streams were changed by a commit that is published now."""
+        pending, words = self.pending, self._words
+        for name in names:
+            line = crc32(name) & (LINES - 1)
+            pending.add(line)
+            at = (LINES_OFFSET + line * LINE_BYTES) >> 2
+            words[at] = (words[at] + 1) & 0xFFFFFFFF
+        pending.add(EVERY)
+        at = (LINES_OFFSET + EVERY * LINE_BYTES) >> 2  # last: who saw it sees the others, too
+        words[at] = (words[at] + 1) & 0xFFFFFFFF
+
+    def wake_pending(self) -> None:
+        """Wake who waits for what was counted up; LOCK is free again."""
+        lines, self.pending = self.pending, set()
+        now = 0
+        grouped: set[int] = set()
+        for line in lines:
+            at = LINES_OFFSET + line * LINE_BYTES
+            until, groups_until = (
+                self._longs[at + _UNTIL >> 3],
+                self._longs[at + _GROUPS_UNTIL >> 3],
+            )
+            if not until and not groups_until:
+                continue
+            now = now or monotonic_ms()
+            if until >= now:
+                futex.wake(self._address + at)
+            if groups_until >= now:
+                grouped.add(line)
+        if grouped:
+            self.slots.wake_lines(grouped)
+
+    # -- the waiter's --------------------------------------------------------------------------
+    def announce(self, line: int, *, group: bool = False) -> None:
+        """Somebody waits here from now on, for at least ``ANNOUNCED_MS``; load the word next."""
+        at = LINES_OFFSET + line * LINE_BYTES + (_GROUPS_UNTIL if group else _UNTIL)
+        self._longs[at >> 3] = monotonic_ms() + ANNOUNCED_MS
+
+    def load(self, line: int) -> int:
+        """The word of a line."""
+        return self._words[(LINES_OFFSET + line * LINE_BYTES) >> 2]
+
+    def sleep(self, line: int, seen: int, timeout_s: float) -> None:
+        """Sleep while the word is ``seen``, at most so long."""
+        futex.wait(self._address + LINES_OFFSET + line * LINE_BYTES, seen, timeout_s)

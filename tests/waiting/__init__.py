@@ -1,0 +1,1 @@
+"""Waiting: reads that sleep until entries come, and the queue of a group."""

@@ -1,0 +1,217 @@
+"""Prevents a wait that sleeps through an entry, ends early, never ends, or keeps a core busy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine.waitwords import line_of
+from logstore.store import Store
+from tests.engine.procs import Forked
+
+PROMPT_S = 0.08  # below the slice at which a waiter looks again by itself
+
+
+def later(seconds: float, work: Callable[[], object]) -> threading.Timer:
+    """Run ``work`` in a thread, in a while."""
+    timer = threading.Timer(seconds, work)
+    timer.start()
+    return timer
+
+
+def took(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What it gives, and how long it took."""
+    began = time.monotonic()
+    return work(), time.monotonic() - began
+
+
+def ids(entries: list[logstore.Entry[Any]]) -> list[int]:
+    """The milliseconds of their IDs."""
+    return [entry.id.ms for entry in entries]
+
+
+@pytest.mark.parametrize("timeout", [0.05, 0.23, timedelta(milliseconds=110)])
+def test_a_time_out_is_neither_early_nor_late(store: Store[Any], timeout: Any) -> None:
+    wanted = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    for read in (
+        lambda: store.stream("a").read(timeout=timeout),
+        lambda: store.read({"a": "0", "b": "$"}, timeout=timeout),
+        lambda: list(store.stream("a").follow(timeout=timeout)),
+    ):
+        found, seconds = took(read)
+        assert not found
+        assert wanted <= seconds < wanted + 0.25
+
+
+def test_without_a_time_out_nothing_waits(store: Store[Any]) -> None:
+    assert took(lambda: store.stream("a").read("$"))[1] < 0.05
+    assert took(lambda: store.read({"a": "0"}))[1] < 0.05
+
+
+def test_a_wake_up_comes_from_the_commit_and_not_from_the_slice(store: Store[Any]) -> None:
+    """Many at random moments: waiting for the slice would take 50 ms each on average."""
+    stream, late = store.stream("a"), []
+    for at in range(1, 21):
+        added: list[float] = []
+        timer = later(0.02, lambda at=at, added=added: (
+            added.append(time.monotonic()), stream.add({"n": at}, f"{at}-0")
+        ))  # fmt: skip
+        assert ids(stream.read(f"{at - 1}-1" if at > 1 else "0", timeout=5)) == [at]
+        late.append(time.monotonic() - added[0])
+        timer.join()
+    assert sorted(late)[10] < 0.03, late
+
+
+def test_another_process_wakes_it(store: Store[Any], tmp_path: Path) -> None:
+    def add() -> None:
+        with logstore.open(tmp_path / "store", sync="os", background=False) as theirs:
+            time.sleep(0.2)
+            theirs.stream("a").add({"a": "b"}, "5-0")
+
+    with Forked(add):
+        found, seconds = took(lambda: store.stream("a").read(timeout=10))
+    assert ids(found) == [5]
+    assert seconds < 5
+
+
+def test_a_reader_without_the_right_to_write(store: Store[Any], tmp_path: Path) -> None:
+    store.stream("a").add({"a": "b"}, "1-0")
+    with logstore.open(tmp_path / "store", readonly=True) as reader:
+        timer = later(0.1, lambda: store.stream("a").add({"a": "b"}, "2-0"))
+        found, seconds = took(lambda: reader.stream("a").read(timeout=10))
+        timer.join()
+        assert ids(found) == [2]
+        assert seconds < 1
+        assert 0.15 <= took(lambda: reader.stream("a").read(timeout=0.15))[1] < 0.4
+
+
+def test_the_dollar_sign_is_settled_at_the_call(store: Store[Any]) -> None:
+    stream = store.stream("a")
+    stream.add({"a": "b"}, "1-0")
+    following = stream.follow(timeout=0.1)
+    stream.add({"a": "b"}, "2-0")
+    assert ids(list(following)) == [2]
+    assert ids(list(stream.follow("+", timeout=0.01))) == [2]
+    assert ids(list(stream.follow("0", timeout=0.01, count=1))) == [1, 2]
+
+
+def test_several_streams(store: Store[Any]) -> None:
+    store.stream("other").add({"a": "b"})
+    timer = later(0.05, lambda: store.stream("b").add({"a": "b"}, "7-0"))
+    found, seconds = took(lambda: store.read({"a": "0", "b": "$", "c": "$"}, timeout=10))
+    timer.join()
+    assert {name: ids(entries) for name, entries in found.items()} == {b"b": [7]}
+    assert seconds < 0.05 + PROMPT_S
+
+
+def test_streams_of_one_word_do_not_end_the_wait(store: Store[Any]) -> None:
+    twin = next(f"s{n}" for n in range(10_000) if line_of(b"s%d" % n) == line_of(b"a"))
+    timer = later(0.05, lambda: store.stream(twin).add({"a": "b"}))
+    found, seconds = took(lambda: store.stream("a").read(timeout=0.2))
+    timer.join()
+    assert found == []
+    assert seconds >= 0.2
+
+
+def test_a_busy_store_does_not_put_off_the_time_out(store: Store[Any]) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            store.stream("a").add({"a": "b"}, maxlen=10)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert took(lambda: store.stream("a").read(logstore.StreamID(2**63, 0), timeout=0.3))[1] < 2
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_removing_the_stream_wakes(store: Store[Any]) -> None:
+    """The waiter looks again, finds nothing, and gets what comes in the stream's next life."""
+    store.stream("a").add({"a": "b"}, "1-0")
+    looked: list[float] = []
+    original = store.stream("a").last_id
+    dropped = later(0.05, lambda: (looked.append(time.monotonic()), store.drop("a")))
+    added = later(0.1, lambda: store.stream("a").add({"a": "b"}, "9-0"))
+    assert ids(store.stream("a").read(original, timeout=5)) == [9]
+    dropped.join()
+    added.join()
+
+
+def test_closing_the_store_ends_the_wait(tmp_path: Path) -> None:
+    store = logstore.open(tmp_path / "closing", sync="os", background=False)
+    timer = later(0.1, store.close)
+    with pytest.raises(logstore.ClosedError):
+        store.stream("a").read(timeout=None)
+    timer.join()
+
+
+def test_ctrl_c_ends_the_wait(store: Store[Any]) -> None:
+    timer = later(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        store.stream("a").read(timeout=20)
+    assert time.monotonic() - began < 5
+    timer.join()
+    store.stream("a").add({"a": "b"})
+
+
+def test_waiting_needs_next_to_no_processor(store: Store[Any]) -> None:
+    began = time.process_time()
+    store.stream("a").read(timeout=2)
+    assert time.process_time() - began < 0.1
+
+
+def test_nothing_is_lost_between_threads(store: Store[Any]) -> None:
+    """Readers at the tail while writers add as fast as they can: each sees all, in order."""
+    readers, count = 4, 300
+    seen: list[list[int]] = [[] for _ in range(readers)]
+
+    def read(mine: list[int]) -> None:
+        for entry in store.stream("a").follow("0", timeout=10):
+            mine.append(int(entry.fields["n"]))
+            if len(mine) == count:
+                return
+
+    threads = [threading.Thread(target=read, args=(mine,)) for mine in seen]
+    for thread in threads:
+        thread.start()
+    for n in range(count):
+        store.stream("a").add({"n": n})
+        if n % 7 == 0:
+            time.sleep(0.001)
+    began = time.monotonic()
+    for thread in threads:
+        thread.join(20)
+    assert time.monotonic() - began < 5
+    assert seen == [list(range(count))] * readers
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True, timedelta(seconds=-1)])
+def test_a_wrong_time_out_is_refused(store: Store[Any], timeout: Any) -> None:
+    with pytest.raises(logstore.OptionError, match="timeout"):
+        store.stream("a").read(timeout=timeout)
+    with pytest.raises(logstore.OptionError, match="timeout"):
+        store.read({"a": "0"}, timeout=timeout)
+    with pytest.raises(logstore.OptionError, match="timeout"):
+        store.stream("a").follow(timeout=timeout)
+
+
+def test_block_is_refused_with_a_word_about_timeout(store: Store[Any]) -> None:
+    block: Any = 1000
+    with pytest.raises(logstore.UsageError, match="timeout="):
+        store.stream("a").read(block=block)
+    with pytest.raises(logstore.UsageError, match="timeout="):
+        store.read({"a": "0"}, block=block)
