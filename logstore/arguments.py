@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from logstore.codec import Row, RowBatch, codec
 from logstore.engine.adds import AUTO, AutoID
@@ -49,15 +49,30 @@ def text_bytes(text: str, encoding: str | None) -> bytes:
         raise InvalidEntryError(f"{text[:32]!r} cannot be stored: {error}; give bytes") from error
 
 
-def stream_name(name: str | bytes, encoding: str | None = None) -> bytes:
+def stream_name(
+    name: str | bytes, encoding: str | None = None, *, what: str = "a stream name"
+) -> bytes:
     """A stream's name as bytes, at most 64 KiB."""
     if isinstance(name, str):
         name = text_bytes(name, encoding)
     if not isinstance(name, bytes):
-        raise EntryTypeError(f"a stream name is str or bytes, not {type(name).__name__}")
+        raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
     if len(name) > NAME_MAX_BYTES:
-        raise TooLargeError(f"a stream name has at most {NAME_MAX_BYTES} bytes, not {len(name)}")
+        raise TooLargeError(f"{what} has at most {NAME_MAX_BYTES} bytes, not {len(name)}")
     return name
+
+
+def group_name(name: str | bytes, encoding: str | None = None) -> bytes:
+    """A consumer group's name as bytes, at most 64 KiB."""
+    return stream_name(name, encoding, what="a group name")
+
+
+def consumer_name(name: str | bytes, encoding: str | None = None) -> bytes:
+    """A consumer's name as bytes, at most 64 KiB and not empty (that would be nobody)."""
+    found = stream_name(name, encoding, what="a consumer name")
+    if not found:
+        raise OptionError("a consumer name must not be empty: give each worker one of its own")
+    return found
 
 
 def add_id(id: IDLike) -> AutoID | list[StreamID]:
@@ -82,7 +97,7 @@ def trim_rule(
         return None
     check_count(maxlen, "maxlen")
     check_count(limit, "limit")
-    age_ms = None if max_age is None else _age_ms(max_age)
+    age_ms = None if max_age is None else milliseconds(max_age, "max_age")
     least = None if minid is None else parse_id(minid)
     rule = TrimRule(maxlen, least, approximate, limit, age_ms)
     check_rule(rule)
@@ -95,11 +110,28 @@ def check_count(value: object, name: str) -> None:
         raise OptionError(f"{name} must be an integer: {value!r}")
 
 
-def _age_ms(max_age: timedelta | float) -> int:
-    age = seconds(max_age, "max_age")
-    if not 0 <= age < math.inf:
-        raise OptionError(f"max_age must be a length of time, not negative: {max_age!r}")
-    return int(age * 1000)
+def read_count(count: int | None) -> int:
+    """How many entries a read may give; 0 stands for no limit, as None does."""
+    check_count(count, "count")
+    if count is not None and count < 0:
+        raise OptionError(f"count must not be negative: {count}")
+    return count or 0
+
+
+def milliseconds(length: timedelta | float, name: str) -> int:
+    """A length of time, seconds or a timedelta, as whole milliseconds."""
+    given = seconds(length, name)
+    if not 0 <= given < math.inf:
+        raise OptionError(f"{name} must be a length of time, not negative: {length!r}")
+    return int(given * 1000)
+
+
+def check_choice(value: object, choices: Any, name: str) -> None:
+    """OptionError for what is none of a Literal's words."""
+    words = get_args(choices)
+    if value not in words:
+        told = ", ".join(map(repr, words))
+        raise OptionError(f"{name} must be one of {told}, not {value!r}")
 
 
 def rows(items: Iterable[Row], encoding: str | None) -> RowBatch:

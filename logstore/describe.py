@@ -1,4 +1,4 @@
-"""Descriptions: what ``info`` tells of a stream, gathered on one snapshot.
+"""Descriptions: what ``info`` tells of a stream and of its groups, gathered on one snapshot.
 
 Invariants: all of a description is of one moment; of the entries only the first and the last are
 decoded; the numbers are those that the peers' XINFO gives for the same history.
@@ -6,16 +6,25 @@ decoded; the numbers are those that the peers' XINFO gives for the same history.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from logstore.codec import codec
-from logstore.engine import nodes
+from logstore.engine import groups, nodes, pendings, snapshot, walks
+from logstore.engine.lookup import Lookup
+from logstore.engine.pendings import ConsumerRow, GroupRow
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID
 from logstore.index.keys import StreamRecord
-from logstore.info import StreamInfo, radix_tree_nodes
+from logstore.info import ConsumerInfo, GroupInfo, StreamInfo, radix_tree_nodes
+
+if TYPE_CHECKING:
+    from logstore.store import Store
+
+T = TypeVar("T", bytes, str)
 
 
 def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo:
@@ -31,7 +40,8 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         open_bytes = nodes.open_bytes(node) if node is not None else 0
     return StreamInfo(
         name, record.length, len(keys), radix_tree_nodes(keys), record.last,
-        record.max_deleted, record.entries_added, record.first, 0,
+        record.max_deleted, record.entries_added, record.first,
+        len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
         record.node_bytes, open_bytes,
     )  # fmt: skip
@@ -49,3 +59,76 @@ def _edge(
                 _, ms, seq, flat = found[0]
                 return make_entry(ms, seq, flat, encoding)
     return None
+
+
+def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
+    """The number of a group, None if there is no such group."""
+    record = view.record(stream)
+    found = None if record is None else view.index.group(record.number, group)
+    return None if found is None else found.number
+
+
+def group_row(view: Snapshot, stream: bytes, group: bytes) -> GroupRow:
+    """One group's row of XINFO GROUPS; GroupNotFoundError."""
+    for row in pendings.group_rows(view, stream):
+        if row.name == group:
+            return row
+    raise groups.not_found(stream, group)
+
+
+def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:
+    """How many entries are pending with a consumer; 0 if there is no such consumer."""
+    number = group_number(view, stream, group)
+    if number is None:
+        return 0
+    who = view.index.groups.consumer_number(number, consumer)
+    found = None if who is None else view.index.groups.consumer(number, who)
+    return 0 if found is None else found.pending
+
+
+def deliverable(view: Snapshot, stream: bytes, group: bytes, until_ms: int | None) -> bool:
+    """Whether a read would give something: what is new, or was delivered at ``until_ms`` or before.
+
+    True also if the group is gone: the read says so.
+    """
+    record = view.record(stream)
+    found = None if record is None else view.index.group(record.number, group)
+    if record is None or found is None:
+        return True
+    if not record.length:
+        return False
+    if found.last < record.last:
+        start = found.last.next()
+        for ref in nodes.refs(view, record, start):
+            if ref.live:
+                lp, vector = nodes.listpack(view, record, ref)
+                if codec().entries(lp, *ref.master, vector, start, MAX_ID, 1):
+                    return True
+    if until_ms is None or not found.pending:
+        return False
+    lookup = Lookup(view, record)
+    return any(
+        each.id in lookup for each in walks.by_idle(view.index.groups, found.number, until_ms)
+    )
+
+
+def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
+    """A row of XINFO GROUPS, typed."""
+    return GroupInfo(
+        text(row.name), row.consumers, row.pending, row.last_delivered_id, row.entries_read, row.lag
+    )
+
+
+def group_infos(store: Store[T], stream: bytes) -> list[GroupInfo[T]]:
+    """All groups of a stream; StreamNotFoundError."""
+    rows = snapshot.read(store._engine(), lambda view: pendings.group_rows(view, stream))
+    return [group_info(row, lambda name: cast(T, store._text(name))) for row in rows]
+
+
+def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[T]:
+    """A row of XINFO CONSUMERS, typed."""
+    never = row.inactive_ms < 0
+    return ConsumerInfo(
+        text(row.name), row.pending, timedelta(milliseconds=row.idle_ms),
+        None if never else timedelta(milliseconds=row.inactive_ms),
+    )  # fmt: skip

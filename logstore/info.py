@@ -1,12 +1,15 @@
-"""What ``info`` tells: typed values of a stream and of a store. Plain values."""
+"""What ``info`` tells: typed values of a stream, of its groups and of a store. Plain values."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
 
 from logstore.entry import Entry
 from logstore.ids import StreamID
+
+T = TypeVar("T", bytes, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,90 @@ def _plain(entry: Entry[Any] | None) -> dict[str, Any] | None:
 
 def _text(part: bytes | str) -> str:
     return part if isinstance(part, str) else part.decode("utf-8", "backslashreplace")
+
+
+def _ms(length: timedelta | None) -> int:
+    return -1 if length is None else length // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo(Generic[T]):
+    """All fields of XINFO GROUPS. None: not known, as after a delete in what was not yet read."""
+
+    name: T
+    consumers: int
+    pending: int
+    last_delivered_id: StreamID
+    entries_read: int | None
+    lag: int | None  # how many entries were not delivered yet
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, IDs as text; for --json."""
+        return {
+            "name": _text(self.name),
+            "consumers": self.consumers,
+            "pending": self.pending,
+            "last-delivered-id": str(self.last_delivered_id),
+            "entries-read": self.entries_read,
+            "lag": self.lag,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo(Generic[T]):
+    """All fields of XINFO CONSUMERS."""
+
+    name: T
+    pending: int
+    idle: timedelta  # since it last asked for entries
+    inactive: timedelta | None  # since it last got some; None: it never did
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, lengths of time in milliseconds (-1: never); for --json."""
+        return {
+            "name": _text(self.name),
+            "pending": self.pending,
+            "idle": _ms(self.idle),
+            "inactive": _ms(self.inactive),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PendingInfo(Generic[T]):
+    """What is pending in a group, in sum, as XPENDING tells it."""
+
+    count: int
+    first: StreamID | None
+    last: StreamID | None
+    consumers: dict[T, int]  # those that have pending entries; what was given back is nobody's
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, IDs as text; for --json."""
+        return {
+            "count": self.count,
+            "first": None if self.first is None else str(self.first),
+            "last": None if self.last is None else str(self.last),
+            "consumers": {_text(name): count for name, count in self.consumers.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEntry(Generic[T]):
+    """One pending entry, as XPENDING with a range tells it."""
+
+    id: StreamID
+    consumer: T | None  # None: it was given back and is nobody's
+    idle: timedelta | None  # since its last delivery; None: it was given back
+    delivery_count: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, the ID as text, milliseconds; for --json."""
+        return {
+            "id": str(self.id),
+            "consumer": None if self.consumer is None else _text(self.consumer),
+            "idle": _ms(self.idle),
+            "delivery-count": self.delivery_count,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore import arguments
 from logstore.codec import Row
-from logstore.engine import adds, deletes, trims
+from logstore.engine import acks, adds, deletes, trims
 from logstore.engine.state import State
 from logstore.errors import UsageError
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.options import Sync
 
 if TYPE_CHECKING:
+    from logstore.delivery import Delivery
     from logstore.store import Store
 
 T = TypeVar("T", bytes, str)
@@ -59,6 +60,7 @@ class Transaction(Generic[T]):
         self._store: Store[T] = store
         self._sync: Sync | None = sync
         self._steps: list[tuple[Any, Pending]] = []
+        self._acked: list[Delivery[T]] = []
         self._over = False
 
     def __enter__(self) -> Transaction[T]:
@@ -81,8 +83,27 @@ class Transaction(Generic[T]):
         raw = arguments.stream_name(name, self._store.encoding)
         return self._collect(lambda state: deletes.drop(state, raw))
 
+    def ack(self, *deliveries: Delivery[T]) -> Pending:
+        """Ack deliveries, if they are still this consumer's when the transaction commits.
+
+        If another consumer claimed or acked one meanwhile, or it was delivered once more, the
+        commit raises NotOwner and nothing of the transaction happens. The result counts them.
+        """
+        for each in deliveries:
+            if each.group._store.path != self._store.path:
+                raise UsageError("the delivery is of another store: ack it in a transaction there")
+        fences = [each._fence() for each in deliveries]
+
+        def step(state: State) -> int:
+            for fence in fences:
+                acks.fenced_ack(state, *fence)
+            return len(fences)
+
+        self._acked += deliveries
+        return self._collect(step)
+
     def commit(self) -> None:
-        """Commit now; the transaction is over then."""
+        """Commit now; the transaction is over then. NotOwner: see ``ack``."""
         self._open()
         self._over = True
         if not self._steps:
@@ -94,6 +115,8 @@ class Transaction(Generic[T]):
 
         for (_, pending), value in zip(steps, self._store._commit(run, self._sync), strict=True):
             pending._settle(value)
+        for delivery in self._acked:
+            delivery._settled = True
 
     def _open(self) -> None:
         if self._over:

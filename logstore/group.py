@@ -1,0 +1,294 @@
+"""Consumer groups, as users hold them: what changes a group.
+
+Invariants: a group hands each entry to one consumer, and keeps it pending until it is acked; every
+call is one commit, in the log before it returns, or for what only tells, one snapshot. A consumer
+is made by its first call. Times are seconds or ``timedelta``. A group that does not exist is a
+GroupNotFoundError, but for acks, which find nothing then; ``set_id``, ``destroy`` and consumers are
+told of a missing stream by StreamNotFoundError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from logstore import arguments, groupwait, worker
+from logstore.delivery import Autoclaimed, Delivery, NackMode, References
+from logstore.engine import acks, claims, deliveries, groups
+from logstore.engine import reassign as handing
+from logstore.engine.deliveries import Delivered
+from logstore.grouphandle import GroupHandle
+from logstore.ids import ZERO_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
+from logstore.options import Sync
+from logstore.reading import deadline_of, refuse_block
+
+if TYPE_CHECKING:
+    import threading
+
+T = TypeVar("T", bytes, str)
+
+
+class Group(GroupHandle[T]):
+    """One consumer group of a stream. Safe to share between threads and to pickle."""
+
+    __slots__ = ()
+
+    # -- the group itself -----------------------------------------------------------------------
+    def create(
+        self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True,
+        sync: Sync | None = None,
+    ) -> None:  # fmt: skip
+        """Make the group, as XGROUP CREATE; GroupExistsError if there is one.
+
+        It delivers what comes after ``start``: "$" is what comes from now on, "0" everything.
+        """
+        at = _position(start)
+        arguments.check_count(entries_read, "entries_read")
+        self._store._commit(
+            lambda state: groups.create(
+                state, self._stream, self._name, at, entries_read=entries_read,
+                make_stream=make_stream,
+            ),
+            sync,
+        )  # fmt: skip
+
+    def set_id(
+        self, last_id: IDLike, *, entries_read: int | None = None, sync: Sync | None = None
+    ) -> None:
+        """Deliver next what comes after ``last_id``, as XGROUP SETID; what is pending stays."""
+        at = _position(last_id)
+        arguments.check_count(entries_read, "entries_read")
+        self._store._commit(
+            lambda state: groups.set_id(state, self._stream, self._name, at, entries_read), sync
+        )
+
+    def destroy(self, *, sync: Sync | None = None) -> bool:
+        """Remove the group with all that is pending; False if there is none."""
+        gone: bool = self._store._free(
+            lambda state: groups.destroy(state, self._stream, self._name), sync
+        )
+        return gone
+
+    def add_consumer(self, consumer: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Make a consumer before its first read; False if there is one."""
+        who = self._consumer(consumer)
+        made: bool = self._store._commit(
+            lambda state: groups.create_consumer(state, self._stream, self._name, who), sync
+        )
+        return made
+
+    def remove_consumer(self, consumer: str | bytes, *, sync: Sync | None = None) -> int:
+        """Remove a consumer; how many entries were pending with it.
+
+        These are not pending any more and nobody gets them: claim them before.
+        """
+        who = self._consumer(consumer)
+        lost: int = self._store._free(
+            lambda state: groups.delete_consumer(state, self._stream, self._name, who), sync
+        )
+        return lost
+
+    # -- reading --------------------------------------------------------------------------------
+    def read(
+        self, consumer: str | bytes, *, count: int | None = None,
+        timeout: timedelta | float | None = 0, noack: bool = False,
+        claim_idle: timedelta | float | None = None, block: None = None,
+    ) -> list[Delivery[T]]:  # fmt: skip
+        """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
+
+        At most ``count`` (0 or None: no limit); an empty list if none came within ``timeout``
+        (None: wait for ever). With ``claim_idle`` come first those that were pending for that long
+        with any consumer, or were given back. With ``noack`` nothing of it is pending after.
+        """
+        refuse_block(block)
+        idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
+        return self._read(
+            self._consumer(consumer), arguments.read_count(count), deadline_of(timeout),
+            noack=noack, claim_idle_ms=idle_ms,
+        )  # fmt: skip
+
+    def _read(
+        self, who: bytes, limit: int, deadline: float | None, *, noack: bool = False,
+        claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
+    ) -> list[Delivery[T]]:  # fmt: skip
+        """Read, and wait for what comes until the deadline; ``alive`` raises to end it."""
+
+        def once() -> list[Delivered]:
+            found: list[Delivered] = self._store._commit(
+                lambda state: deliveries.read_new(
+                    state, self._stream, self._name, who, count=limit, noack=noack,
+                    claim_idle_ms=claim_idle_ms,
+                ),
+                None,
+            )  # fmt: skip
+            return found
+
+        wait = groupwait.Wait(
+            self._store, self._stream, self._name, who, once, claim_idle_ms, alive
+        )
+        return self._deliveries(who, wait.until(deadline))
+
+    def backlog(
+        self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None
+    ) -> list[Delivery[T]]:
+        """The consumer's own pending entries above an ID, delivered to it once more.
+
+        As XREADGROUP with an ID: their delivery counts and times are renewed. ``.fields`` is None
+        for those that were deleted meanwhile.
+        """
+        who, limit = self._consumer(consumer), arguments.read_count(count)
+        at = parse_id(after)
+        found: list[Delivered] = self._store._commit(
+            lambda state: deliveries.read_history(
+                state, self._stream, self._name, who, at, count=limit
+            ),
+            None,
+        )
+        return self._deliveries(who, found)
+
+    # -- done, or not ---------------------------------------------------------------------------
+    def ack(self, *ids: IDLike, sync: Sync | None = None) -> int:
+        """Done: these are no longer pending, with whomever they are; how many were."""
+        given = [parse_id(each) for each in ids]
+        done: int = self._store._free(
+            lambda state: acks.ack(state, self._stream, self._name, given), sync
+        )
+        return done
+
+    def nack(
+        self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
+        force: bool = False, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Not done: give these back to the group, which offers them first; how many were pending.
+
+        ``mode``: "fail" keeps the delivery count, "silent" takes one delivery back, "fatal" sets
+        it as high as it goes; ``retry_count`` sets it. ``force``: also entries that are not
+        pending.
+        """
+        arguments.check_choice(mode, NackMode, "mode")
+        arguments.check_count(retry_count, "retry_count")
+        given = [parse_id(each) for each in ids]
+        done: int = self._store._free(
+            lambda state: acks.nack(
+                state, self._stream, self._name, given, mode=mode, retry_count=retry_count,
+                force=force,
+            ),
+            sync,
+        )  # fmt: skip
+        return done
+
+    def ack_delete(
+        self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
+    ) -> list[int]:
+        """Done, and delete the entries from the stream, as XACKDEL.
+
+        For each ID: -1 it was not pending, 1 acked and deleted, 2 acked and still there.
+        ``references``: "keep" leaves what other groups have pending of it, "delete" takes that
+        away, "acked" deletes only what every group has read and acked.
+        """
+        arguments.check_choice(references, References, "references")
+        given = [parse_id(each) for each in ids]
+        told: list[int] = self._store._free(
+            lambda state: acks.ack_delete(state, self._stream, self._name, given, references), sync
+        )
+        return told
+
+    # -- taking over ----------------------------------------------------------------------------
+    def claim(
+        self, consumer: str | bytes, ids: Iterable[IDLike], *, min_idle: timedelta | float,
+        idle: timedelta | float | None = None, time: datetime | None = None,
+        retry_count: int | None = None, force: bool = False, just_id: bool = False,
+        last_id: IDLike | None = None, sync: Sync | None = None,
+    ) -> list[Delivery[T]]:  # fmt: skip
+        """Take these over if they are pending for ``min_idle`` already, as XCLAIM; those taken.
+
+        ``idle`` or ``time`` (aware) set their last delivery, ``retry_count`` their count; ``force``
+        makes entries pending that are not; ``just_id`` leaves the count as it is.
+        What was deleted is no longer pending then, and left out.
+        """
+        who = self._consumer(consumer)
+        given = [parse_id(each) for each in ids]
+        min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
+        idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
+        time_ms = None if time is None else datetime_ms(time)
+        arguments.check_count(retry_count, "retry_count")
+        last = None if last_id is None else parse_id(last_id)
+        found: list[Delivered] = self._store._commit(
+            lambda state: claims.claim(
+                state, self._stream, self._name, who, given, min_idle_ms=min_idle_ms,
+                idle_ms=idle_ms, time_ms=time_ms, retry_count=retry_count, force=force,
+                just_id=just_id, last_id=last,
+            ),
+            sync,
+        )  # fmt: skip
+        return self._deliveries(who, found)
+
+    def autoclaim(
+        self, consumer: str | bytes, *, min_idle: timedelta | float, start: IDLike | None = None,
+        count: int = 100, just_id: bool = False, sync: Sync | None = None,
+    ) -> Autoclaimed[T]:  # fmt: skip
+        """Take over up to ``count`` entries that are pending for ``min_idle``, as XAUTOCLAIM.
+
+        Without ``start`` those that are idle longest, found through an index; with ``start`` in
+        the order of IDs from there on, which ``.cursor`` continues.
+        """
+        who, limit = self._consumer(consumer), arguments.read_count(count)
+        min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
+        first = None if start is None else parse_start(start)
+        found: claims.Autoclaimed = self._store._commit(
+            lambda state: claims.autoclaim(
+                state, self._stream, self._name, who, min_idle_ms=min_idle_ms, start=first,
+                count=limit, just_id=just_id,
+            ),
+            sync,
+        )  # fmt: skip
+        return Autoclaimed(found.cursor, self._deliveries(who, found.entries), found.deleted)
+
+    def reassign(
+        self, min_idle: timedelta | float, alive_within: timedelta | float, *, count: int = 1000
+    ) -> dict[T, int]:
+        """Hand what is pending for ``min_idle`` to consumers seen within ``alive_within``; how
+        many each one got.
+
+        At most ``count`` entries in one commit, those idle longest, each to the consumer with the
+        fewest pending. They find them in their backlog, as ``consume`` does by itself; delivery
+        counts stay as they are until then. If nobody looks alive nothing happens.
+        """
+        min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
+        alive_ms = arguments.milliseconds(alive_within, "alive_within")
+        limit = arguments.read_count(count)
+        given: dict[bytes, int] = self._store._commit(
+            lambda state: handing.reassign(
+                state, self._stream, self._name, min_idle_ms=min_idle_ms, alive_ms=alive_ms,
+                count=limit,
+            ),
+            None,
+        )  # fmt: skip
+        return {self._text(name): number for name, number in given.items()}
+
+    def consume(
+        self, consumer: str | bytes, handler: Callable[[Delivery[T]], object], *, batch: int = 10,
+        max_deliveries: int | None = None, dead_letter: str | bytes | None = None,
+        claim_idle: timedelta | float | None = None, stop: threading.Event | None = None,
+        timeout: timedelta | float | None = None,
+        on_dead: Callable[[Delivery[T]], object] | None = None,
+    ) -> int:  # fmt: skip
+        """Hand entries to ``handler``, one after the other, until stopped; how many it handled.
+
+        See :func:`logstore.worker.consume`.
+        """
+        work = worker.Work(
+            handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
+        )
+        return worker.consume(self, consumer, work)
+
+    def _deliveries(self, consumer: bytes, found: list[Delivered]) -> list[Delivery[T]]:
+        return [Delivery(self, consumer, each) for each in found]
+
+
+def _position(start: IDLike) -> StreamID | None:
+    """Where a group begins; None for "$", the stream's last ID at the commit."""
+    if start in ("$", b"$"):
+        return None
+    return ZERO_ID if start in ("-", b"-") else parse_id(start)

@@ -1,0 +1,266 @@
+"""Prevents a face of consumer groups that says other than the engine did."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import logstore
+from tests.groups.shop import NOW_MS, numbers, shop
+
+
+def test_a_group_is_made_only_where_a_start_is_given(tmp_path: Path) -> None:
+    with shop(tmp_path, 3) as (store, group, _):
+        other = store.stream("work").group("other")
+        assert not other.exists()
+        with pytest.raises(logstore.GroupNotFoundError):
+            other.read("alice")
+        assert store.stream("work").group("other", start="2-0").exists()
+        assert numbers(other.read("alice")) == [3]
+        again = store.stream("work").group("other", start="0")  # there already: as it was
+        assert again.read("alice") == []
+        with pytest.raises(logstore.GroupExistsError):
+            again.create("0")
+        assert [each.name for each in store.stream("work").groups()] == ["g", "other"]
+        assert store.stream("work").info().groups == 2
+        assert other.destroy()
+        assert not other.destroy()
+        assert group.exists()
+
+
+def test_a_group_makes_its_stream(tmp_path: Path) -> None:
+    with shop(tmp_path) as (store, _, _):
+        late = store.stream("late").group("g")
+        with pytest.raises(logstore.StreamNotFoundError):
+            late.create(make_stream=False)
+        late.create()
+        assert "late" in store
+        store.stream("late").add({"a": "1"}, id="5-0")
+        assert numbers(late.read("alice")) == [5]
+
+
+def test_each_entry_goes_to_one_consumer(tmp_path: Path) -> None:
+    with shop(tmp_path, 5) as (_, group, _):
+        first, second = group.read("alice", count=2), group.read("bob", count=2)
+        assert (numbers(first), numbers(second)) == ([1, 2], [3, 4])
+        assert first[0].fields == {"n": "1"}
+        assert first[0].pairs == [("n", "1")]
+        assert (first[0].consumer, first[0].delivery_count) == ("alice", 1)
+        assert first[0].idle == timedelta(0)
+        assert first[0].ack()
+        assert not first[0].ack()
+        assert group.ack("2-0", "3-0", "9-0") == 2
+        assert numbers(group.pending_entries()) == [4]
+        assert numbers(group.read("carol", noack=True)) == [5]
+        assert numbers(group.pending_entries()) == [4]
+
+
+def test_a_backlog_is_delivered_once_more(tmp_path: Path) -> None:
+    with shop(tmp_path, 3) as (store, group, clock):
+        group.read("alice")
+        store.stream("work").delete("2-0")
+        clock.ms += 5_000
+        again = group.backlog("alice", after="1-0")
+        assert numbers(again) == [2, 3]
+        assert (again[0].fields, again[0].pairs, again[0].deleted) == (None, [], True)
+        assert (again[1].delivery_count, again[1].idle) == (2, timedelta(seconds=5))
+        assert "deleted" in repr(again[0])
+        assert group.backlog("bob") == []
+        assert numbers(group.backlog("alice", count=1)) == [1]
+
+
+def test_what_is_given_back_comes_first(tmp_path: Path) -> None:
+    with shop(tmp_path, 3) as (_, group, _):
+        one, two, _three = group.read("alice")
+        assert two.nack()
+        assert one.nack("silent")
+        found = {each.id.ms: each for each in group.pending_entries()}
+        assert (found[1].consumer, found[1].idle, found[1].delivery_count) == (None, None, 0)
+        assert (found[3].consumer, found[3].delivery_count) == ("alice", 1)
+        assert group.pending().consumers == {"alice": 1}
+        again = group.read("bob", claim_idle=60)
+        assert numbers(again) == [2, 1]
+        assert [each.delivery_count for each in again] == [2, 1]
+        with pytest.raises(logstore.OptionError, match="silent"):
+            group.nack("1-0", mode="loud")  # type: ignore[arg-type]
+
+
+def test_claims_look_at_idle_times(tmp_path: Path) -> None:
+    with shop(tmp_path, 4) as (_, group, clock):
+        group.read("alice", count=2)
+        clock.ms += 60_000
+        group.read("alice", count=2)
+        assert group.claim("bob", ["3-0", "4-0"], min_idle=30) == []
+        taken = group.claim("bob", ["1-0"], min_idle=timedelta(seconds=30))
+        assert (numbers(taken), taken[0].idle) == ([1], timedelta(seconds=60))
+        assert (taken[0].consumer, taken[0].delivery_count) == ("bob", 2)
+        found = group.autoclaim("carol", min_idle=30)
+        assert (numbers(found.entries), found.deleted, str(found.cursor)) == ([2], [], "0-0")
+        assert numbers(group.pending_entries(consumer="alice")) == [3, 4]
+        at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+        group.claim("dave", ["4-0"], min_idle=0, time=at, retry_count=7, just_id=True)
+        late = list(group.pending_entries(min_idle=60))
+        assert (numbers(late), late[0].delivery_count) == ([4], 7)
+
+
+def test_a_walk_of_autoclaim_by_id_goes_on_at_its_cursor(tmp_path: Path) -> None:
+    with shop(tmp_path, 5) as (store, group, _):
+        group.read("alice")
+        store.stream("work").delete("2-0")
+        found = group.autoclaim("bob", min_idle=0, start="-", count=3)
+        assert (numbers(found.entries), [str(each) for each in found.deleted]) == ([1, 3], ["2-0"])
+        rest = group.autoclaim("bob", min_idle=0, start=found.cursor, count=3)
+        assert (numbers(rest.entries), str(rest.cursor)) == ([4, 5], "0-0")
+
+
+def test_an_entry_is_acked_and_deleted(tmp_path: Path) -> None:
+    with shop(tmp_path, 2) as (store, group, _):
+        other = store.stream("work").group("other", start="0")
+        group.read("alice")
+        other.read("bob")
+        assert group.ack_delete("1-0", "9-0", references="acked") == [2, -1]
+        assert group.ack_delete("2-0", references="delete") == [1]
+        assert numbers(store.stream("work")) == [1]
+        assert numbers(other.pending_entries()) == [1]
+
+
+def test_infos(tmp_path: Path) -> None:
+    with shop(tmp_path, 3) as (_, group, clock):
+        group.read("alice", count=1)
+        assert group.add_consumer("bob")
+        assert not group.add_consumer("bob")
+        clock.ms += 2_000
+        info = group.info()
+        assert (info.name, info.consumers, info.pending, info.lag) == ("g", 2, 1, 2)
+        assert info.as_dict() == {
+            "name": "g", "consumers": 2, "pending": 1, "last-delivered-id": "1-0",
+            "entries-read": 1, "lag": 2,
+        }  # fmt: skip
+        alice, bob = group.consumers()
+        assert (alice.name, alice.pending, alice.idle) == ("alice", 1, timedelta(seconds=2))
+        assert bob.inactive is None
+        assert bob.as_dict() == {"name": "bob", "pending": 0, "idle": 2000, "inactive": -1}
+        assert group.pending().as_dict() == {
+            "count": 1, "first": "1-0", "last": "1-0", "consumers": {"alice": 1},
+        }  # fmt: skip
+        assert next(group.pending_entries()).as_dict() == {
+            "id": "1-0", "consumer": "alice", "idle": 2000, "delivery-count": 1,
+        }  # fmt: skip
+        group.set_id("0", entries_read=0)
+        assert group.info().lag == 3
+        assert group.remove_consumer("alice") == 1
+        assert group.pending().count == 0
+        group.destroy()
+        for ask in (group.info, group.consumers, group.pending):
+            with pytest.raises(logstore.GroupNotFoundError):
+                ask()
+
+
+def test_pages_of_pending_entries_leave_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logstore.grouphandle.PAGE_ENTRIES", 3)
+    with shop(tmp_path, 10) as (_, group, _):
+        group.read("alice")
+        assert numbers(group.pending_entries()) == list(range(1, 11))
+        assert numbers(group.pending_entries("(2-0", "9-0", count=6)) == [3, 4, 5, 6, 7, 8]
+        assert numbers(group.pending_entries(count=3)) == [1, 2, 3]
+        assert list(group.pending_entries(consumer="nobody")) == []
+
+
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str | None) -> None:
+    with shop(tmp_path, 1, encoding=encoding) as (store, _, _):
+        raw = b"caf\xe9"
+        group = store.stream("work").group(raw, start="0")
+        found = group.read(raw)[0]
+        wanted = raw if encoding is None else raw.decode(encoding)
+        assert (group.name, found.consumer) == (wanted, wanted)
+        assert [each.name for each in group.consumers()] == [wanted]
+        assert group.pending().consumers == {wanted: 1}
+        assert next(group.pending_entries()).consumer == wanted
+        copy = pickle.loads(pickle.dumps(found))
+        assert (copy.id, copy.fields, copy.consumer) == (found.id, found.fields, wanted)
+        assert copy.ack()
+        copy.group._store.close()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group.read(""),
+        lambda group: group.read(5),
+        lambda group: group.read("a", count=-1),
+        lambda group: group.read("a", count="1"),
+        lambda group: group.read("a", timeout=-1),
+        lambda group: group.read("a", claim_idle="soon"),
+        lambda group: group.read("a", block=100),
+        lambda group: group.claim("a", ["1-0"], min_idle=-1),
+        lambda group: group.claim("a", ["x"], min_idle=0),
+        lambda group: group.autoclaim("a", min_idle=0, count=0),
+        lambda group: group.nack("1-0", retry_count=-1),
+        lambda group: group.ack_delete("1-0", references="all"),
+        lambda group: group.set_id("x"),
+        lambda group: group.create("+"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(tmp_path: Path, call: object) -> None:
+    with shop(tmp_path, 1) as (_, group, _):
+        before = group.info()
+        with pytest.raises(logstore.UsageError):
+            call(group)  # type: ignore[operator]
+        assert group.info() == before
+
+
+def test_a_read_waits_for_what_comes(tmp_path: Path) -> None:
+    with shop(tmp_path) as (store, group, _):
+        begun = time.monotonic()
+        assert group.read("alice", timeout=0.1) == []
+        assert 0.1 <= time.monotonic() - begun < 3
+        timer = threading.Timer(0.2, lambda: store.stream("work").add({"n": "1"}, id="1-0"))
+        timer.start()
+        assert numbers(group.read("alice", timeout=10)) == [1]
+        timer.join()
+
+
+def test_waiting_writes_nothing(tmp_path: Path) -> None:
+    """Against a reader that marks itself as seen, over and over, in the log."""
+    with shop(tmp_path) as (store, group, _):
+        group.read("alice")
+        before = store.metrics()["commits"]
+        group.read("alice", timeout=0.6)
+        assert store.metrics()["commits"] - before <= 2
+
+
+def test_a_waiting_read_takes_what_was_given_back(tmp_path: Path) -> None:
+    with shop(tmp_path, 1) as (_, group, _):
+        found = group.read("alice")[0]
+        timer = threading.Timer(0.2, found.nack)
+        timer.start()
+        again = group.read("bob", timeout=10, claim_idle=3600)
+        timer.join()
+        assert (numbers(again), again[0].delivery_count) == ([1], 2)
+
+
+def test_a_waiting_read_ends_with_its_group(tmp_path: Path) -> None:
+    with shop(tmp_path) as (_, group, _):
+        timer = threading.Timer(0.2, group.destroy)
+        timer.start()
+        with pytest.raises(logstore.GroupNotFoundError):
+            group.read("alice", timeout=10)
+        timer.join()
+
+
+def test_everything_is_there_after_a_reopening(tmp_path: Path) -> None:
+    with shop(tmp_path, 4) as (_, group, _):
+        group.read("alice", count=3)
+        group.ack("2-0")
+        group.nack("3-0")
+        told = (group.info(), group.consumers(), list(group.pending_entries()))
+    with shop(tmp_path) as (_, group, _):
+        assert (group.info(), group.consumers(), list(group.pending_entries())) == told
