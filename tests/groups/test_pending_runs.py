@@ -18,7 +18,10 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import RUN_MAX_ENTRIES, PendingRun
 
 GROUP = 7
-ids_of = st.lists(st.integers(0, 600), min_size=1, max_size=200, unique=True).map(sorted)
+ids_of = st.builds(
+    lambda start, step, count: list(range(start, start + step * count, step)),
+    st.integers(0, 300), st.integers(1, 5), st.integers(1, 200),
+)  # fmt: skip
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), ids_of, st.integers(0, 3)),
