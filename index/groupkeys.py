@@ -201,12 +201,19 @@ class PendingRun:
         self.times.extend([time_ms] * n)
         self.counts.extend([count] * n)
 
-    def delete(self, place: int) -> None:
-        """Take an entry away."""
-        del self.ids[place * ID_BYTES : place * ID_BYTES + ID_BYTES]
-        del self.consumers[place]
-        del self.times[place]
-        del self.counts[place]
+    def same(self, place: int, ids: bytes, at: int) -> int:
+        """How many of the IDs from byte ``at`` on stand here side by side, as far as one look
+        tells: all that the run could hold of them, or 1 if not."""
+        size = min(len(ids) - at, (len(self) - place) * ID_BYTES)
+        begin = place * ID_BYTES
+        return size // ID_BYTES if self.ids[begin : begin + size] == ids[at : at + size] else 1
+
+    def delete(self, place: int, count: int = 1) -> None:
+        """Take entries away."""
+        del self.ids[place * ID_BYTES : (place + count) * ID_BYTES]
+        del self.consumers[place : place + count]
+        del self.times[place : place + count]
+        del self.counts[place : place + count]
 
     def split(self) -> PendingRun:
         """Cut the upper half off; it."""

@@ -15,16 +15,18 @@ from logstore.index.groupkeys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.keys import seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
+DECODED_MAX_RUNS = 64
 
 
 class GroupTxn:
     """The groups as one transaction sees them."""
 
-    __slots__ = ("_database", "txn")
+    __slots__ = ("_database", "decoded", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self._database = generation.groups
         self.txn = txn
+        self.decoded: dict[bytes, PendingRun] | None = None  # a writer's: runs as they are stored
 
     def _get(self, key: bytes) -> bytes | None:
         data = self.txn.get(key, db=self._database)
@@ -136,16 +138,24 @@ class GroupTxn:
 
     # -- runs of pending entries ----------------------------------------------------------------
     def run_floor(self, group: int, id: bytes) -> PendingRun | None:
-        """The run with the largest first ID not above ``id``."""
+        """The run with the largest first ID not above ``id``; who changes it stores it again."""
         key, prefix = keys.run_key(group, id), keys.run_key(group, b"")
         with self.txn.cursor(db=self._database) as cursor:
             here = cursor.set_range(key) and cursor.key() == key
             if not (here or cursor.prev() or cursor.last()):
                 return None
-            found, data = cursor.item()
+            found = cursor.key()
             if found > key or not found.startswith(prefix):
                 return None
-            return PendingRun.unpack(unseal(found, data))
+            if self.decoded is None:
+                return PendingRun.unpack(unseal(found, cursor.value()))
+            run = self.decoded.get(found)
+            if run is None:
+                run = PendingRun.unpack(unseal(found, cursor.value()))
+                if len(self.decoded) >= DECODED_MAX_RUNS:
+                    self.decoded.clear()
+                self.decoded[found] = run
+            return run
 
     def next_first(self, group: int, id: bytes) -> bytes | None:
         """The first ID of the next run above ``id``."""
@@ -167,12 +177,18 @@ class GroupTxn:
     def put_run(self, group: int, run: PendingRun) -> None:
         """Store a run and its row of the idle index."""
         first = run.first
-        self._put(keys.run_key(group, first), run.pack())
+        key = keys.run_key(group, first)
+        self._put(key, run.pack())
+        if self.decoded is not None:
+            self.decoded[key] = run
         self._put(keys.idle_key(group, min(run.times), first), b"")
 
     def delete_run(self, group: int, first: bytes, oldest_ms: int) -> None:
         """Remove a run and its row of the idle index."""
-        self._delete(keys.run_key(group, first))
+        key = keys.run_key(group, first)
+        self._delete(key)
+        if self.decoded is not None:
+            self.decoded.pop(key, None)
         self._delete(keys.idle_key(group, oldest_ms, first))
 
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:

@@ -14,7 +14,7 @@ from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import StreamID
-from logstore.index.groupkeys import NO_ONE, GroupRecord
+from logstore.index.groupkeys import ID_BYTES, NO_ONE, GroupRecord
 from logstore.log import groupframe as frames
 
 NACK_MODES = ("silent", "fail", "fatal")
@@ -30,18 +30,11 @@ def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending; how many were."""
     if not group.pending:
         return 0
-    if len(ids) == 1:
-        there = list(ids)
-        if walks.find(state.groups.txn, group.number, ids[0]) is None:
-            return 0
-    else:
-        there = [
-            each for each in sorted(set(ids))
-            if walks.find(state.groups.txn, group.number, each) is not None
-        ]  # fmt: skip
+    given = b"".join([each.packed() for each in sorted(set(ids))])
+    there = walks.present(state.groups.txn, group.number, given)
     if there:
-        state.emit(frames.Ack(group.number, b"".join([each.packed() for each in there])))
-    return len(there)
+        state.emit(frames.Ack(group.number, there))
+    return len(there) // ID_BYTES
 
 
 def fenced_ack(
@@ -93,7 +86,7 @@ def nack(
         place += 1
     if items:
         state.emit(frames.Claim(
-            found.number, NO_ONE, 0, 0, tuple((*id, *items[id]) for id in sorted(items))
+            found.number, NO_ONE, 0, 0, tuple((id.ms, id.seq, *items[id]) for id in sorted(items))
         ))  # fmt: skip
     return len(items)
 

@@ -7,7 +7,7 @@ Runs of pending entries are written through. Decides nothing.
 
 from __future__ import annotations
 
-from logstore.index.groupkeys import ConsumerRecord, GroupRecord
+from logstore.index.groupkeys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.grouptxn import GroupTxn
 
 
@@ -19,14 +19,18 @@ class KeptGroups:
         self.numbers: dict[tuple[int, bytes], int] = {}
         self.consumers: dict[tuple[int, int], ConsumerRecord] = {}
         self.consumer_numbers: dict[tuple[int, bytes], int] = {}
+        self.runs: dict[bytes, PendingRun] = {}
 
     def __len__(self) -> int:
         return len(self.groups) + len(self.consumers)
 
     def clear(self) -> None:
         """Forget everything."""
-        for each in (self.groups, self.numbers, self.consumers, self.consumer_numbers):
-            each.clear()
+        self.groups.clear()
+        self.numbers.clear()
+        self.consumers.clear()
+        self.consumer_numbers.clear()
+        self.runs.clear()
 
 
 class GroupState:
@@ -37,6 +41,7 @@ class GroupState:
     def __init__(self, txn: GroupTxn, kept: KeptGroups) -> None:
         self.txn = txn
         self.kept = kept
+        txn.decoded = kept.runs
         self._dirty: set[int] = set()
         self._dirty_consumers: set[tuple[int, int]] = set()
 
@@ -82,6 +87,7 @@ class GroupState:
         number = group.number
         self.txn.delete_group(group)
         kept = self.kept
+        kept.runs.clear()
         kept.groups.pop(number, None)
         if kept.numbers.get((group.stream, group.name)) == number:
             del kept.numbers[group.stream, group.name]

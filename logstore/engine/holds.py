@@ -15,6 +15,7 @@ from logstore.engine import walks
 from logstore.engine.state import State
 from logstore.errors import OptionError
 from logstore.ids import StreamID
+from logstore.index.groupkeys import ID_BYTES
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 
@@ -44,11 +45,9 @@ def release(state: State, record: StreamRecord, ids: Sequence[StreamID]) -> int:
     for group in state.groups.of_stream(record.number):
         if not group.pending:
             continue
-        there = [
-            each for each in sorted(set(ids))
-            if walks.find(state.groups.txn, group.number, each) is not None
-        ]  # fmt: skip
+        given = b"".join([each.packed() for each in sorted(set(ids))])
+        there = walks.present(state.groups.txn, group.number, given)
         if there:
-            state.emit(frames.Ack(group.number, b"".join([each.packed() for each in there])))
-            gone += len(there)
+            state.emit(frames.Ack(group.number, there))
+            gone += len(there) // ID_BYTES
     return gone

@@ -110,18 +110,21 @@ class PendingSet:
 
     def remove(self, ids: bytes) -> int:
         """Entries are no longer pending; how many were."""
-        gone = 0
-        for at in range(0, len(ids), ID_BYTES):
+        gone = at = 0
+        while at < len(ids):
             id = ids[at : at + ID_BYTES]
             run = self._seek(id)
-            if run is None:
+            place, there = run.find(id) if run is not None else (0, False)
+            if run is None or not there:
+                at += ID_BYTES
                 continue
-            place, there = run.find(id)
-            if there:
-                self._count(run.consumers[place], -1)
-                run.delete(place)
-                self._dirty = True
-                gone += 1
+            count = run.same(place, ids, at)
+            for consumer in run.consumers[place : place + count]:
+                self._count(consumer, -1)
+            run.delete(place, count)
+            self._dirty = True
+            gone += count
+            at += count * ID_BYTES
         return gone
 
     def remove_of(self, consumer: int) -> int:

