@@ -8,6 +8,7 @@ arguments into operations of the engine, and bytes into entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -16,10 +17,11 @@ from logstore import arguments, describe, reading
 from logstore.codec import Row
 from logstore.engine import adds, deletes, ranges, snapshot, trims
 from logstore.entry import Entry, IDRuns, make_entry
-from logstore.errors import OptionError, UsageError
+from logstore.errors import GroupExistsError, OptionError, UsageError
+from logstore.group import Group
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
-from logstore.info import StreamInfo
+from logstore.info import GroupInfo, StreamInfo
 from logstore.options import BATCH_MAX_ROWS, Sync
 
 if TYPE_CHECKING:
@@ -268,6 +270,21 @@ class Stream(Generic[T]):
         self._store._commit(
             lambda state: deletes.set_id(state, self._name, last, entries_added, deleted), sync
         )
+
+    # -- consumer groups ----------------------------------------------------------------------
+    def group(
+        self, name: str | bytes, start: IDLike | None = None, *, entries_read: int | None = None
+    ) -> Group[T]:
+        """A handle of a consumer group; with ``start`` it is made if it is missing."""
+        found = Group(self._store, self._name, arguments.group_name(name, self._store.encoding))
+        if start is not None and not found.exists():
+            with suppress(GroupExistsError):  # another process was faster
+                found.create(start, entries_read=entries_read)
+        return found
+
+    def groups(self) -> list[GroupInfo[T]]:
+        """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""
+        return describe.group_infos(self._store, self._name)
 
     # -- inside -------------------------------------------------------------------------------
     def _record(self) -> StreamRecord | None:

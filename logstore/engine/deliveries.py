@@ -102,7 +102,7 @@ def claimed(
     ordered = sorted(items)
     state.emit(frames.Claim(
         group.number, who.number, state.now_ms, state.now_ms,
-        tuple((*id, time_ms, count) for id, time_ms, count in ordered),
+        tuple((id.ms, id.seq, time_ms, count) for id, time_ms, count in ordered),
     ))  # fmt: skip
 
 

@@ -49,7 +49,8 @@ def reassign(
             gone.append(waiting.id)
             continue
         pending, name, number = line[0]
-        items.setdefault(number, []).append((*waiting.id, state.now_ms, waiting.count))
+        item = (waiting.id.ms, waiting.id.seq, state.now_ms, waiting.count)
+        items.setdefault(number, []).append(item)
         heapq.heapreplace(line, (pending + 1, name, number))
     if gone:
         removed(state, found, gone)

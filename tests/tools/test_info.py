@@ -37,3 +37,19 @@ def test_a_stream_in_text(store: Path) -> None:
     lines = dict(line.split("  ", 1) for line in ok("info", store, "race").splitlines())
     assert lines["length"].strip() == "4"
     assert lines["first entry"].strip() == "1-1 rider=Castilla speed=30.2"
+
+
+def test_the_groups_of_a_stream(store: Path) -> None:
+    with logstore.open(store) as opened:
+        opened.stream("race").group("riders", start="0").read("alice", count=2)
+        opened.stream("race").group(b"odd\xff", start="0")
+    found = json.loads(ok("info", store, "race", "--json"))
+    assert found["groups"] == 2
+    assert found["consumer_groups"][1] == {
+        "name": "riders", "consumers": 1, "pending": 2, "last_delivered_id": "1-2",
+        "entries_read": 2, "lag": 2,
+    }  # fmt: skip
+    assert found["consumer_groups"][0]["name_base64"] == "b2Rk/w=="
+    lines = dict(line.split("  ", 1) for line in ok("info", store, "race").splitlines())
+    assert lines["consumer groups 2 name"].strip() == "riders"
+    assert lines["consumer groups 1 lag"].strip() == "4"
