@@ -1,0 +1,1 @@
+"""Consumer groups against the peers: both do the same, every answer is compared."""
