@@ -62,7 +62,7 @@ def claim(
         idle = state.now_ms if waiting is None else waiting.idle_ms(state.now_ms)
         if waiting is not None and min_idle_ms and idle < min_idle_ms:
             continue
-        count = 0 if waiting is None else waiting.count
+        count = 1 if waiting is None else waiting.count  # one made by FORCE counts as delivered
         if retry_count is not None:
             count = retry_count
         elif not just_id:

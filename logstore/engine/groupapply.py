@@ -96,7 +96,9 @@ def _deliver(state: State, at: int, _: int, body: frames.Deliver) -> None:
     group.entries_read = body.entries_read
     record = state.groups.consumer(group.number, body.consumer)
     if record is not None:
-        record.seen_ms = record.active_ms = body.time_ms
+        record.seen_ms = body.time_ms
+        if not body.noack:  # as the peers: who owes no answer was not active
+            record.active_ms = body.time_ms
         state.groups.touch_consumer(group.number, record)
     if not body.noack:
         pending = PendingSet(state.groups.txn, group.number)

@@ -60,7 +60,7 @@ def delivered(
         return ids[-1], read + count
     for at in ids:
         known = read != UNKNOWN and last >= record.first
-        if known and not tombstones_after(record, at):
+        if known and not tombstones_after(record, last):
             read += 1
         elif record.entries_added:
             read = estimate(record, at)
