@@ -22,6 +22,17 @@ def start_ticks(pid: int) -> int:
         return 0
 
 
+def lives(pid: int, start: int) -> bool:
+    """Whether the process of this pid and start time runs; one that only waits to be reaped does
+    not.
+    """
+    try:
+        fields = system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()
+        return int(fields[19]) == start and fields[0] not in (b"Z", b"X")
+    except (IndexError, ValueError):
+        return not start
+
+
 def packed_self() -> bytes:
     """This process's pid and start time as two words."""
     pid = os.getpid()

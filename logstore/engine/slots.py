@@ -50,7 +50,7 @@ class Row(NamedTuple):
         """Whether its owner lives and stirs."""
         if monotonic_ms() - self.beat_ms > STALE_MS:
             return False
-        return self.pid == os.getpid() or process.start_ticks(self.pid) == self.start
+        return self.pid == os.getpid() or process.lives(self.pid, self.start)
 
 
 class Slots:
@@ -181,4 +181,4 @@ def _by_ticket(row: Row) -> int:
 
 def _owned(row: Row) -> bool:
     """Whether the process of a slot lives, however long it did not stir."""
-    return row.state != FREE and process.start_ticks(row.pid) == row.start
+    return row.state != FREE and process.lives(row.pid, row.start)
