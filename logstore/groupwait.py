@@ -21,7 +21,7 @@ from logstore.engine.state import State
 if TYPE_CHECKING:
     from logstore.store import Store
 
-CLAIM_SLICE_S = 1.0
+CLAIM_SLICE_S = 0.25
 
 
 class Wait(NamedTuple):
@@ -50,7 +50,7 @@ class Wait(NamedTuple):
             found = self._serve(key, self._slice(deadline))
             if found:
                 return found
-        return []
+        return [] if self.claim_idle_ms is None else self._try()  # idle since the last slice?
 
     def _serve(self, key: int, deadline: float | None) -> list[Delivered] | None:
         shared = self.store._live()

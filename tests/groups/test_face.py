@@ -247,6 +247,23 @@ def test_a_waiting_read_takes_what_was_given_back(tmp_path: Path) -> None:
         assert (numbers(again), again[0].delivery_count) == ([1], 2)
 
 
+@pytest.mark.parametrize("timeout", [0.15, 10])
+def test_a_waiting_read_takes_what_becomes_idle(tmp_path: Path, timeout: float) -> None:
+    """No commit tells of it: against a reader that sleeps until one does, or to its end."""
+    with shop(tmp_path, 1) as (_, group, clock):
+        group.read("alice")
+
+        def later() -> None:
+            clock.ms += 60_000
+
+        timer = threading.Timer(0.1, later)
+        timer.start()
+        begun = time.monotonic()
+        assert numbers(group.read("bob", timeout=timeout, claim_idle=30)) == [1]
+        assert time.monotonic() - begun < 3
+        timer.join()
+
+
 def test_a_waiting_read_ends_with_its_group(tmp_path: Path) -> None:
     with shop(tmp_path) as (_, group, _):
         timer = threading.Timer(0.2, group.destroy)

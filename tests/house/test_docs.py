@@ -22,6 +22,7 @@ MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ```python blocks, in order, in one namespace; `python notest` ones are left out."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that it starts
     text = (ROOT / "README.md").read_text()
     namespace: dict[str, object] = {"__name__": "readme"}
     ran = 0
