@@ -66,7 +66,7 @@ def open_engine(
         users = fs.open(path / names.USERS, write=True, create=True)
         report.first_opener = users.try_lock(exclusive=True)
         _upgrade(fs, path, content, first=report.first_opener)
-        failed_at = wake.failed_at if wake is not None and report.first_opener else 0
+        failed_at = Wake.last_failure(fs, path / names.WAKE) if report.first_opener else 0
         wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
         engine = Engine(
             fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,

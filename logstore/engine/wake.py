@@ -89,6 +89,22 @@ class Wake:
         fs.rename(temporary, path)
 
     @staticmethod
+    def last_failure(fs: FileSystem, path: Path) -> int:
+        """The position of a failed sync that the last process left, in a file of any version."""
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return 0
+        try:
+            data = file.pread(_FAILED_OFFSET + _ONE.size, 0)
+        finally:
+            file.close()
+        if len(data) < _FAILED_OFFSET + _ONE.size or data[: len(MAGIC) - 1] != MAGIC[:-1]:
+            return 0
+        found: int = _ONE.unpack_from(data, _FAILED_OFFSET)[0]
+        return found
+
+    @staticmethod
     def peek(fs: FileSystem, path: Path) -> LogWords | None:
         """Where the log stands, read without mapping or writing; None if there is no such file."""
         try:

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 import logstore
 from logstore import format as fmt
+from logstore.engine.wake import Wake
 from logstore.errors import CorruptionError, FormatVersionError, StoreInUseError
 from logstore.fs import LOCAL
 from logstore.log import chain, checkpoint, hint, names, segment, storefile
@@ -278,3 +279,23 @@ def test_a_checkpoint_of_a_newer_version_is_refused(old: Path) -> None:
         checkpoint.read(LOCAL, old, bytes(range(16)), newest)
     with pytest.raises(FormatVersionError, match=f"format {NEWER}"):
         logstore.open(old)
+
+
+def test_a_failed_sync_outlives_the_upgrade(tmp_path: Path) -> None:
+    """Prevents: a word in WAKE that an older version left and a newer one does not look for, so
+    that what may never have reached the disk is taken for durable."""
+    path = tmp_path / "s"
+    with logstore.open(path) as store:
+        store.stream("s").add({"a": 1})
+        engine = store._engine()
+        engine.wake.failed_at = 1
+        assert Wake.last_failure(LOCAL, path / names.WAKE) == 1
+    wake = bytearray((path / names.WAKE).read_bytes()[: 64 * 1024])
+    wake[7] = 1
+    (path / names.WAKE).write_bytes(wake)
+    assert Wake.last_failure(LOCAL, path / names.WAKE) == 1
+    segment_one = names.segment(path, 1)
+    before = segment_one.stat().st_ino
+    with logstore.open(path) as store:
+        assert segment_one.stat().st_ino != before  # written anew
+        assert len(store.stream("s")) == 1
