@@ -346,6 +346,7 @@ class Ours:
         status = os.waitpid(pid, 0)[1]
         if not living:
             self._open()
+        self.store._commit(lambda state: None, None)  # readers wait for a writer to finish it
         if os.WIFSIGNALED(status):
             assert os.WTERMSIG(status) == signal.SIGKILL
             return target != Step.HALF_APPENDED

@@ -19,7 +19,8 @@ class Profile:
     # XDELEX, XACKDEL and KEEPREF|DELREF|ACKED of XADD and XTRIM: Redis 8.2; Valkey 9.1 has none.
     references: bool
     # ENTRIESREAD above entries-added is lowered to it: Redis 8; Valkey 9.1 keeps it, and its lag
-    # becomes negative.
+    # becomes negative. It also counts on from a number that cannot be true for an ID before the
+    # first entry, where Redis 8 reckons anew: there it is given with "$" only.
     clamps_entries_read: bool
     # Once entries went, Valkey 9.1 reckons entries-read and lag as Redis 7.2 does: it counts on for
     # a group that is behind the first entry, it looks for tombstones from the delivered entry on
@@ -30,11 +31,13 @@ class Profile:
     # Valkey 9.1; ours is empty.
     history_begins_anew: bool = True
 
-    def entries_read(self, drawn: int | None, entries_added: int) -> int | None:
-        """What may be given as ENTRIESREAD."""
+    def entries_read(
+        self, drawn: int | None, place: int | None, entries_added: int
+    ) -> int | None:
+        """What may be given as ENTRIESREAD; ``place`` None is "$"."""
         if drawn is None or self.clamps_entries_read:
             return drawn
-        return min(drawn, entries_added)
+        return min(drawn, entries_added) if place is None else None
 
     def may_differ(self, length: int, entries_added: int, max_deleted: StreamID) -> bool:
         """Whether entries-read and lag of a stream's groups may be others on the peer."""
