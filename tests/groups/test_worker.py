@@ -194,6 +194,36 @@ def test_sigterm_ends_it_and_the_handler_before_is_restored(tmp_path: Path) -> N
         signal.signal(signal.SIGTERM, before)
 
 
+WAITS = """
+import sys, logstore
+
+with logstore.open(sys.argv[1], sync="os") as store:
+    group = store.stream("work").group("g", start="0")
+
+    def handler(delivery):
+        print("begun", flush=True)
+
+    print("handled", group.consume("alice", handler), flush=True)
+"""
+
+
+def test_sigterm_ends_a_process_that_waits(tmp_path: Path) -> None:
+    """Against a worker that sleeps on, or dies of it without closing its store."""
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os") as store:
+        store.stream("work").add({"n": "1"})
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS, str(path)], stdout=subprocess.PIPE, env=env
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        time.sleep(0.3)
+        process.terminate()
+        assert process.stdout.readline() == b"handled 1\n"
+        assert process.wait(10) == 0
+
+
 def test_in_a_thread_signals_are_left_alone(tmp_path: Path) -> None:
     with shop(tmp_path, 3) as (_, group, _):
         before = signal.getsignal(signal.SIGTERM)
