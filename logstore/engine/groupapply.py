@@ -59,7 +59,15 @@ def _group(state: State, at: int, _: int, body: frames.Group) -> None:
 def _group_drop(state: State, at: int, _: int, body: frames.GroupDrop) -> None:
     group = state.groups.by_number(body.group)
     if group is not None and group.position < at:
+        _wake(state, group)
         state.groups.remove(group)
+
+
+def _wake(state: State, group: GroupRecord) -> None:
+    """Whoever waits for the group must look again."""
+    record = state.record(group.stream)
+    if record is not None:
+        state.woken.add(record.name)
 
 
 def drop_all(state: State, stream: int, at: int) -> None:
@@ -123,6 +131,7 @@ def _claim(state: State, at: int, _: int, body: frames.Claim) -> None:
         record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
         state.groups.touch_consumer(group.number, record)
     if body.consumer == NO_ONE and body.items:
+        _wake(state, group)
         group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
     pending = PendingSet(state.groups.txn, group.number)
     pending.put(
