@@ -11,11 +11,14 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from benchmarks import always, batch, opening, reading, single, space
+from benchmarks import always, batch, groups, latency, opening, reading, single, space
 from benchmarks.harness import CORES, Bench, Result, Sample, cores
 from logstore.codec import codec_name
 
-MODULES = {module.NAME: module for module in (batch, single, always, reading, opening, space)}
+MODULES = {
+    module.NAME: module
+    for module in (batch, single, always, groups, latency, reading, opening, space)
+}
 
 
 def main(arguments: list[str]) -> int:

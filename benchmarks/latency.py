@@ -1,0 +1,179 @@
+"""The latency test of the streams documentation: from add to receipt, ten consumers in one group.
+
+One producer adds 10,000 entries a second; ten processes read (``count`` 1, and 10,000) and ack.
+Clocks are the machine's monotonic one, which all processes share. The same script runs against a
+local Redis; the tables say how many entries came within each millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import logstore
+from benchmarks import peer
+from benchmarks.harness import ROOT, Bench, Result, Sample
+
+NAME = "latency"
+CONSUMERS = 10
+RATE = 10_000
+SLICE_S = 0.001
+TARGET_SHARE = 0.999
+PENDING = 1_000_000
+
+
+def run(bench: Bench) -> list[Result]:
+    """The share of entries received within two milliseconds."""
+    entries = bench.size(100_000, 20_000)
+    results: list[Result] = []
+    with peer.redis_server(bench.folder / "redis") as port:
+        for count in (1, 10_000):
+            for pending in (0, bench.size(PENDING, 20_000)):
+                name = f"count={count}, {pending:,} pending"
+                ours = _ours(bench.folder / f"latency-{count}-{pending}", count, pending, entries)
+                theirs = _theirs(port, f"s{count}-{pending}", count, pending, entries)
+                _table(name, ours, theirs)
+                share, other = _share(ours), _share(theirs)
+                results.append(Result(
+                    f"within 2 ms, {name}", "share", Sample("logstore", [share]),
+                    Sample("Redis", [other]), share, f">= {TARGET_SHARE}", share >= TARGET_SHARE,
+                ))  # fmt: skip
+    return results
+
+
+def _table(name: str, ours: Counter[int], theirs: Counter[int]) -> None:
+    print(f"\nadd to receipt, {name}: % of entries")
+    print("      ms   logstore     Redis")
+    for ms in sorted(set(ours) | set(theirs))[:12]:
+        left, right = (100 * each[ms] / each.total() for each in (ours, theirs))
+        print(f"{ms:4}-{ms + 1:<4} {left:9.3f} {right:9.3f}")
+
+
+def _share(found: Counter[int]) -> float:
+    return (found[0] + found[1]) / found.total()
+
+
+def _consumers(arguments: list[str]) -> list[subprocess.Popen[str]]:
+    made = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.latency", *arguments, f"c{number}"],
+            cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
+        )
+        for number in range(CONSUMERS)
+    ]  # fmt: skip
+    for each in made:
+        assert each.stdout is not None
+        each.stdout.readline()  # it is about to read
+    return made
+
+
+def _gather(consumers: list[subprocess.Popen[str]]) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for each in consumers:
+        out, _ = each.communicate(timeout=120)
+        total.update({int(ms): number for ms, number in json.loads(out).items()})
+    return total
+
+
+def _produce(entries: int, add: Any) -> None:
+    """Add at an even rate; who falls behind catches up."""
+    began = time.monotonic()
+    for number in range(entries):
+        due = began + number / RATE
+        while time.monotonic() < due:
+            time.sleep(max(0.0, min(SLICE_S, due - time.monotonic())))
+        add(time.monotonic_ns())
+
+
+def _ours(path: Path, count: int, pending: int, entries: int) -> Counter[int]:
+    with logstore.open(path, sync="everysec") as store:
+        stream = store.stream("s")
+        group = stream.group("g", start="0")
+        if pending:
+            stream.add_many([{"t": "0"}] * pending)
+            while group.read("gone", count=1000):
+                pass
+        consumers = _consumers(["ours", str(path), str(count)])
+        _produce(entries, lambda now: stream.add({"t": now}))
+        for _ in range(CONSUMERS):
+            stream.add({"t": "stop"})
+        return _gather(consumers)
+
+
+def _theirs(port: int, key: str, count: int, pending: int, entries: int) -> Counter[int]:
+    client = peer.connect(port)
+    client.xgroup_create(key, "g", "0", mkstream=True)
+    pipe = client.pipeline(transaction=False)
+    for number in range(pending):
+        pipe.xadd(key, {"t": "0"})
+        if number % 10_000 == 9_999:
+            pipe.execute()
+    pipe.execute()
+    while client.xreadgroup("g", "gone", {key: ">"}, count=1000):
+        pass
+    consumers = _consumers(["theirs", str(port), str(count), key])
+    _produce(entries, lambda now: client.xadd(key, {"t": now}))
+    for _ in range(CONSUMERS):
+        client.xadd(key, {"t": "stop"})
+    return _gather(consumers)
+
+
+def consume_ours(path: str, count: int, name: str) -> Counter[int]:
+    """Read and ack until told to stop."""
+    found: Counter[int] = Counter()
+    with logstore.open(path, sync="everysec", create=False) as store:
+        group = store.stream("s").group("g")
+        print("ready", flush=True)
+        stops = 0
+        while not stops:
+            batch = group.read(name, count=count, timeout=1.0)
+            now = time.monotonic_ns()
+            for each in batch:
+                assert each.fields is not None
+                stops += _note(found, each.fields[b"t"], now)
+            if batch:
+                group.ack(*[each.id for each in batch])
+        for _ in range(stops - 1):
+            store.stream("s").add({"t": "stop"})
+    return found
+
+
+def consume_theirs(port: str, count: int, key: str, name: str) -> Counter[int]:
+    """The same from Redis."""
+    found: Counter[int] = Counter()
+    client = peer.connect(int(port))
+    print("ready", flush=True)
+    stops = 0
+    while not stops:
+        reply = client.xreadgroup("g", name, {key: ">"}, count=count, block=1000)
+        now = time.monotonic_ns()
+        batch = reply[0][1] if reply else []
+        for _, fields in batch:
+            stops += _note(found, fields[b"t"], now)
+        if batch:
+            client.xack(key, "g", *[id for id, _ in batch])
+    for _ in range(stops - 1):
+        client.xadd(key, {"t": "stop"})
+    return found
+
+
+def _note(found: Counter[int], sent: bytes, now: int) -> int:
+    if sent == b"stop":
+        return 1
+    found[(now - int(sent)) // 1_000_000] += 1
+    return 0
+
+
+if __name__ == "__main__":
+    side, place, how_many, *rest = sys.argv[1:]
+    received = (
+        consume_ours(place, int(how_many), rest[0])
+        if side == "ours"
+        else consume_theirs(place, int(how_many), *rest)
+    )
+    print(json.dumps(received))
