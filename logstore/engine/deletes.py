@@ -16,7 +16,7 @@ from logstore.engine.nodes import NodeRef
 from logstore.engine.removals import remove
 from logstore.engine.state import State
 from logstore.errors import OptionError, UsageError
-from logstore.ids import StreamID
+from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
 
 
@@ -107,7 +107,8 @@ def set_id(
             "The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
         )
     record = existing(state, name)
-    deleted = record.max_deleted if max_deleted is None else max_deleted
+    # As the peers: 0-0 is the same as none given.
+    deleted = record.max_deleted if max_deleted in {None, ZERO_ID} else max_deleted
     added = record.entries_added if entries_added is None else entries_added
     if last < record.max_deleted:
         raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")

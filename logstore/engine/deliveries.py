@@ -96,12 +96,13 @@ def _claim_idle(
 
 
 def claimed(
-    state: State, group: GroupRecord, who: ConsumerRecord, items: list[tuple[StreamID, int, int]]
-) -> None:
+    state: State, group: GroupRecord, who: ConsumerRecord, items: list[tuple[StreamID, int, int]],
+    *, active: bool = True,
+) -> None:  # fmt: skip
     """These are pending with this consumer now: ID, delivery time, delivery count."""
     ordered = sorted(items)
     state.emit(frames.Claim(
-        group.number, who.number, state.now_ms, state.now_ms,
+        group.number, who.number, state.now_ms, state.now_ms if active else who.active_ms,
         tuple((id.ms, id.seq, time_ms, count) for id, time_ms, count in ordered),
     ))  # fmt: skip
 
@@ -131,7 +132,7 @@ def read_history(
         (each.id, each.time_ms, each.count) for each in replies if each.items is not None
     ]
     if again_delivered:
-        claimed(state, found, who, again_delivered)
+        claimed(state, found, who, again_delivered, active=False)  # the peers: only seen
     else:
         groups.seen(state, found, who)
     return replies
