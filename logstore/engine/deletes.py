@@ -25,7 +25,7 @@ def delete(state: State, name: bytes, ids: Sequence[StreamID]) -> int:
     record = state.record_by_name(name)
     if record is None or not record.length:
         return 0
-    found: list[tuple[NodeRef, list[int]]] = []
+    found: dict[StreamID, tuple[NodeRef, list[int]]] = {}  # by master ID: a node is named once
     wanted = sorted(set(ids))
     largest = record.max_deleted
     at = 0
