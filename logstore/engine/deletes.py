@@ -46,8 +46,8 @@ def delete(state: State, name: bytes, ids: Sequence[StreamID]) -> int:
                 break  # after a lowered last ID the next node may begin below this one's end
             at += 1
         if ordinals:
-            found.append((ref, ordinals))
-    return remove(state, record, found, largest, first=record.first in set(wanted))
+            found.setdefault(ref.master, (ref, []))[1].extend(ordinals)
+    return remove(state, record, list(found.values()), largest, first=record.first in set(wanted))
 
 
 def delete_range(state: State, name: bytes, start: StreamID, end: StreamID) -> int:
