@@ -206,7 +206,9 @@ class PendingRun:
         tells: all that the run could hold of them, or 1 if not."""
         size = min(len(ids) - at, (len(self) - place) * ID_BYTES)
         begin = place * ID_BYTES
-        return size // ID_BYTES if self.ids[begin : begin + size] == ids[at : at + size] else 1
+        return (
+            size // ID_BYTES if bytes(self.ids[begin : begin + size]) == ids[at : at + size] else 1
+        )
 
     def delete(self, place: int, count: int = 1) -> None:
         """Take entries away."""

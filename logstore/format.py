@@ -122,7 +122,7 @@ DELIVER_BODY = struct.Struct("<QIQQQqB")
 ACK_BODY = struct.Struct("<Q")  # group; then the IDs, 16 bytes each, big endian
 # group, consumer (0: nobody's, given back), seen, active (unix ms); then items
 CLAIM_BODY = struct.Struct("<QIqq")
-CLAIM_ITEM = struct.Struct(">QQ" "QQ")  # ID, delivery time (or place in the line), delivery count
+CLAIM_ITEM = struct.Struct(">QQQQ")  # ID, delivery time (or place in the line), delivery count
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29
 assert DELIVER_BODY.size == 45

@@ -108,7 +108,9 @@ def set_id(
         )
     record = existing(state, name)
     # As the peers: 0-0 is the same as none given.
-    deleted = record.max_deleted if max_deleted in {None, ZERO_ID} else max_deleted
+    deleted = record.max_deleted
+    if max_deleted is not None and max_deleted != ZERO_ID:
+        deleted = max_deleted
     added = record.entries_added if entries_added is None else entries_added
     if last < record.max_deleted:
         raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
