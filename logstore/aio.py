@@ -1,0 +1,283 @@
+"""The store for asyncio: ``async with logstore.aio.open(path) as store``.
+
+The names are those of the plain faces, with the same arguments; calls are awaited and run in a few
+threads of the store's own. Who waits for entries holds no thread: see ``aiowait``.
+
+Invariants: an AsyncStore belongs to the event loop that opened it. Tasks that wait for the same
+group, with the same ``claim_idle``, are served first come, first served; this order is of the
+process alone: they take no tickets, so those who wait in other processes or in threads may be
+served before them. A read with ``timeout=0`` is out of turn, and a time-out gives the place up.
+
+A task that is cancelled loses nothing: what it would have read stays in the stream, and what a
+group delivered to it in that moment is pending with its consumer, and comes by ``backlog`` (with
+``noack`` nothing is pending, and such entries are gone). A write that was cancelled may have
+happened. ``Delivery.ack`` and ``nack`` are plain calls, which may wait for a disk: in a task
+await ``group.ack(delivery.id)``, or use ``tx.ack(delivery)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from logstore import arguments, reading
+from logstore.aiogroup import AsyncGroup
+from logstore.aiowait import Waiter, Watcher, closed, wait_for
+from logstore.codec import Row
+from logstore.entry import Entry, IDRuns
+from logstore.ids import IDLike, StreamID
+from logstore.info import StoreInfo, StreamInfo
+from logstore.options import Sync
+from logstore.store import Store, open_store
+from logstore.stream import Stream
+from logstore.transaction import Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Name = str | bytes
+Timeout = float | timedelta | None
+THREADS = 4
+PAGE_ENTRIES = 256  # entries an iterator fetches at once
+
+
+class open:  # noqa: N801
+    """Open a store, as ``logstore.open`` with its options: ``async with`` it, or await it."""
+
+    def __init__(self, path: Name | os.PathLike[str], **options: Any) -> None:
+        self._open = partial(open_store, os.fsdecode(path), **options)
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> AsyncStore:
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open))
+        try:
+            return AsyncStore(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if self._store is not None:
+            await self._store.close()
+
+
+def _close_opened(opening: asyncio.Future[Store[Any]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+class AsyncStore:
+    """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`."""
+
+    def __init__(self, store: Store[Any]) -> None:
+        self._store = store
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-aio")
+        self._watcher = Watcher(store._engine)
+        self._queues: dict[object, deque[Waiter]] = {}
+        self._closed = False
+
+    async def _run(self, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+        if self._closed:
+            raise closed()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(work, *args, **named))
+
+    async def close(self) -> None:
+        """Give the store back; who waits is told by ClosedError."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watcher.close()
+
+        def end() -> None:
+            self._watcher.join()
+            self._store.close()
+
+        ending = asyncio.get_running_loop().run_in_executor(self._threads, end)
+        self._threads.shutdown(wait=False)
+        await asyncio.shield(ending)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._store)[1:]}"
+
+    def stream(self, name: Name) -> AsyncStream:
+        """A handle of a stream; nothing is created before the first add."""
+        return AsyncStream(self, self._store.stream(name))
+
+    async def streams(self) -> list[Any]:
+        """Names of all streams, sorted."""
+        return await self._run(self._store.streams)
+
+    async def create(self, name: Name, *, sync: Sync | None = None) -> bool:
+        """Make an empty stream; False if there is one already."""
+        return await self._run(self._store.create, name, sync=sync)
+
+    async def drop(self, name: Name, *, sync: Sync | None = None) -> bool:
+        """Remove a stream with all its entries; False if there is none."""
+        return await self._run(self._store.drop, name, sync=sync)
+
+    async def sync(self) -> None:
+        """Make everything that was acknowledged durable before it returns."""
+        await self._run(self._store.sync)
+
+    async def info(self) -> StoreInfo:
+        """What the store holds and where it stands."""
+        return await self._run(self._store.info)
+
+    def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction:
+        """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.
+
+        ``tx`` is the plain object: it only collects, and the commit runs in a thread.
+        """
+        return AsyncTransaction(self, self._store.transaction(sync=sync))
+
+    async def read(
+        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
+        timeout: Timeout = 0,
+    ) -> dict[Any, list[Entry[Any]]]:  # fmt: skip
+        """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
+        store, deadline = self._store, reading.deadline_of(timeout)
+        if timeout == 0 or not isinstance(after, Mapping) or not after:
+            return await self._run(store.read, after, count=count, timeout=timeout)
+
+        def first() -> tuple[dict[Any, StreamID], dict[Any, list[Entry[Any]]]]:
+            starts: dict[Any, StreamID] = {}
+            for name, given in after.items():
+                starts[name] = reading._start(store.stream(name), given)
+            return starts, store.read(after, count=count)
+
+        starts, found = await self._run(first)
+        if found:
+            return found
+        names = [store.stream(name)._name for name in starts]
+
+        async def attempt() -> dict[Any, list[Entry[Any]]]:
+            return await self._run(store.read, starts, count=count)
+
+        return await wait_for(self._watcher, names, attempt, deadline) or {}
+
+
+class AsyncTransaction:
+    """``async with`` around a transaction; commits unless the block raises."""
+
+    def __init__(self, store: AsyncStore, tx: Transaction[Any]) -> None:
+        self._store = store
+        self._tx = tx
+
+    async def __aenter__(self) -> Transaction[Any]:
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if kind is not None:
+            self._tx.__exit__(kind, error, trace)
+        elif not self._tx._over:
+            await self._store._run(self._tx.commit)
+
+
+class AsyncStream:
+    """One stream of an AsyncStore; the options are those of :class:`logstore.Stream`."""
+
+    def __init__(self, store: AsyncStore, stream: Stream[Any]) -> None:
+        self._store = store
+        self._stream = stream
+        self._run = store._run
+
+    @property
+    def name(self) -> Any:
+        """The name, as bytes or in the store's encoding."""
+        return self._stream.name
+
+    async def add(self, fields: Row, id: IDLike = "*", **options: Any) -> StreamID | None:
+        """Add one entry, as ``Stream.add``; its ID."""
+        return await self._run(self._stream.add, fields, id, **options)
+
+    async def add_many(
+        self, rows: Iterable[Row | tuple[IDLike, Row]], **options: Any
+    ) -> IDRuns:  # fmt: skip
+        """Add rows, as ``Stream.add_many``; the iterable runs in a thread."""
+        return await self._run(self._stream.add_many, rows, **options)
+
+    async def get(self, id: IDLike) -> Entry[Any] | None:
+        """The entry with this ID, or None."""
+        return await self._run(self._stream.get, id)
+
+    def range(self, start: IDLike = "-", end: IDLike = "+", **options: Any) -> AsyncIterator[Any]:
+        """Entries of an interval, lazily, as ``Stream.range``."""
+        return self._pages(self._stream.range(start, end, **options))
+
+    async def _pages(self, entries: Iterator[Entry[Any]]) -> AsyncIterator[Any]:
+        def page() -> list[Entry[Any]]:
+            return list(itertools.islice(entries, PAGE_ENTRIES))
+
+        while found := await self._run(page):
+            for each in found:
+                yield each
+
+    async def read(
+        self, after: IDLike = "$", *, count: int | None = None, timeout: Timeout = 0
+    ) -> list[Entry[Any]]:
+        """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
+        raw = self._stream._name
+        found = await self._store.read({raw: after}, count=count, timeout=timeout)
+        return next(iter(found.values()), [])
+
+    def follow(
+        self, after: IDLike = "$", *, timeout: Timeout = None, count: int | None = None
+    ) -> AsyncIterator[Entry[Any]]:
+        """Entries above an ID and all that come, as ``Stream.follow``.
+
+        What "$" stands for is settled when the iteration begins.
+        """
+        arguments.check_count(count, "count")
+        reading.deadline_of(timeout)
+        return self._follow(after, timeout, count or reading.FOLLOW_COUNT)
+
+    async def _follow(
+        self, after: IDLike, timeout: Timeout, count: int
+    ) -> AsyncIterator[Entry[Any]]:
+        start = await self._run(reading._start, self._stream, after)
+        newest = after in ("+", b"+")
+        found = await self.read(after, count=count) if newest else []
+        found = found or await self.read(start, count=count, timeout=timeout)
+        while found:
+            for each in found:
+                yield each
+            start = max(start, found[-1].id)
+            found = await self.read(start, count=count, timeout=timeout)
+
+    async def delete(self, id: IDLike, *more_ids: IDLike, **options: Any) -> int:
+        """Delete entries by ID; how many there were."""
+        return await self._run(self._stream.delete, id, *more_ids, **options)
+
+    async def trim(self, **options: Any) -> int:
+        """Trim from the old end, as ``Stream.trim``; how many entries went."""
+        return await self._run(self._stream.trim, **options)
+
+    async def info(self) -> StreamInfo:
+        """All fields of XINFO STREAM."""
+        return await self._run(self._stream.info)
+
+    async def group(self, name: Name, start: IDLike | None = None, **options: Any) -> AsyncGroup:
+        """A handle of a consumer group; with ``start`` it is made if it is missing."""
+        found = await self._run(self._stream.group, name, start, **options)
+        return AsyncGroup(self._store, found)
