@@ -26,17 +26,17 @@ def remove(
             whole.append(ref)
             gone += ref.live
             continue
-        _drop_whole(state, record, whole)
+        drop_whole(state, record, whole)
         gone += len(ordinals)
         version = ref.version or record.open_version
         state.emit(frames.Tombstone(record.number, *ref.master, version, tuple(ordinals)))
-    _drop_whole(state, record, whole)
+    drop_whole(state, record, whole)
     if gone:
         state_record(state, record, record.length - gone, largest, first_gone=first)
     return gone
 
 
-def _drop_whole(state: State, record: StreamRecord, whole: list[NodeRef]) -> None:
+def drop_whole(state: State, record: StreamRecord, whole: list[NodeRef]) -> None:
     """Drop nodes, one frame for each run of neighbours."""
     run: list[NodeRef] = []
     for ref in whole:

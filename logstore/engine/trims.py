@@ -119,12 +119,14 @@ def _trim_referenced(state: State, record: StreamRecord, rule: TrimRule) -> int:
     surplus = record.length if rule.maxlen is None else record.length - rule.maxlen
     if limit:
         surplus = min(surplus, limit)
-    found: list[tuple[NodeRef, list[int]]] = []
+    whole: list[NodeRef] = []
+    partial: list[tuple[NodeRef, tuple[int, ...]]] = []
     going: list[StreamID] = []
     for ref in nodes.refs(state, record):
         if len(going) >= surplus or (rule.minid is not None and ref.master >= rule.minid):
             break
         lp, vector = nodes.listpack(state, record, ref)
+        left = record.length - len(going)
         ordinals: list[int] = []
         for ordinal, ms, seq in codec().ids(lp, *ref.master, vector):
             at = StreamID(ms, seq)
@@ -133,11 +135,19 @@ def _trim_referenced(state: State, record: StreamRecord, rule: TrimRule) -> int:
             if rule.references == "delete" or not holds.referenced(state, record, at):
                 ordinals.append(ordinal)
                 going.append(at)
-        if ordinals:
-            found.append((ref, ordinals))
+        if len(ordinals) == ref.live and _whole(ref, rule, left):
+            whole.append(ref)
+        elif ordinals:  # as the peers: emptied entry by entry, it stays
+            partial.append((ref, tuple(ordinals)))
     if rule.references == "delete":
         holds.release(state, record, going)
-    return removals.remove(state, record, found, record.max_deleted, first=True)
+    for ref, gone in partial:
+        version = ref.version or record.open_version
+        state.emit(frames.Tombstone(record.number, *ref.master, version, gone))
+    removals.drop_whole(state, record, whole)
+    if going:
+        state_record(state, record, record.length - len(going), record.max_deleted, first_gone=True)
+    return len(going)
 
 
 def trim_named(state: State, name: bytes, rule: TrimRule | None) -> int:
