@@ -31,9 +31,7 @@ class Profile:
     # Valkey 9.1; ours is empty.
     history_begins_anew: bool = True
 
-    def entries_read(
-        self, drawn: int | None, place: int | None, entries_added: int
-    ) -> int | None:
+    def entries_read(self, drawn: int | None, place: int | None, entries_added: int) -> int | None:
         """What may be given as ENTRIESREAD; ``place`` None is "$"."""
         if drawn is None or self.clamps_entries_read:
             return drawn
