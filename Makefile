@@ -6,9 +6,11 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 ENV = $(if $(PYTHON),,$(error Python 3.11 or later is needed: apt install python3, or make PYTHON=...))$(PYTHON) .ci/env.py
 # Arguments for pytest, as in: make test-core ARGS="tests/codec -x"
 ARGS ?=
+# How many times as long `make torture` runs as the tests do
+TIMES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint types format bench env clean
+.PHONY: help demo test test-core lint types format bench torture env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +41,9 @@ format: ## let ruff repair and format what it can
 
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test -- python -m benchmarks $(ARGS)
+
+torture: ## the groups' machine for as long as TIMES says, other runs each time
+	@LOGSTORE_TORTURE=$(TIMES) $(ENV) test -- python -m pytest -s tests/groups/test_machine.py $(ARGS)
 
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test
