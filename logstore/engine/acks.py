@@ -14,7 +14,7 @@ from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import StreamID
-from logstore.index.groupkeys import ID_BYTES, NO_ONE, GroupRecord
+from logstore.index.groupkeys import NO_ONE
 from logstore.log import groupframe as frames
 
 NACK_MODES = ("silent", "fail", "fatal")
@@ -23,18 +23,7 @@ NACK_MODES = ("silent", "fail", "fatal")
 def ack(state: State, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
     """As XACK: how many were pending. 0 without such a stream or group."""
     found = groups.maybe(state, stream, group)
-    return 0 if found is None else removed(state, found[1], ids)
-
-
-def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
-    """Entries are no longer pending; how many were."""
-    if not group.pending:
-        return 0
-    given = b"".join([each.packed() for each in sorted(set(ids))])
-    there = walks.present(state.groups.txn, group.number, given)
-    if there:
-        state.emit(frames.Ack(group.number, there))
-    return len(there) // ID_BYTES
+    return 0 if found is None else holds.removed(state, found[1], ids)
 
 
 def fenced_ack(
@@ -102,7 +91,7 @@ def ack_delete(
     record, there = found
     replies: list[int] = []
     for id in ids:
-        if not removed(state, there, [id]):
+        if not holds.removed(state, there, [id]):
             replies.append(-1)
             continue
         if mode == "acked" and holds.referenced(state, record, id):

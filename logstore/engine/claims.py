@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logstore.engine import groups, walks
-from logstore.engine.acks import removed
 from logstore.engine.deliveries import COUNT_MAX, Delivered, claimed
+from logstore.engine.holds import removed
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
 from logstore.errors import OptionError

@@ -10,7 +10,7 @@ from logstore.engine import adds
 from logstore.engine.lag import UNKNOWN
 from logstore.engine.state import State
 from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, StreamNotFoundError
-from logstore.ids import ZERO_ID, StreamID
+from logstore.ids import StreamID
 from logstore.index.groupkeys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
@@ -159,6 +159,6 @@ def delete_consumer(state: State, stream: bytes, group: bytes, name: bytes) -> i
 
 
 __all__ = [
-    "NO_KEY", "ZERO_ID", "consumer", "create", "create_consumer", "delete_consumer", "destroy",
+    "NO_KEY", "consumer", "create", "create_consumer", "delete_consumer", "destroy",
     "existing", "maybe", "not_found", "seen", "set_id",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from logstore.engine import walks
 from logstore.engine.state import State
 from logstore.errors import OptionError
 from logstore.ids import StreamID
-from logstore.index.groupkeys import ID_BYTES
+from logstore.index.groupkeys import ID_BYTES, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 
@@ -39,15 +39,18 @@ def referenced(state: State, record: StreamRecord, id: StreamID) -> bool:
     return False
 
 
-def release(state: State, record: StreamRecord, ids: Sequence[StreamID]) -> int:
+def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
+    """Entries are no longer pending in a group; how many were."""
+    if not group.pending:
+        return 0
+    given = b"".join([each.packed() for each in sorted(set(ids))])
+    there = walks.present(state.groups.txn, group.number, given)
+    if there:
+        state.emit(frames.Ack(group.number, there))
+    return len(there) // ID_BYTES
+
+
+def release(state: State, record: StreamRecord, ids: Sequence[StreamID]) -> None:
     """Take entries out of every group's pending list."""
-    gone = 0
     for group in state.groups.of_stream(record.number):
-        if not group.pending:
-            continue
-        given = b"".join([each.packed() for each in sorted(set(ids))])
-        there = walks.present(state.groups.txn, group.number, given)
-        if there:
-            state.emit(frames.Ack(group.number, there))
-            gone += len(there) // ID_BYTES
-    return gone
+        removed(state, group, ids)

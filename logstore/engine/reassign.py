@@ -10,7 +10,7 @@ import heapq
 from itertools import islice
 
 from logstore.engine import groups, walks
-from logstore.engine.acks import removed
+from logstore.engine.holds import removed
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
 from logstore.ids import StreamID

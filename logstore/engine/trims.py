@@ -50,8 +50,7 @@ def check_rule(rule: TrimRule) -> None:
         raise OptionError("syntax error, XTRIM must be called with a trimming strategy")
     if rule.maxlen is not None and rule.maxlen < 0:
         raise OptionError("The MAXLEN argument must be >= 0.")
-    if rule.references not in ("keep", "delete", "acked"):
-        raise OptionError(f"references must be keep, delete or acked: {rule.references!r}")
+    holds.check_mode(rule.references)
     if rule.limit is not None:
         if rule.limit < 0:
             raise OptionError("The LIMIT argument must be >= 0.")
