@@ -67,7 +67,10 @@ def test_without_spark(tmp_path: Path) -> None:
             [*command, "--home", str(tmp_path / "demo")], capture_output=True, text=True,
             check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120,
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0, done.stderr
+        # The killed loader may leave half a commit behind, and opening tells where it went.
+        told = done.stderr.splitlines()
+        assert [line for line in told if "set aside in" not in line] == []
         for word in ("SIGKILL", "last_id", "erased", "trimmed", "entries/s", "MiB"):
             assert word in done.stdout
 
