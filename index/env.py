@@ -21,7 +21,7 @@ from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
-DATABASES = ("names", "nodes", "segments", "groups")  # beside the main one
+DATABASES = ("names", "nodes", "segments", "groups", "settings")  # beside the main one
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -56,6 +56,7 @@ class Generation:
         self.nodes = databases["nodes"]
         self.segments = databases["segments"]
         self.groups = databases["groups"]
+        self.settings = databases["settings"]
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""
@@ -125,7 +126,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
 def open_untouched(path: Path, number: int) -> Generation:
     """Open a generation that nobody uses, reading only, without locks, leaving no trace.
 
-    FileNotFoundError if it was made by an older logstore and has no groups.
+    FileNotFoundError if it was made by an older logstore and lacks a database.
     """
     try:
         env = lmdb.open(

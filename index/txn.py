@@ -18,6 +18,7 @@ from logstore.index.env import Generation
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.grouptxn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.settingtxn import SettingTxn
 
 _NODE = keys.NODE_KEY
 _seal, _unseal = keys.seal, keys.unseal
@@ -29,13 +30,14 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "_groups", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "_settings", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
         self.txn = txn
         self._cursor: Any = None
         self._groups: GroupTxn | None = None
+        self._settings: SettingTxn | None = None
 
     @property
     def groups(self) -> GroupTxn:
@@ -43,6 +45,13 @@ class IndexTxn:
         if self._groups is None:
             self._groups = GroupTxn(self.generation, self.txn)
         return self._groups
+
+    @property
+    def settings(self) -> SettingTxn:
+        """The settings of streams and groups, in the same transaction."""
+        if self._settings is None:
+            self._settings = SettingTxn(self.generation, self.txn)
+        return self._settings
 
     def group(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""

@@ -54,7 +54,7 @@ SKIPPABLE = 0x80
 
 
 class Kind(IntEnum):
-    """Frame kinds. Those after CLAIM are reserved: their numbers are taken."""
+    """Frame kinds. Those that are not in ``KINDS_IN_USE`` are reserved: their numbers are taken."""
 
     INVALID = 0
     SEAL = 1
@@ -74,10 +74,10 @@ class Kind(IntEnum):
     DELIVER = 35
     ACK = 36
     CLAIM = 37
+    SETTING = 40
     # reserved for what is to come
     NACK = 38
     IDEMPOTENT = 39
-    SETTING = 40
     SCHEDULE = 41
     EXPIRE = 42
     RENAME = 43
@@ -86,7 +86,7 @@ class Kind(IntEnum):
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    range(Kind.GROUP, Kind.CLAIM + 1)
+    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.SETTING]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -123,6 +123,7 @@ ACK_BODY = struct.Struct("<Q")  # group; then the IDs, 16 bytes each, big endian
 # group, consumer (0: nobody's, given back), seen, active (unix ms); then items
 CLAIM_BODY = struct.Struct("<QIqq")
 CLAIM_ITEM = struct.Struct(">QQQQ")  # ID, delivery time (or place in the line), delivery count
+SETTING_BODY = struct.Struct("<QQ")  # stream, group (0: the stream's own); then a msgpack map
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29
 assert DELIVER_BODY.size == 45

@@ -12,6 +12,7 @@ from logstore.engine.core import Engine
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.index.env import Generation, open_untouched
 from logstore.index.keys import StreamRecord
+from logstore.index.settingtxn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.recovery import boot, trust
@@ -67,6 +68,9 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         rows = zip(true.all_nodes(), kept.all_nodes(), strict=False)
         found += [f"node {a[2]} differs" for a, b in rows if a != b][:10]
         found += _groups(true, kept)
+        for which in (OF_STREAM, OF_GROUP):
+            if list(true.settings.rows(which)) != list(kept.settings.rows(which)):
+                found.append("settings differ")
         counts = (replayed.entries(), own.entries())
     for name in ("streams", "nodes", "open", "names", "groups"):
         if counts[0][name] != counts[1][name]:

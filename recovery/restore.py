@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import checkpoints, groupcopy
+from logstore.engine import checkpoints, groupcopy, settingcopy
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
@@ -59,6 +59,8 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
                     state.create(record)
         elif kind in ("groups", "pending"):
             groupcopy.load(state, chunk)
+        elif kind == "settings":
+            settingcopy.load(state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
-from logstore.engine import groupapply, opens
+from logstore.engine import groupapply, opens, settingapply
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -236,5 +236,5 @@ _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
     frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
-    frames.Note: _note, **groupapply.APPLY,
+    frames.Note: _note, **groupapply.APPLY, **settingapply.APPLY,
 }  # fmt: skip

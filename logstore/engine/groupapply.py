@@ -60,7 +60,7 @@ def _group_drop(state: State, at: int, _: int, body: frames.GroupDrop) -> None:
     group = state.groups.by_number(body.group)
     if group is not None and group.position < at:
         _wake(state, group)
-        state.groups.remove(group)
+        _remove(state, group)
 
 
 def _wake(state: State, group: GroupRecord) -> None:
@@ -74,7 +74,12 @@ def drop_all(state: State, stream: int, at: int) -> None:
     """The stream was dropped by the frame at this position, and its groups with it."""
     for group in state.groups.of_stream(stream):
         if group.position < at:
-            state.groups.remove(group)
+            _remove(state, group)
+
+
+def _remove(state: State, group: GroupRecord) -> None:
+    state.settings.drop_group(group.number)
+    state.groups.remove(group)
 
 
 def _consumer(state: State, at: int, _: int, body: frames.Consumer) -> None:

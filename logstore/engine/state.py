@@ -11,6 +11,7 @@ from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
 from logstore.engine.groupstate import GroupState, KeptGroups
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
+from logstore.engine.settingstate import KeptSettings, SettingState
 from logstore.format import APPEND_BODY, Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
@@ -33,6 +34,7 @@ class Kept:
         self.opens: dict[int, OpenNode] = {}
         self.numbers: dict[bytes, int] = {}
         self.groups = KeptGroups()
+        self.settings = KeptSettings()
 
     def clear(self) -> None:
         """Forget everything: somebody else committed, or a commit was taken back."""
@@ -42,14 +44,15 @@ class Kept:
         self.opens.clear()
         self.numbers.clear()
         self.groups.clear()
+        self.settings.clear()
 
 
 class State:
     """One write transaction's view."""
 
     __slots__ = (
-        "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments", "_tops",
-        "buffer", "index", "joined", "kept", "limits", "meta", "now_ms", "segments", "woken",
+        "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
+        "_settings", "_tops", "buffer", "index", "joined", "kept", "limits", "meta", "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +70,7 @@ class State:
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
         self._groups: GroupState | None = None
+        self._settings: SettingState | None = None
         self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
@@ -103,6 +107,13 @@ class State:
         if self._groups is None:
             self._groups = GroupState(self.index.groups, self.kept.groups)
         return self._groups
+
+    @property
+    def settings(self) -> SettingState:
+        """Settings of streams and groups."""
+        if self._settings is None:
+            self._settings = SettingState(self.index.settings, self.kept.settings)
+        return self._settings
 
     # -- streams ------------------------------------------------------------------------------
     def record(self, stream: int) -> StreamRecord | None:
@@ -141,6 +152,7 @@ class State:
     def remove(self, record: StreamRecord) -> None:
         """Take a stream's record and name away."""
         self.drop_open(record.number)
+        self.settings.drop_stream(record.number)
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
         self.kept.records.pop(record.number, None)
@@ -273,5 +285,6 @@ class State:
         self._dirty_opens.clear()
         if len(kept.records) > KEPT_STREAMS_MAX or len(kept.opens) > KEPT_STREAMS_MAX:
             kept.clear()
-        elif len(kept.groups) > KEPT_STREAMS_MAX:
+        elif max(len(kept.groups), len(kept.settings)) > KEPT_STREAMS_MAX:
             kept.groups.clear()
+            kept.settings.clear()

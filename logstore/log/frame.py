@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import groupframe
+from logstore.log import groupframe, settingframe
 from logstore.log.groupframe import GroupBody
+from logstore.log.settingframe import Setting
 
 
 class Seal(NamedTuple):
@@ -141,12 +142,13 @@ class Note(NamedTuple):
 
 
 StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
-Body: TypeAlias = StreamBody | GroupBody | Seal | DropSegment | Note
+Body: TypeAlias = StreamBody | GroupBody | Setting | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
     Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
+    **settingframe.KIND_OF,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -199,6 +201,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     DropSegment: lambda body: fmt.DROP_SEGMENT_BODY.pack(*body),
     Note: lambda body: body.text,
     **groupframe.ENCODERS,
+    **settingframe.ENCODERS,
 }
 
 
@@ -251,6 +254,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.DROP_SEGMENT: lambda payload: DropSegment(*fmt.DROP_SEGMENT_BODY.unpack(payload)),
     Kind.NOTE: Note,
     **groupframe.DECODERS,
+    **settingframe.DECODERS,
 }
 
 

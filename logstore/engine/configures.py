@@ -1,0 +1,47 @@
+"""Deciding settings of streams and groups.
+
+Invariants: every refusal comes before the first frame; a frame holds all settings of its stream or
+group after it; what changes nothing makes no frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from logstore.engine import adds, groups
+from logstore.engine.state import State
+from logstore.errors import OptionError
+from logstore.log.settingframe import Setting
+from logstore.settings import GroupSettings, StreamSettings, stored
+
+
+def stream(
+    state: State, name: bytes, changes: Mapping[str, Any], *, create: bool
+) -> StreamSettings:
+    """Change settings of a stream; all of them after it. StreamNotFoundError unless ``create``."""
+    StreamSettings(**changes).check()
+    record = state.record_by_name(name)
+    if record is None:
+        record = adds.create(state, name) if create else adds.existing(state, name)
+    before = state.settings.stream(record.number)
+    after = replace(before, **changes)
+    if after != before:
+        state.emit(Setting(record.number, 0, stored(after)))
+    return after
+
+
+def group(
+    state: State, stream: bytes, name: bytes, changes: Mapping[str, Any]
+) -> GroupSettings:  # fmt: skip
+    """Change settings of a group; all of them after it. GroupNotFoundError."""
+    record, found = groups.existing(state, stream, name)
+    before = state.settings.group(found.number)
+    after = replace(before, **changes)
+    after.check()
+    if after.dead_letter == stream:
+        raise OptionError("dead_letter must be another stream: its entries would come back")
+    if after != before:
+        state.emit(Setting(record.number, found.number, stored(after)))
+    return after

@@ -1,0 +1,90 @@
+"""What is kept with a stream or a group beside its entries: retention, idempotent adds, redelivery.
+
+Plain values, checked when they are made from what a user gives; times in whole milliseconds or
+seconds as their names say. ``None`` is "not set". Imports errors only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from logstore.errors import OptionError
+
+AMOUNT_MAX = (1 << 63) - 1
+IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
+IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
+S = TypeVar("S", "StreamSettings", "GroupSettings")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Settings of a stream. Retention drops whole nodes from the old end, in the background."""
+
+    max_age_ms: int | None = None  # keep what is not older, by the milliseconds of the IDs
+    max_entries: int | None = None  # keep at least as many of the newest
+    max_bytes: int | None = None  # keep no more bytes of nodes
+    idempotent_duration_s: int = IDEMPOTENT_DURATION_S  # how long a producer's ID is remembered
+    idempotent_max_ids: int = IDEMPOTENT_IDS  # how many of a producer are remembered
+
+    @property
+    def retains(self) -> bool:
+        """Whether anything is ever dropped because of these settings."""
+        return not (self.max_age_ms is self.max_entries is self.max_bytes is None)
+
+    def check(self) -> None:
+        """OptionError for values out of range."""
+        for name in ("max_age_ms", "max_entries", "max_bytes"):
+            _check_amount(name, getattr(self, name), 0)
+        _check_range("idempotent_duration", self.idempotent_duration_s, IDEMPOTENT_DURATION_MAX_S)
+        _check_range("idempotent_max_ids", self.idempotent_max_ids, IDEMPOTENT_IDS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings of a group: what becomes of entries that nobody acknowledged."""
+
+    max_deliveries: int | None = None  # after so many without an ack an entry is dead
+    dead_letter: bytes | None = None  # the stream where it goes then
+    redeliver_after_ms: int | None = None  # idle for so long, it goes to whoever reads next
+
+    def check(self) -> None:
+        """OptionError for values out of range, or for one without the other."""
+        _check_amount("max_deliveries", self.max_deliveries, 1)
+        _check_amount("redeliver_after", self.redeliver_after_ms, 1)
+        if (self.max_deliveries is None) != (self.dead_letter is None):
+            raise OptionError("give max_deliveries and dead_letter both, or neither")
+
+
+def _check_amount(name: str, value: object, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {value!r}")
+    if not least <= value <= AMOUNT_MAX:
+        raise OptionError(f"{name} must be {least} to 2^63-1: {value}")
+
+
+def _check_range(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {value!r}")
+    if not 1 <= value <= most:
+        raise OptionError(f"{name} must be 1 to {most}: {value}")
+
+
+def stored(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
+    """What is kept of settings: those that are not as they are by default."""
+    plain = type(settings)()
+    return {
+        name: value for name, value in asdict(settings).items() if value != getattr(plain, name)
+    }
+
+
+def restored(made: type[S], kept: dict[str, Any]) -> S:
+    """Settings of what was kept; OptionError if it is no settings. Unknown ones are passed over."""
+    if not isinstance(kept, dict):
+        raise OptionError(f"settings must be a map, not {type(kept).__name__}")
+    known = {field.name for field in fields(made)}
+    found = made(**{name: value for name, value in kept.items() if name in known})
+    found.check()
+    return found
