@@ -21,7 +21,7 @@ from logstore.options import seconds
 
 if TYPE_CHECKING:
     from logstore.store import Store
-    from logstore.stream import Stream
+    from logstore.streamhandle import StreamHandle
 
 T = TypeVar("T", bytes, str)
 FOLLOW_COUNT = 1000  # entries read at once while following
@@ -46,7 +46,7 @@ def refuse_block(block: object) -> None:
 
 
 def read_stream(
-    stream: Stream[T], after: IDLike, count: int | None, timeout: float | timedelta | None
+    stream: StreamHandle[T], after: IDLike, count: int | None, timeout: float | timedelta | None
 ) -> list[Entry[T]]:
     """Entries of one stream above an ID."""
     arguments.check_count(count, "count")
@@ -77,7 +77,7 @@ def read_many(
     arguments.check_count(count, "count")
     deadline = deadline_of(timeout)
     found: dict[T, list[Entry[T]]] = {}
-    starts: list[tuple[Stream[T], StreamID]] = []
+    starts: list[tuple[StreamHandle[T], StreamID]] = []
     for name, given in after.items():
         stream = store.stream(name)
         start = _start(stream, given)
@@ -102,7 +102,7 @@ def read_many(
 
 
 def follow(
-    stream: Stream[T], after: IDLike, count: int | None, timeout: float | timedelta | None
+    stream: StreamHandle[T], after: IDLike, count: int | None, timeout: float | timedelta | None
 ) -> Iterator[Entry[T]]:
     """Entries of one stream above an ID, and those that come."""
     arguments.check_count(count, "count")
@@ -113,7 +113,7 @@ def follow(
 
 
 def _follow(
-    stream: Stream[T], newest: list[Entry[T]], start: StreamID, count: int,
+    stream: StreamHandle[T], newest: list[Entry[T]], start: StreamID, count: int,
     timeout: float | timedelta | None,
 ) -> Iterator[Entry[T]]:  # fmt: skip
     found = newest or read_stream(stream, start, count, timeout)
@@ -123,12 +123,12 @@ def _follow(
         found = read_stream(stream, start, count, timeout)
 
 
-def _start(stream: Stream[Any], after: IDLike) -> StreamID:
+def _start(stream: StreamHandle[Any], after: IDLike) -> StreamID:
     """The ID that ``after`` stands for now."""
     return stream.last_id if after in ("$", b"$", "+", b"+") else parse_id(after)
 
 
-def _above(stream: Stream[T], start: StreamID, count: int | None) -> list[Entry[T]]:
+def _above(stream: StreamHandle[T], start: StreamID, count: int | None) -> list[Entry[T]]:
     if start == MAX_ID:
         return []
     return list(stream._range(start.next(), MAX_ID, count or -1, False))

@@ -1,59 +1,35 @@
-"""A stream, as users hold it: a handle of a store and a name.
+"""A stream, as users hold it: what changes it.
 
 Nothing is created until the first add. Times are seconds or ``timedelta``; IDs are given as text,
 StreamID, (ms, seq), int milliseconds or an aware datetime. It knows no logic of the disk: it turns
-arguments into operations of the engine, and bytes into entries.
+arguments into operations of the engine. What reads and tells is in ``streamhandle``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TypeVar
 
-from logstore import arguments, describe, reading
+from logstore import arguments
 from logstore.codec import Row
-from logstore.engine import adds, deletes, ranges, snapshot, trims
-from logstore.entry import Entry, IDRuns, make_entry
-from logstore.errors import GroupExistsError, OptionError, UsageError
+from logstore.engine import adds, deletes, trims
+from logstore.entry import IDRuns
+from logstore.errors import GroupExistsError, OptionError
 from logstore.group import Group
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
-from logstore.index.keys import StreamRecord
-from logstore.info import GroupInfo, StreamInfo
+from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.options import BATCH_MAX_ROWS, Sync
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from logstore.store import Store
+from logstore.streamhandle import StreamHandle
 
 T = TypeVar("T", bytes, str)
 
 
-class Stream(Generic[T]):
+class Stream(StreamHandle[T]):
     """One stream of a store. Safe to share between threads; its iterators are not."""
 
-    __slots__ = ("_name", "_store")
-
-    def __init__(self, store: Store[T], name: bytes) -> None:
-        self._store: Store[T] = store
-        self._name = name
-
-    @property
-    def name(self) -> T:
-        """The name, as bytes or in the store's encoding."""
-        return cast(T, self._store._text(self._name))
-
-    def __repr__(self) -> str:
-        return f"<Stream {self.name!r} of {self._store!r}>"
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __reduce__(self) -> Any:
-        return (_reopen, (self._store, self._name))
+    __slots__ = ()
 
     # -- adding -------------------------------------------------------------------------------
     def add(
@@ -105,116 +81,6 @@ class Stream(Generic[T]):
                 for each in added.explicit:
                     given.add(each)
         return given
-
-    # -- reading ------------------------------------------------------------------------------
-    def get(self, id: IDLike) -> Entry[T] | None:
-        """The entry with this ID, or None."""
-        at = parse_id(id)
-        found = ranges.read_batch(self._store._engine(), self._name, at, at, 1)
-        return self._entry(found.entries[0]) if found.entries else None
-
-    def __getitem__(self, id: IDLike) -> Entry[T]:
-        found = self.get(id)
-        if found is None:
-            raise KeyError(str(parse_id(id)))
-        return found
-
-    def __contains__(self, id: IDLike) -> bool:
-        return self.get(id) is not None
-
-    def __len__(self) -> int:
-        record = self._record()
-        return record.length if record is not None else 0
-
-    def range(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
-        reverse: bool = False,
-    ) -> Iterator[Entry[T]]:  # fmt: skip
-        """Entries of an interval, lazily; both ends included, ``(`` before an ID excludes it.
-
-        ``start`` is always the smaller end, also with ``reverse``. ``count`` 0 gives none.
-        """
-        low, high = parse_start(start), parse_end(end)
-        arguments.check_count(count, "count")
-        if count is not None and count < 0:
-            raise OptionError(f"count must not be negative: {count}")
-        return self._range(low, high, -1 if count is None else count, reverse)
-
-    def _range(self, low: StreamID, high: StreamID, left: int, reverse: bool) -> Iterator[Entry[T]]:
-        engine = self._store._engine
-        while True:
-            found = ranges.read_batch(engine(), self._name, low, high, left, reverse=reverse)
-            for row in found.entries:
-                yield self._entry(row)
-            if left >= 0:
-                left -= len(found.entries)
-            if found.rest is None or left == 0:
-                return
-            low, high = found.rest
-
-    def __iter__(self) -> Iterator[Entry[T]]:
-        return self.range()
-
-    def read(
-        self, after: IDLike = "$", *, count: int | None = None,
-        timeout: float | timedelta | None = 0, block: None = None,
-    ) -> list[Entry[T]]:  # fmt: skip
-        """Entries above an ID, as XREAD; a list, empty if none came within ``timeout``.
-
-        ``timeout``: seconds or timedelta; 0 does not wait, None waits for ever. ``"$"`` stands for
-        the last ID at the call, ``"+"`` for the last entry itself. ``count`` 0 or None is no limit.
-        """
-        reading.refuse_block(block)
-        return reading.read_stream(self, after, count, timeout)
-
-    def follow(
-        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
-        count: int | None = None,
-    ) -> Iterator[Entry[T]]:  # fmt: skip
-        """Entries above an ID and all that come; ends when none came for ``timeout`` (None: never).
-
-        ``after`` as in ``read``, settled at the call; ``count`` is how many are read at once.
-        """
-        return reading.follow(self, after, count, timeout)
-
-    @property
-    def first(self) -> Entry[T] | None:
-        """The entry with the smallest ID, or None."""
-        return next(self.range(count=1), None)
-
-    @property
-    def last(self) -> Entry[T] | None:
-        """The entry with the largest ID, or None."""
-        return next(self.range(count=1, reverse=True), None)
-
-    @property
-    def last_id(self) -> StreamID:
-        """The last ID ever given; it survives deletes. 0-0 before the first add."""
-        record = self._record()
-        return record.last if record is not None else ZERO_ID
-
-    def info(self) -> StreamInfo:
-        """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
-        return snapshot.read(
-            self._store._engine(),
-            lambda view: describe.stream_info(view, self._name, self._store.encoding),
-        )
-
-    def scan(
-        self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None,
-        batch_rows: int = 65536,
-    ) -> pa.RecordBatchReader:  # fmt: skip
-        """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields."""
-        from logstore.scan import arrow
-
-        low, high = parse_start(start), parse_end(end)
-        engine = self._store._engine()
-        try:
-            return arrow.scan_stream(engine, self._name, low, high, columns, batch_rows)
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
-            ) from error
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(
@@ -281,18 +147,3 @@ class Stream(Generic[T]):
             with suppress(GroupExistsError):  # another process was faster
                 found.create(start, entries_read=entries_read)
         return found
-
-    def groups(self) -> list[GroupInfo[T]]:
-        """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""
-        return describe.group_infos(self._store, self._name)
-
-    # -- inside -------------------------------------------------------------------------------
-    def _record(self) -> StreamRecord | None:
-        return snapshot.read(self._store._engine(), lambda view: view.record(self._name))
-
-    def _entry(self, row: tuple[int, int, int, list[bytes]]) -> Entry[T]:
-        return make_entry(row[1], row[2], row[3], self._store.encoding)
-
-
-def _reopen(store: Store[Any], name: bytes) -> Stream[Any]:
-    return Stream(store, name)

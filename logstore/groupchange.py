@@ -1,0 +1,134 @@
+"""Consumer groups, as users hold them: what manages a group, and settles its entries.
+
+Invariants: every call is one commit, in the log before it returns. A group that does not exist is
+a GroupNotFoundError, but for acks, which find nothing then; ``set_id``, ``destroy`` and consumers
+are told of a missing stream by StreamNotFoundError. It knows nothing of waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from logstore import arguments
+from logstore.delivery import NackMode, References
+from logstore.engine import acks, groups
+from logstore.grouphandle import GroupHandle
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
+from logstore.options import Sync
+
+T = TypeVar("T", bytes, str)
+
+
+class GroupChanges(GroupHandle[T]):
+    """The calls of :class:`logstore.Group` that make, change and settle."""
+
+    __slots__ = ()
+
+    # -- the group itself -----------------------------------------------------------------------
+    def create(
+        self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True,
+        sync: Sync | None = None,
+    ) -> None:  # fmt: skip
+        """Make the group, as XGROUP CREATE; GroupExistsError if there is one.
+
+        It delivers what comes after ``start``: "$" is what comes from now on, "0" everything.
+        """
+        at = _position(start)
+        arguments.check_count(entries_read, "entries_read")
+        self._store._commit(
+            lambda state: groups.create(
+                state, self._stream, self._name, at, entries_read=entries_read,
+                make_stream=make_stream,
+            ),
+            sync,
+        )  # fmt: skip
+
+    def set_id(
+        self, last_id: IDLike, *, entries_read: int | None = None, sync: Sync | None = None
+    ) -> None:
+        """Deliver next what comes after ``last_id``, as XGROUP SETID; what is pending stays."""
+        at = _position(last_id)
+        arguments.check_count(entries_read, "entries_read")
+        self._store._commit(
+            lambda state: groups.set_id(state, self._stream, self._name, at, entries_read), sync
+        )
+
+    def destroy(self, *, sync: Sync | None = None) -> bool:
+        """Remove the group with all that is pending; False if there is none."""
+        gone: bool = self._store._free(
+            lambda state: groups.destroy(state, self._stream, self._name), sync
+        )
+        return gone
+
+    def add_consumer(self, consumer: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Make a consumer before its first read; False if there is one."""
+        who = self._consumer(consumer)
+        made: bool = self._store._commit(
+            lambda state: groups.create_consumer(state, self._stream, self._name, who), sync
+        )
+        return made
+
+    def remove_consumer(self, consumer: str | bytes, *, sync: Sync | None = None) -> int:
+        """Remove a consumer; how many entries were pending with it.
+
+        These are not pending any more and nobody gets them: claim them before.
+        """
+        who = self._consumer(consumer)
+        lost: int = self._store._free(
+            lambda state: groups.delete_consumer(state, self._stream, self._name, who), sync
+        )
+        return lost
+
+    # -- done, or not ---------------------------------------------------------------------------
+    def ack(self, *ids: IDLike, sync: Sync | None = None) -> int:
+        """Done: these are no longer pending, with whomever they are; how many were."""
+        given = [parse_id(each) for each in ids]
+        done: int = self._store._free(
+            lambda state: acks.ack(state, self._stream, self._name, given), sync
+        )
+        return done
+
+    def nack(
+        self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
+        force: bool = False, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Not done: give these back to the group, which offers them first; how many were pending.
+
+        ``mode``: "fail" keeps the delivery count, "silent" takes one delivery back, "fatal" sets
+        it as high as it goes; ``retry_count`` sets it. ``force``: also entries that are not
+        pending.
+        """
+        arguments.check_choice(mode, NackMode, "mode")
+        arguments.check_count(retry_count, "retry_count")
+        given = [parse_id(each) for each in ids]
+        done: int = self._store._free(
+            lambda state: acks.nack(
+                state, self._stream, self._name, given, mode=mode, retry_count=retry_count,
+                force=force,
+            ),
+            sync,
+        )  # fmt: skip
+        return done
+
+    def ack_delete(
+        self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
+    ) -> list[int]:
+        """Done, and delete the entries from the stream, as XACKDEL.
+
+        For each ID: -1 it was not pending, 1 acked and deleted, 2 acked and still there.
+        ``references``: "keep" leaves what other groups have pending of it, "delete" takes that
+        away, "acked" deletes only what every group has read and acked.
+        """
+        arguments.check_choice(references, References, "references")
+        given = [parse_id(each) for each in ids]
+        told: list[int] = self._store._free(
+            lambda state: acks.ack_delete(state, self._stream, self._name, given, references), sync
+        )
+        return told
+
+
+def _position(start: IDLike) -> StreamID | None:
+    """Where a group begins; None for "$", the stream's last ID at the commit."""
+    if start in ("$", b"$"):
+        return None
+    return ZERO_ID if start in ("-", b"-") else parse_id(start)
