@@ -55,6 +55,7 @@ def run(
         report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     report.took_ms = (time.monotonic_ns() - started) // 1_000_000
+    engine.metrics.count("compactions")
     log.info("compaction: %s", report)
     if not complete:
         raise ErasureIncompleteError(

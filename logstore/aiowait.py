@@ -59,7 +59,7 @@ class Watcher:
     """The thread that watches one store for the waiters of this process."""
 
     def __init__(self, engine: Callable[[], Engine]) -> None:
-        self._engine = engine
+        self.engine = engine
         self._mutex = threading.Lock()
         self._waiters: set[Waiter] = set()
         self._thread: threading.Thread | None = None
@@ -68,7 +68,7 @@ class Watcher:
     @contextmanager
     def waiting(self, names: Sequence[bytes]) -> Iterator[Waiter]:
         """A waiter that is woken whenever one of the streams changes; try after this."""
-        engine, waiter = self._engine(), Waiter(names)
+        engine, waiter = self.engine(), Waiter(names)
         with self._mutex:
             if self._closed:
                 raise closed()
@@ -177,6 +177,7 @@ async def wait_for(
     In a ``queue`` only the first tries; who leaves it wakes the next. ``alive`` raises when waiting
     is over.
     """
+    count, slept = watcher.engine().metrics.count, False
     with watcher.waiting(names) as waiter:
         if queue is not None:
             queue.append(waiter)
@@ -194,7 +195,12 @@ async def wait_for(
                     raise closed()
                 if over:
                     return None
+                if not slept:
+                    count("waits")
+                    slept = True
                 await waiter.wait(deadline, retry_s)
+                if waiter.event.is_set():
+                    count("wakeups")
         finally:
             if queue is not None:
                 queue.remove(waiter)

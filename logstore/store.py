@@ -189,10 +189,12 @@ class Store(Generic[T]):
         """What the store holds and where it stands."""
         return opening.store_info(self._live())
 
-    def metrics(self) -> dict[str, int]:
-        """Counters of this process: commits, bytes, syncs, lock waits."""
-        engine = self._live().engine
-        return {**engine.metrics.as_dict(), "lock_wait_ns": engine.lock.wait_ns}
+    def metrics(self) -> dict[str, int | float]:
+        """Counters of this process since it opened the store; docs/metrics.md says what each is.
+
+        Numbers by name; names that end in ``_s`` or ``_s_max`` are seconds.
+        """
+        return self._engine().metrics.as_dict()
 
     @property
     def recovery(self) -> dict[str, Any]:

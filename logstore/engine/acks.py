@@ -23,7 +23,9 @@ NACK_MODES = ("silent", "fail", "fatal")
 def ack(state: State, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
     """As XACK: how many were pending. 0 without such a stream or group."""
     found = groups.maybe(state, stream, group)
-    return 0 if found is None else holds.removed(state, found[1], ids)
+    done = 0 if found is None else holds.removed(state, found[1], ids)
+    state.counts["acks"] += done
+    return done
 
 
 def fenced_ack(
@@ -39,6 +41,7 @@ def fenced_ack(
         held = None if who is None else (who.number, time_ms, count)
         if waiting is not None and waiting[1:] == held:
             state.emit(frames.Ack(there.number, id.packed()))
+            state.counts["acks"] += 1
             return
     raise NotOwner(
         f"entry {id} is no longer pending with this consumer as it was handed out: another one "
@@ -73,6 +76,7 @@ def nack(
             count = COUNT_MAX
         items[id] = (place, count)
         place += 1
+    state.counts["nacks"] += len(items)
     if items:
         state.emit(frames.Claim(
             found.number, NO_ONE, 0, 0, tuple((id.ms, id.seq, *items[id]) for id in sorted(items))
@@ -94,6 +98,7 @@ def ack_delete(
         if not holds.removed(state, there, [id]):
             replies.append(-1)
             continue
+        state.counts["acks"] += 1
         if mode == "acked" and holds.referenced(state, record, id):
             replies.append(2)
             continue

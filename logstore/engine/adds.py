@@ -75,6 +75,7 @@ def add(state: State, request: Add) -> Added | None:
         record = create(state, request.name)
     if count != 1 or not _add_one(state, record, request, added.first):
         _add_rows(state, record, request, added)
+    state.counts["added_entries"] += count
     if request.rule is not None:
         trim(state, record, request.rule)
     return added
@@ -150,6 +151,7 @@ def _add_one(state: State, record: StreamRecord, request: Add, given: StreamID) 
     if packed.nodes or lp is None or len(lp) > opens.OPEN_INLINE_MAX_BYTES or not record.length:
         return False
     state.emit_row(record, node, given, packed)
+    state.counts["added_bytes"] += len(packed.added)
     return True
 
 
@@ -162,6 +164,9 @@ def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) ->
     while at < request.end:
         packed, taken = _pack(state, record, request, at, added)
         absolute = (_fill_open(state, record, packed) and before[0] == 0) or absolute
+        state.counts["added_bytes"] += len(packed.added) + sum(
+            len(each.lp) for each in packed.nodes
+        )
         for place, node in enumerate(packed.nodes):
             _seal_open(state, record)
             last = place == len(packed.nodes) - 1

@@ -139,10 +139,8 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
             batch.txn.abort()
         raise
     kept.applied, kept.meta, kept.generation = buffer.end, state.meta, generation.number
-    metrics = engine.metrics
-    metrics.commits += 1
-    metrics.operations += len(batch.requests)
-    metrics.commit_bytes += len(data)
+    done = sum([each.error is None for each in batch.requests])
+    engine.metrics.committed(done, len(data), state.counts)
     return DONE
 
 

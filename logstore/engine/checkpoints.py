@@ -60,6 +60,7 @@ def take_alone(engine: Engine, committer: Committer) -> int:
     size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
     for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
         engine.fs.remove(names.checkpoint(engine.path, old))
+    engine.metrics.count("checkpoints")
     return size
 
 

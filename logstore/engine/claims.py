@@ -71,6 +71,7 @@ def claim(
         replies.append(Delivered(id, items, idle, count, at_ms))
     if gone:
         removed(state, found, gone)
+    state.counts["claims"] += len(taken)
     if taken:
         claimed(state, found, who, [(id, *how) for id, how in taken.items()])
     else:
@@ -124,6 +125,7 @@ def autoclaim(
         left -= 1
     if deleted:
         removed(state, found, deleted)
+    state.counts["claims"] += len(entries)
     if entries:
         claimed(state, found, who, [(each.id, each.time_ms, each.count) for each in entries])
     else:

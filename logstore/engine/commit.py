@@ -195,7 +195,7 @@ class Committer:
                 while (step := attempt(engine, batch, words)) != DONE:
                     if step == ROLL:
                         engine.roll_locked(words)
-                        engine.metrics.rolls += 1
+                        engine.metrics.count("rolls")
                     words = engine.wake.log()
             except BaseException as exc:
                 cause = exc

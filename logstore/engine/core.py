@@ -18,7 +18,6 @@ from logstore import format as fmt
 from logstore.clock import Clock
 from logstore.engine.gate import Gate
 from logstore.engine.lock import WriterLock
-from logstore.engine.metrics import Metrics
 from logstore.engine.segments import Segments
 from logstore.engine.state import Kept, State
 from logstore.engine.wake import LogWords, Wake
@@ -54,7 +53,7 @@ class Engine:
         self.wake = wake
         self.segments = Segments(fs, path, self.seed)
         self.kept = Kept()
-        self.metrics = Metrics()
+        self.metrics = lock.metrics
         self.pid = os.getpid()
         self.closed = False
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
@@ -251,7 +250,7 @@ class Engine:
         except Error:
             self.wake.failed_at = max(1, self.wake.durable_upto or at_risk)
             raise
-        self.metrics.sync(time.perf_counter_ns() - started)
+        self.metrics.took("sync", time.perf_counter_ns() - started, "syncs")
 
     # -- the end ------------------------------------------------------------------------------
     def release_files(self) -> None:

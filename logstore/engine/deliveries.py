@@ -41,12 +41,14 @@ def read_new(
     claimed: list[Delivered] = []
     if claim_idle_ms is not None and found.pending:
         claimed = _claim_idle(state, record, found, who, claim_idle_ms, count)
+        state.counts["claims"] += len(claimed)
         if count and len(claimed) >= count:
             return claimed
     fresh = _fresh(state, record, found, count - len(claimed) if count else 0)
     if not fresh:
         groups.seen(state, found, who)
         return claimed
+    state.counts["deliveries"] += len(fresh)
     ids = [each.id for each in fresh]
     last, read = lag.delivered(record, found, ids)
     state.emit(frames.Deliver(
@@ -131,6 +133,7 @@ def read_history(
     again_delivered = [
         (each.id, each.time_ms, each.count) for each in replies if each.items is not None
     ]
+    state.counts["redeliveries"] += len(again_delivered)
     if again_delivered:
         claimed(state, found, who, again_delivered, active=False)  # the peers: only seen
     else:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from logstore.engine import process
+from logstore.engine.metrics import Metrics
 from logstore.engine.wake import Wake
 from logstore.errors import LockTimeoutError
 from logstore.fs import File, FileSystem
@@ -23,7 +24,7 @@ class WriterLock:
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.file: File = fs.open(path, write=True, create=True)
         self._packed_self = process.packed_self()
-        self.wait_ns = 0
+        self.metrics = Metrics()  # the engine's
         self.held = False
 
     def acquire(self, wake: Wake | None, timeout_s: float) -> None:
@@ -37,19 +38,22 @@ class WriterLock:
     def _wait(self, wake: Wake | None, timeout_s: float) -> None:
         started = time.monotonic_ns()
         deadline = started + int(timeout_s * 1e9)
-        while True:
-            if wake is not None:
-                wake.announce_waiting()
-            # Once more after the announcement: a release in between would have woken nobody.
-            if self.file.try_lock(exclusive=True):
-                break
-            if time.monotonic_ns() >= deadline:
-                raise self._timeout(wake, timeout_s)
-            if wake is None:
-                time.sleep(0.002)
-            else:
-                wake.wait_unlock()
-        self.wait_ns += time.monotonic_ns() - started
+        try:
+            while True:
+                if wake is not None:
+                    wake.announce_waiting()
+                # Once more after the announcement: a release in between would have woken nobody.
+                if self.file.try_lock(exclusive=True):
+                    return
+                if time.monotonic_ns() >= deadline:
+                    self.metrics.count("lock_timeouts")
+                    raise self._timeout(wake, timeout_s)
+                if wake is None:
+                    time.sleep(0.002)
+                else:
+                    wake.wait_unlock()
+        finally:
+            self.metrics.took("lock_wait", time.monotonic_ns() - started, "lock_waits")
 
     def _timeout(self, wake: Wake | None, timeout_s: float) -> LockTimeoutError:
         pid, start = wake.owner if wake is not None else (0, 0)

@@ -1,29 +1,89 @@
-"""Counts of one process: commits, bytes, syncs, lock waits. Plain numbers, read as a mapping."""
+"""Counts of one process and store: commits, entries, syncs, waits. Plain numbers, in a mapping.
+
+A counter is one line in ``COUNTERS``, and one in docs/metrics.md. What an operation decides is
+counted in ``State.counts``: it joins these when its commit is through, and never if it is decided
+again. All else is counted here at once.
+
+Invariants: counting never fails, waits for nobody but another count, and may be cut off by a signal
+whose handler counts, too; no clock is read for it but where something waits anyway.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import threading
+from collections.abc import Mapping
+
+# Names say what is counted, the unit comes last. Times are kept in ns and told in seconds (`_s`).
+COUNTERS = (
+    "commits",
+    "operations",
+    "commit_bytes",
+    "added_entries",
+    "added_bytes",
+    "deleted_entries",
+    "trimmed_entries",
+    "read_entries",
+    "deliveries",
+    "redeliveries",
+    "claims",
+    "acks",
+    "nacks",
+    "syncs",
+    "sync_ns",
+    "sync_ns_max",
+    "lock_waits",
+    "lock_wait_ns",
+    "lock_wait_ns_max",
+    "lock_timeouts",
+    "waits",
+    "wakeups",
+    "rolls",
+    "torn_tails",
+    "checkpoints",
+    "compactions",
+)
 
 
-@dataclass(slots=True)
 class Metrics:
     """Counters since the store was opened in this process."""
 
-    commits: int = 0
-    commit_bytes: int = 0
-    operations: int = 0
-    syncs: int = 0
-    sync_ns: int = 0
-    sync_ns_max: int = 0
-    rolls: int = 0
-    torn_tails: int = 0
+    __slots__ = ("_counts", "_guard")
 
-    def sync(self, took_ns: int) -> None:
-        """Count one sync."""
-        self.syncs += 1
-        self.sync_ns += took_ns
-        self.sync_ns_max = max(self.sync_ns_max, took_ns)
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(COUNTERS, 0)
+        # Re-entrant: a signal handler or a finaliser that reads may come in the midst of a count.
+        self._guard = threading.RLock()
 
-    def as_dict(self) -> dict[str, int]:
-        """All counters by name."""
-        return asdict(self)
+    def count(self, name: str, more: int = 1) -> None:
+        """Count something that happened; KeyError for what is not in ``COUNTERS``."""
+        with self._guard:
+            self._counts[name] += more
+
+    def took(self, what: str, ns: int, times: str) -> None:
+        """Count one of ``times``, its length, and the longest: ``<what>_ns``, ``<what>_ns_max``."""
+        with self._guard:
+            counts = self._counts
+            counts[times] += 1
+            counts[f"{what}_ns"] += ns
+            longest = f"{what}_ns_max"
+            counts[longest] = max(counts[longest], ns)
+
+    def committed(self, operations: int, size_bytes: int, counts: Mapping[str, int]) -> None:
+        """Count a commit, and what its operations counted."""
+        with self._guard:
+            mine = self._counts
+            mine["commits"] += 1
+            mine["operations"] += operations
+            mine["commit_bytes"] += size_bytes
+            for name, more in counts.items():
+                mine[name] += more
+
+    def as_dict(self) -> dict[str, int | float]:
+        """All counters by name, of one moment; times in seconds."""
+        with self._guard:
+            found = dict(self._counts)
+        told: dict[str, int | float] = {}
+        for name, value in found.items():
+            what, at, rest = name.partition("_ns")
+            told[f"{what}_s{rest}" if at else name] = value / 1e9 if at else value
+        return told

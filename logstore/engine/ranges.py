@@ -32,7 +32,10 @@ def read_batch(
     """The next entries of a closed interval; at most ``limit`` unless it is negative."""
     if start > end or limit == 0:
         return Batch([], None)
-    return snapshot.read(engine, lambda view: _read(view, name, start, end, limit, reverse))
+    found = snapshot.read(engine, lambda view: _read(view, name, start, end, limit, reverse))
+    if found.entries:
+        engine.metrics.count("read_entries", len(found.entries))
+    return found
 
 
 def _read(

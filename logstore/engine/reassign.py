@@ -54,6 +54,7 @@ def reassign(
         heapq.heapreplace(line, (pending + 1, name, number))
     if gone:
         removed(state, found, gone)
+    state.counts["claims"] += sum(map(len, items.values()))
     for number, given in items.items():
         who = alive[number]
         state.emit(

@@ -31,6 +31,7 @@ def remove(
         version = ref.version or record.open_version
         state.emit(frames.Tombstone(record.number, *ref.master, version, tuple(ordinals)))
     drop_whole(state, record, whole)
+    state.counts["deleted_entries"] += gone
     if gone:
         state_record(state, record, record.length - gone, largest, first_gone=first)
     return gone

@@ -7,6 +7,8 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
 from logstore.engine.groupstate import GroupState, KeptGroups
@@ -52,7 +54,8 @@ class State:
 
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
-        "_settings", "_tops", "buffer", "index", "joined", "kept", "limits", "meta", "now_ms", "segments", "woken",
+        "_settings", "_tops", "buffer", "counts", "index", "joined", "kept", "limits", "meta",
+        "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +72,7 @@ class State:
         self.now_ms = now_ms
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
+        self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None
         self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken

@@ -52,7 +52,7 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
             raise error from exc
         words, report = check_locked(engine, sync=sync)
     if report.torn_bytes:
-        engine.metrics.torn_tails += 1
+        engine.metrics.count("torn_tails")
     return words
 
 

@@ -129,6 +129,8 @@ def _in_turn(
 ) -> T | None:  # fmt: skip
     """Wait in the queue, try when it is this ticket's turn, leave the queue in the right way."""
     tried: tuple[int, int] | None = None
+    count = engine.metrics.count
+    count("waits")
     try:
         while True:
             looked = ticket.load(), engine.wake.applied
@@ -145,7 +147,8 @@ def _in_turn(
                 if ticket.load() != looked[0]:
                     ticket.pass_on()  # woken after its last look
                 return None
-            ticket.wait(looked[0], deadline)
+            if ticket.wait(looked[0], deadline):
+                count("wakeups")
             check()
             engine.notice_drops()
     except BaseException:

@@ -104,6 +104,7 @@ def trim(state: State, record: StreamRecord, rule: TrimRule) -> int:
         ref, ordinals = partial
         version = ref.version or record.open_version
         state.emit(frames.Tombstone(record.number, *ref.master, version, ordinals))
+    state.counts["trimmed_entries"] += deleted
     if whole or partial is not None:
         state_record(state, record, length, record.max_deleted, first_gone=True)
     return deleted
@@ -144,6 +145,7 @@ def _trim_referenced(state: State, record: StreamRecord, rule: TrimRule) -> int:
         version = ref.version or record.open_version
         state.emit(frames.Tombstone(record.number, *ref.master, version, gone))
     removals.drop_whole(state, record, whole)
+    state.counts["trimmed_entries"] += len(going)
     if going:
         state_record(state, record, record.length - len(going), record.max_deleted, first_gone=True)
     return len(going)

@@ -38,6 +38,7 @@ def wait_streams(
     wake, waits = engine.wake, engine.wake.waits
     lines = sorted({line_of(name) for name in names})
     line = lines[0] if len(lines) == 1 else EVERY
+    count, slept = engine.metrics.count, False
     while True:
         waits.announce(line)
         seen = waits.load(line)  # before the words of the streams: it is counted up behind them
@@ -48,6 +49,9 @@ def wait_streams(
             return found
         if _over(deadline):
             return None
+        if not slept:
+            count("waits")
+            slept = True
         while True:
             waits.sleep(line, seen, left_of(deadline))
             unchanged = waits.load(line) == seen
@@ -61,6 +65,7 @@ def wait_streams(
                 break  # its writer died between publishing and counting up
             if _over(deadline):
                 return None
+        count("wakeups")
 
 
 def _over(deadline: float | None) -> bool:
