@@ -27,6 +27,8 @@ _HOME = {
     "PendingEntry": ("logstore.info", "PendingEntry"),
     "PendingInfo": ("logstore.info", "PendingInfo"),
     "StoreInfo": ("logstore.info", "StoreInfo"),
+    "StreamSettings": ("logstore.settings", "StreamSettings"),
+    "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
     "Clock": ("logstore.clock", "Clock"),
     "Sync": ("logstore.options", "Sync"),
@@ -57,12 +59,12 @@ if TYPE_CHECKING:
     from logstore.info import StoreInfo as StoreInfo
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync
+    from logstore.settings import GroupSettings as GroupSettings
+    from logstore.settings import StreamSettings as StreamSettings
     from logstore.store import Store as Store
     from logstore.store import open_store
     from logstore.stream import Stream as Stream
     from logstore.transaction import Transaction as Transaction
-
-    open = open_store
 
     open = open_store
 

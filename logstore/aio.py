@@ -18,26 +18,23 @@ await ``group.ack(delivery.id)``, or use ``tx.ack(delivery)``.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from logstore import arguments, reading
-from logstore.aiogroup import AsyncGroup
+from logstore import reading
+from logstore.aiostream import AsyncStream
 from logstore.aiowait import Waiter, Watcher, closed, wait_for
-from logstore.codec import Row
-from logstore.entry import Entry, IDRuns
+from logstore.entry import Entry
 from logstore.ids import IDLike, StreamID
-from logstore.info import StoreInfo, StreamInfo
+from logstore.info import StoreInfo
 from logstore.options import Sync
 from logstore.store import Store, open_store
-from logstore.stream import Stream
 from logstore.transaction import Transaction
 
 P = ParamSpec("P")
@@ -192,92 +189,3 @@ class AsyncTransaction:
             self._tx.__exit__(kind, error, trace)
         elif not self._tx._over:
             await self._store._run(self._tx.commit)
-
-
-class AsyncStream:
-    """One stream of an AsyncStore; the options are those of :class:`logstore.Stream`."""
-
-    def __init__(self, store: AsyncStore, stream: Stream[Any]) -> None:
-        self._store = store
-        self._stream = stream
-        self._run = store._run
-
-    @property
-    def name(self) -> Any:
-        """The name, as bytes or in the store's encoding."""
-        return self._stream.name
-
-    async def add(self, fields: Row, id: IDLike = "*", **options: Any) -> StreamID | None:
-        """Add one entry, as ``Stream.add``; its ID."""
-        return await self._run(self._stream.add, fields, id, **options)
-
-    async def add_many(
-        self, rows: Iterable[Row | tuple[IDLike, Row]], **options: Any
-    ) -> IDRuns:  # fmt: skip
-        """Add rows, as ``Stream.add_many``; the iterable runs in a thread."""
-        return await self._run(self._stream.add_many, rows, **options)
-
-    async def get(self, id: IDLike) -> Entry[Any] | None:
-        """The entry with this ID, or None."""
-        return await self._run(self._stream.get, id)
-
-    def range(self, start: IDLike = "-", end: IDLike = "+", **options: Any) -> AsyncIterator[Any]:
-        """Entries of an interval, lazily, as ``Stream.range``."""
-        return self._pages(self._stream.range(start, end, **options))
-
-    async def _pages(self, entries: Iterator[Entry[Any]]) -> AsyncIterator[Any]:
-        def page() -> list[Entry[Any]]:
-            return list(itertools.islice(entries, PAGE_ENTRIES))
-
-        while found := await self._run(page):
-            for each in found:
-                yield each
-
-    async def read(
-        self, after: IDLike = "$", *, count: int | None = None, timeout: Timeout = 0
-    ) -> list[Entry[Any]]:
-        """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
-        raw = self._stream._name
-        found = await self._store.read({raw: after}, count=count, timeout=timeout)
-        return next(iter(found.values()), [])
-
-    def follow(
-        self, after: IDLike = "$", *, timeout: Timeout = None, count: int | None = None
-    ) -> AsyncIterator[Entry[Any]]:
-        """Entries above an ID and all that come, as ``Stream.follow``.
-
-        What "$" stands for is settled when the iteration begins.
-        """
-        arguments.check_count(count, "count")
-        reading.deadline_of(timeout)
-        return self._follow(after, timeout, count or reading.FOLLOW_COUNT)
-
-    async def _follow(
-        self, after: IDLike, timeout: Timeout, count: int
-    ) -> AsyncIterator[Entry[Any]]:
-        start = await self._run(reading._start, self._stream, after)
-        newest = after in ("+", b"+")
-        found = await self.read(after, count=count) if newest else []
-        found = found or await self.read(start, count=count, timeout=timeout)
-        while found:
-            for each in found:
-                yield each
-            start = max(start, found[-1].id)
-            found = await self.read(start, count=count, timeout=timeout)
-
-    async def delete(self, id: IDLike, *more_ids: IDLike, **options: Any) -> int:
-        """Delete entries by ID; how many there were."""
-        return await self._run(self._stream.delete, id, *more_ids, **options)
-
-    async def trim(self, **options: Any) -> int:
-        """Trim from the old end, as ``Stream.trim``; how many entries went."""
-        return await self._run(self._stream.trim, **options)
-
-    async def info(self) -> StreamInfo:
-        """All fields of XINFO STREAM."""
-        return await self._run(self._stream.info)
-
-    async def group(self, name: Name, start: IDLike | None = None, **options: Any) -> AsyncGroup:
-        """A handle of a consumer group; with ``start`` it is made if it is missing."""
-        found = await self._run(self._stream.group, name, start, **options)
-        return AsyncGroup(self._store, found)

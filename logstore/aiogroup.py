@@ -22,6 +22,7 @@ from logstore.group import Group
 from logstore.ids import IDLike
 from logstore.info import ConsumerInfo, GroupInfo, PendingInfo
 from logstore.reading import deadline_of
+from logstore.settings import GroupSettings
 
 if TYPE_CHECKING:
     from logstore.aio import AsyncStore
@@ -130,6 +131,10 @@ class AsyncGroup:
     async def pending(self) -> PendingInfo[Any]:
         """How much is pending, between which IDs and with whom."""
         return await self._run(self._group.pending)
+
+    async def configure(self, **settings: Any) -> GroupSettings:
+        """Set what becomes of entries that nobody acks, as ``Group.configure``."""
+        return await self._run(self._group.configure, **settings)
 
     async def info(self) -> GroupInfo[Any]:
         """All fields of XINFO GROUPS about this group."""

@@ -43,7 +43,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
-        record.node_bytes, open_bytes,
+        record.node_bytes, open_bytes, view.index.settings.stream(record.number),
     )  # fmt: skip
 
 
@@ -115,7 +115,8 @@ def deliverable(view: Snapshot, stream: bytes, group: bytes, until_ms: int | Non
 def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
     """A row of XINFO GROUPS, typed."""
     return GroupInfo(
-        text(row.name), row.consumers, row.pending, row.last_delivered_id, row.entries_read, row.lag
+        text(row.name), row.consumers, row.pending, row.last_delivered_id, row.entries_read, row.lag,
+        row.settings,
     )
 
 

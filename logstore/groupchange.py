@@ -7,14 +7,16 @@ are told of a missing stream by StreamNotFoundError. It knows nothing of waiting
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from logstore import arguments
+from logstore import arguments, configuring
+from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import NackMode, References
 from logstore.engine import acks, groups
 from logstore.grouphandle import GroupHandle
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 from logstore.options import Sync
+from logstore.settings import GroupSettings
 
 T = TypeVar("T", bytes, str)
 
@@ -78,6 +80,23 @@ class GroupChanges(GroupHandle[T]):
             lambda state: groups.delete_consumer(state, self._stream, self._name, who), sync
         )
         return lost
+
+    def configure(
+        self, *, max_deliveries: Amount = KEEP,
+        dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
+        redeliver_after: Length = KEEP, sync: Sync | None = None,
+    ) -> GroupSettings:  # fmt: skip
+        """Set what becomes of entries that nobody acks; all settings after. What is left out stays.
+
+        An entry that was delivered ``max_deliveries`` times without an ack goes to the stream
+        ``dead_letter`` instead of being delivered again (both are given, or neither). One that is
+        pending for ``redeliver_after`` goes to whoever reads next. None: not at all.
+        GroupNotFoundError; OptionError.
+        """
+        changes = configuring.group_changes(
+            self._store, max_deliveries, dead_letter, redeliver_after
+        )
+        return configuring.configure_group(self._store, self._stream, self._name, changes, sync)
 
     # -- done, or not ---------------------------------------------------------------------------
     def ack(self, *ids: IDLike, sync: Sync | None = None) -> int:

@@ -16,6 +16,7 @@ from logstore.engine import pendings, snapshot
 from logstore.engine.snapshot import Snapshot
 from logstore.ids import MAX_ID, IDLike, StreamID, parse_end, parse_start
 from logstore.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
+from logstore.settings import GroupSettings
 
 if TYPE_CHECKING:
     from logstore.store import Store
@@ -61,6 +62,11 @@ class GroupHandle(Generic[T]):
         """All fields of XINFO GROUPS about this group."""
         row = self._view(lambda view: describe.group_row(view, self._stream, self._name))
         return describe.group_info(row, self._text)
+
+    @property
+    def settings(self) -> GroupSettings:
+        """What is set with ``configure``; GroupNotFoundError if there is no group."""
+        return self.info().settings
 
     def consumers(self) -> list[ConsumerInfo[T]]:
         """All fields of XINFO CONSUMERS, by name."""

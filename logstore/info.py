@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from logstore.entry import Entry
 from logstore.ids import StreamID
+from logstore.settings import GroupSettings, StreamSettings
 
 T = TypeVar("T", bytes, str)
 
@@ -29,6 +30,7 @@ class StreamInfo:
     last_entry: Entry[Any] | None
     node_bytes: int
     open_node_bytes: int
+    settings: StreamSettings = StreamSettings()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -46,6 +48,7 @@ class StreamInfo:
             "last-entry": _plain(self.last_entry),
             "node-bytes": self.node_bytes,
             "open-node-bytes": self.open_node_bytes,
+            "settings": settings_as_dict(self.settings),
         }
 
 
@@ -54,6 +57,14 @@ def _plain(entry: Entry[Any] | None) -> dict[str, Any] | None:
         return None
     pairs = [[_text(name), _text(value)] for name, value in entry.pairs]
     return {"id": str(entry.id), "pairs": pairs}
+
+
+def settings_as_dict(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
+    """Settings by name, as plain values; what is not set is None."""
+    return {
+        name.replace("_", "-"): _text(value) if isinstance(value, bytes) else value
+        for name, value in asdict(settings).items()
+    }
 
 
 def _text(part: bytes | str) -> str:
@@ -74,6 +85,7 @@ class GroupInfo(Generic[T]):
     last_delivered_id: StreamID
     entries_read: int | None
     lag: int | None  # how many entries were not delivered yet
+    settings: GroupSettings = GroupSettings()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -84,6 +96,7 @@ class GroupInfo(Generic[T]):
             "last-delivered-id": str(self.last_delivered_id),
             "entries-read": self.entries_read,
             "lag": self.lag,
+            "settings": settings_as_dict(self.settings),
         }
 
 

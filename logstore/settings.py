@@ -7,9 +7,10 @@ seconds as their names say. ``None`` is "not set". Imports errors only.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from typing import Any, TypeVar
 
-from logstore.errors import OptionError
+from logstore.errors import CorruptionError, OptionError
 
 AMOUNT_MAX = (1 << 63) - 1
 IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
@@ -26,6 +27,16 @@ class StreamSettings:
     max_bytes: int | None = None  # keep no more bytes of nodes
     idempotent_duration_s: int = IDEMPOTENT_DURATION_S  # how long a producer's ID is remembered
     idempotent_max_ids: int = IDEMPOTENT_IDS  # how many of a producer are remembered
+
+    @property
+    def max_age(self) -> timedelta | None:
+        """How old what is kept may be."""
+        return _length(self.max_age_ms)
+
+    @property
+    def idempotent_duration(self) -> timedelta:
+        """How long a producer's ID is remembered."""
+        return timedelta(seconds=self.idempotent_duration_s)
 
     @property
     def retains(self) -> bool:
@@ -48,12 +59,21 @@ class GroupSettings:
     dead_letter: bytes | None = None  # the stream where it goes then
     redeliver_after_ms: int | None = None  # idle for so long, it goes to whoever reads next
 
+    @property
+    def redeliver_after(self) -> timedelta | None:
+        """How long an entry may be pending before it goes to whoever reads next."""
+        return _length(self.redeliver_after_ms)
+
     def check(self) -> None:
         """OptionError for values out of range, or for one without the other."""
         _check_amount("max_deliveries", self.max_deliveries, 1)
         _check_amount("redeliver_after", self.redeliver_after_ms, 1)
         if (self.max_deliveries is None) != (self.dead_letter is None):
             raise OptionError("give max_deliveries and dead_letter both, or neither")
+
+
+def _length(length_ms: int | None) -> timedelta | None:
+    return None if length_ms is None else timedelta(milliseconds=length_ms)
 
 
 def _check_amount(name: str, value: object, least: int) -> None:
@@ -81,10 +101,11 @@ def stored(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
 
 
 def restored(made: type[S], kept: dict[str, Any]) -> S:
-    """Settings of what was kept; OptionError if it is no settings. Unknown ones are passed over."""
-    if not isinstance(kept, dict):
-        raise OptionError(f"settings must be a map, not {type(kept).__name__}")
+    """Settings of what was kept; CorruptionError if it is none. Unknown ones are passed over."""
     known = {field.name for field in fields(made)}
     found = made(**{name: value for name, value in kept.items() if name in known})
-    found.check()
+    try:
+        found.check()
+    except OptionError as exc:
+        raise CorruptionError(f"settings that were kept are damaged: {exc.message}") from exc
     return found

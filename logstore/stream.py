@@ -11,16 +11,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from logstore import arguments
+from logstore import arguments, configuring
 from logstore.codec import Row
+from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.engine import adds, deletes, trims
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
 from logstore.group import Group
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.settings import StreamSettings
 from logstore.streamhandle import StreamHandle
 
 T = TypeVar("T", bytes, str)
@@ -135,6 +137,28 @@ class Stream(StreamHandle[T]):
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
         self._store._commit(
             lambda state: deletes.set_id(state, self._name, last, entries_added, deleted), sync
+        )
+
+    # -- settings -----------------------------------------------------------------------------
+    def configure(
+        self, *, max_age: Length = KEEP, max_entries: Amount = KEEP, max_bytes: Amount = KEEP,
+        idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
+        idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
+        create: bool = True, sync: Sync | None = None,
+    ) -> StreamSettings:  # fmt: skip
+        """Set what is kept with the stream; all its settings after. What is left out stays.
+
+        Retention drops whole nodes from the old end, in the background: what is older than
+        ``max_age`` (by the IDs' milliseconds), what is more than ``max_entries`` or, in nodes,
+        ``max_bytes``; None: no such limit. ``idempotent_duration`` (1 s to a day, as XCFGSET) and
+        ``idempotent_max_ids`` (1 to 10,000 a producer) bound what is remembered of idempotent adds.
+        StreamNotFoundError if there is no stream and ``create`` is False; OptionError.
+        """
+        changes = configuring.stream_changes(
+            max_age, max_entries, max_bytes, idempotent_duration, idempotent_max_ids
+        )
+        return configuring.configure_stream(
+            self._store, self._name, changes, create=create, sync=sync
         )
 
     # -- consumer groups ----------------------------------------------------------------------

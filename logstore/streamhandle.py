@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments, describe, reading
+from logstore import arguments, configuring, describe, reading
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import OptionError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
 from logstore.info import GroupInfo, StreamInfo
+from logstore.settings import StreamSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,6 +137,11 @@ class StreamHandle(Generic[T]):
         """The last ID ever given; it survives deletes. 0-0 before the first add."""
         record = self._record()
         return record.last if record is not None else ZERO_ID
+
+    @property
+    def settings(self) -> StreamSettings:
+        """What is set with ``configure``; of a stream that is not there, what all have at first."""
+        return configuring.stream_settings(self._store, self._name)
 
     def info(self) -> StreamInfo:
         """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""

@@ -14,6 +14,7 @@ from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.index.groupkeys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
+from logstore.settings import GroupSettings
 
 
 class PendingSummary(NamedTuple):
@@ -43,6 +44,7 @@ class GroupRow(NamedTuple):
     last_delivered_id: StreamID
     entries_read: int | None
     lag: int | None
+    settings: GroupSettings = GroupSettings()
 
 
 class ConsumerRow(NamedTuple):
@@ -118,6 +120,7 @@ def group_rows(view: Snapshot, stream: bytes) -> list[GroupRow]:
         GroupRow(
             each.name, each.consumers, each.pending, each.last,
             None if each.entries_read == lag.UNKNOWN else each.entries_read, lag.lag(record, each),
+            view.index.settings.group(each.number),
         )
         for each in view.index.groups.of_stream(record.number)
     ]  # fmt: skip

@@ -38,8 +38,10 @@ def _decode(payload: bytes) -> Setting:
 
 def unpacked(data: bytes) -> dict[str, Any]:
     """A map of settings; struct.error if it is none."""
+    if len(data) > SETTINGS_MAX_BYTES:
+        raise struct.error(f"more than {SETTINGS_MAX_BYTES} bytes of settings")
     try:
-        values = msgpack.unpackb(data, raw=False, max_buffer_size=SETTINGS_MAX_BYTES)
+        values = msgpack.unpackb(data, raw=False)
     except (ValueError, msgpack.UnpackException) as exc:
         raise struct.error(f"not a map of settings: {exc}") from exc
     if not isinstance(values, dict):

@@ -1,0 +1,1 @@
+"""Settings kept with streams and groups."""
