@@ -42,7 +42,6 @@ R = TypeVar("R")
 Name = str | bytes
 Timeout = float | timedelta | None
 THREADS = 4
-PAGE_ENTRIES = 256  # entries an iterator fetches at once
 
 
 class open:  # noqa: N801
