@@ -264,7 +264,7 @@ class Ours:
         """As XINFO GROUPS."""
 
         def batch(view: Snapshot) -> Answer:
-            return tuple(Group(*row) for row in pendings.group_rows(view, stream))
+            return tuple(Group(*row[:6]) for row in pendings.group_rows(view, stream))
 
         return self._look(batch)
 
