@@ -18,6 +18,7 @@ _HOME = {
     "Group": ("logstore.group", "Group"),
     "Delivery": ("logstore.delivery", "Delivery"),
     "Transaction": ("logstore.transaction", "Transaction"),
+    "DeleteOutcome": ("logstore.outcome", "DeleteOutcome"),
     "Entry": ("logstore.entry", "Entry"),
     "Fields": ("logstore.entry", "Fields"),
     "IDRuns": ("logstore.entry", "IDRuns"),
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from logstore.info import StoreInfo as StoreInfo
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync
+    from logstore.outcome import DeleteOutcome as DeleteOutcome
     from logstore.settings import GroupSettings as GroupSettings
     from logstore.settings import StreamSettings as StreamSettings
     from logstore.store import Store as Store

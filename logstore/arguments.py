@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from logstore.codec import Row, RowBatch, codec
 from logstore.engine.adds import AUTO, AutoID
+from logstore.engine.holds import check_mode
 from logstore.engine.trims import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
@@ -23,7 +24,7 @@ from logstore.errors import (
     OptionError,
     TooLargeError,
 )
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_auto, parse_id
+from logstore.ids import ZERO_ID, IDLike, StreamID, datetime_ms, parse_auto, parse_id
 from logstore.options import NAME_MAX_BYTES, seconds
 
 
@@ -90,16 +91,19 @@ def add_id(id: IDLike) -> AutoID | list[StreamID]:
 
 def trim_rule(
     maxlen: int | None, minid: IDLike | None, max_age: timedelta | float | None, *,
-    approximate: bool, limit: int | None, optional: bool,
+    approximate: bool, limit: int | None, optional: bool, references: str = "keep",
 ) -> TrimRule | None:  # fmt: skip
     """The rule of a trim; None if none is asked for and ``optional``."""
+    check_mode(references)
     if optional and maxlen is None and minid is None and limit is None:
+        if references != "keep":
+            raise OptionError("references is about what is trimmed: give maxlen or minid, too")
         return None
     check_count(maxlen, "maxlen")
     check_count(limit, "limit")
     age_ms = None if max_age is None else milliseconds(max_age, "max_age")
     least = None if minid is None else parse_id(minid)
-    rule = TrimRule(maxlen, least, approximate, limit, age_ms)
+    rule = TrimRule(maxlen, least, approximate, limit, age_ms, references)
     check_rule(rule)
     return rule
 
@@ -124,6 +128,40 @@ def milliseconds(length: timedelta | float, name: str) -> int:
     if not 0 <= given < math.inf:
         raise OptionError(f"{name} must be a length of time, not negative: {length!r}")
     return int(given * 1000)
+
+
+def group_position(start: IDLike) -> StreamID | None:
+    """Where a group begins; None for "$", the stream's last ID at the commit."""
+    if start in ("$", b"$"):
+        return None
+    return ZERO_ID if start in ("-", b"-") else parse_id(start)
+
+
+class ClaimAsk(NamedTuple):
+    """What a claim asks for, checked."""
+
+    ids: list[StreamID]
+    min_idle_ms: int
+    idle_ms: int | None
+    time_ms: int | None
+    retry_count: int | None
+    last_id: StreamID | None
+
+
+def claim(
+    ids: Iterable[IDLike], min_idle: timedelta | float, idle: timedelta | float | None,
+    time: datetime | None, retry_count: int | None, last_id: IDLike | None,
+) -> ClaimAsk:  # fmt: skip
+    """The arguments of a claim."""
+    check_count(retry_count, "retry_count")
+    return ClaimAsk(
+        [parse_id(each) for each in ids],
+        milliseconds(min_idle, "min_idle"),
+        None if idle is None else milliseconds(idle, "idle"),
+        None if time is None else datetime_ms(time),
+        retry_count,
+        None if last_id is None else parse_id(last_id),
+    )
 
 
 def check_choice(value: object, choices: Any, name: str) -> None:

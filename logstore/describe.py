@@ -115,7 +115,12 @@ def deliverable(view: Snapshot, stream: bytes, group: bytes, until_ms: int | Non
 def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
     """A row of XINFO GROUPS, typed."""
     return GroupInfo(
-        text(row.name), row.consumers, row.pending, row.last_delivered_id, row.entries_read, row.lag,
+        text(row.name),
+        row.consumers,
+        row.pending,
+        row.last_delivered_id,
+        row.entries_read,
+        row.lag,
         row.settings,
     )
 

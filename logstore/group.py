@@ -18,7 +18,7 @@ from logstore.engine import claims, deliveries
 from logstore.engine import reassign as handing
 from logstore.engine.deliveries import Delivered
 from logstore.groupchange import GroupChanges
-from logstore.ids import IDLike, datetime_ms, parse_id, parse_start
+from logstore.ids import IDLike, parse_id, parse_start
 from logstore.options import Sync
 from logstore.reading import deadline_of, refuse_block
 
@@ -105,17 +105,12 @@ class Group(GroupChanges[T]):
         What was deleted is no longer pending then, and left out.
         """
         who = self._consumer(consumer)
-        given = [parse_id(each) for each in ids]
-        min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
-        idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
-        time_ms = None if time is None else datetime_ms(time)
-        arguments.check_count(retry_count, "retry_count")
-        last = None if last_id is None else parse_id(last_id)
+        ask = arguments.claim(ids, min_idle, idle, time, retry_count, last_id)
         found: list[Delivered] = self._store._commit(
             lambda state: claims.claim(
-                state, self._stream, self._name, who, given, min_idle_ms=min_idle_ms,
-                idle_ms=idle_ms, time_ms=time_ms, retry_count=retry_count, force=force,
-                just_id=just_id, last_id=last,
+                state, self._stream, self._name, who, ask.ids, min_idle_ms=ask.min_idle_ms,
+                idle_ms=ask.idle_ms, time_ms=ask.time_ms, retry_count=ask.retry_count,
+                force=force, just_id=just_id, last_id=ask.last_id,
             ),
             sync,
         )  # fmt: skip

@@ -14,8 +14,9 @@ from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import NackMode, References
 from logstore.engine import acks, groups
 from logstore.grouphandle import GroupHandle
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
+from logstore.ids import IDLike, parse_id
 from logstore.options import Sync
+from logstore.outcome import DeleteOutcome, outcomes
 from logstore.settings import GroupSettings
 
 T = TypeVar("T", bytes, str)
@@ -35,7 +36,7 @@ class GroupChanges(GroupHandle[T]):
 
         It delivers what comes after ``start``: "$" is what comes from now on, "0" everything.
         """
-        at = _position(start)
+        at = arguments.group_position(start)
         arguments.check_count(entries_read, "entries_read")
         self._store._commit(
             lambda state: groups.create(
@@ -49,7 +50,7 @@ class GroupChanges(GroupHandle[T]):
         self, last_id: IDLike, *, entries_read: int | None = None, sync: Sync | None = None
     ) -> None:
         """Deliver next what comes after ``last_id``, as XGROUP SETID; what is pending stays."""
-        at = _position(last_id)
+        at = arguments.group_position(last_id)
         arguments.check_count(entries_read, "entries_read")
         self._store._commit(
             lambda state: groups.set_id(state, self._stream, self._name, at, entries_read), sync
@@ -131,10 +132,10 @@ class GroupChanges(GroupHandle[T]):
 
     def ack_delete(
         self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
-    ) -> list[int]:
+    ) -> list[DeleteOutcome]:
         """Done, and delete the entries from the stream, as XACKDEL.
 
-        For each ID: -1 it was not pending, 1 acked and deleted, 2 acked and still there.
+        An outcome for each ID: MISSING it was not pending; KEPT it was acked, and is still there.
         ``references``: "keep" leaves what other groups have pending of it, "delete" takes that
         away, "acked" deletes only what every group has read and acked.
         """
@@ -143,11 +144,4 @@ class GroupChanges(GroupHandle[T]):
         told: list[int] = self._store._free(
             lambda state: acks.ack_delete(state, self._stream, self._name, given, references), sync
         )
-        return told
-
-
-def _position(start: IDLike) -> StreamID | None:
-    """Where a group begins; None for "$", the stream's last ID at the commit."""
-    if start in ("$", b"$"):
-        return None
-    return ZERO_ID if start in ("-", b"-") else parse_id(start)
+        return outcomes(told)

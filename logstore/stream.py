@@ -16,12 +16,15 @@ from typing import Literal, TypeVar
 from logstore import arguments, configuring
 from logstore.codec import Row
 from logstore.configuring import KEEP, Amount, Keep, Length
+from logstore.delivery import References
 from logstore.engine import adds, deletes, trims
+from logstore.engine import references as held
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
 from logstore.group import Group
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.outcome import DeleteOutcome, collect, outcomes
 from logstore.settings import StreamSettings
 from logstore.streamhandle import StreamHandle
 
@@ -37,19 +40,20 @@ class Stream(StreamHandle[T]):
     def add(
         self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        create: bool = True, sync: Sync | None = None,
+        references: References = "keep", create: bool = True, sync: Sync | None = None,
     ) -> StreamID | None:  # fmt: skip
         """Add one entry, as XADD does; its ID, or None if ``create`` is False and there is no
         stream.
 
         ``id``: ``"*"`` (of now), ``"<ms>-*"``, or an ID above ``last_id``. ``maxlen`` or ``minid``
-        trim after the add. IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError,
-        TooLargeError: nothing was changed.
+        trim after the add, as ``trim`` does. IDOrderError, InvalidIDError, InvalidEntryError,
+        EntryTypeError, TooLargeError: nothing was changed.
         """
         ids = arguments.add_id(id)
         rule = arguments.trim_rule(
-            maxlen, minid, None, approximate=approximate, limit=limit, optional=True
-        )
+            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            optional=True,
+        )  # fmt: skip
         batch = arguments.rows([fields], self._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, ids, create, rule)
         added: adds.Added | None = self._store._commit(lambda state: adds.add(state, request), sync)
@@ -58,7 +62,8 @@ class Stream(StreamHandle[T]):
     def add_many(
         self, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int = 1000,
         maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
-        limit: int | None = None, create: bool = True, sync: Sync | None = None,
+        limit: int | None = None, references: References = "keep", create: bool = True,
+        sync: Sync | None = None,
     ) -> IDRuns:  # fmt: skip
         """Add rows of any iterable, one commit for each ``batch`` of them; their IDs.
 
@@ -69,34 +74,52 @@ class Stream(StreamHandle[T]):
         if not 1 <= batch <= BATCH_MAX_ROWS:
             raise OptionError(f"batch must be 1 to {BATCH_MAX_ROWS}: {batch}")
         rule = arguments.trim_rule(
-            maxlen, minid, None, approximate=approximate, limit=limit, optional=True
-        )
+            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            optional=True,
+        )  # fmt: skip
         given = IDRuns()
         for ids, chunk in arguments.batches(rows, batch, self._store.encoding):
             request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             added: adds.Added | None = self._store._commit(partial(adds.add, request=request), sync)
             if added is None:
                 break
-            if added.explicit is None:
-                given.add(added.first, added.count)
-            else:
-                for each in added.explicit:
-                    given.add(each)
+            collect(given, added)
         return given
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(
-        self, id: IDLike, *more_ids: IDLike, purge: bool = False, sync: Sync | None = None
-    ) -> int:
-        """Delete entries by ID, as XDEL; how many there were.
+        self, id: IDLike, *more_ids: IDLike, references: References = "keep",
+        purge: bool = False, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Delete entries by ID, as XDEL; how many were deleted.
 
-        With ``purge`` their bytes are also erased from every file of the store before it returns.
+        ``references``: "keep" leaves what groups have pending of them, "delete" takes that away,
+        too, "acked" deletes only what every group has read and acked. With ``purge`` their bytes
+        are also erased from every file of the store before it returns.
         """
+        arguments.check_choice(references, References, "references")
         ids = [parse_id(each) for each in (id, *more_ids)]
-        gone: int = self._store._free(lambda state: deletes.delete(state, self._name, ids), sync)
+        gone: int = self._store._free(
+            lambda state: held.delete(state, self._name, ids, references), sync
+        )
         if purge:
             self._store.compact(purge=True)
         return gone
+
+    def delete_each(
+        self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
+    ) -> list[DeleteOutcome]:
+        """Delete entries by ID, as XDELEX; for each whether it was DELETED, MISSING or KEPT.
+
+        An ID that is named twice is MISSING the second time. KEPT comes of "acked" only, also for
+        an ID without an entry, if a group has not read so far or has it pending.
+        """
+        arguments.check_choice(references, References, "references")
+        given = [parse_id(each) for each in ids]
+        told: list[int] = self._store._free(
+            lambda state: held.delete_ids(state, self._name, given, references), sync
+        )
+        return outcomes(told)
 
     def delete_range(
         self, start: IDLike, end: IDLike, *, purge: bool = False, sync: Sync | None = None
@@ -113,17 +136,19 @@ class Stream(StreamHandle[T]):
     def trim(
         self, *, maxlen: int | None = None, minid: IDLike | None = None,
         max_age: timedelta | float | None = None, approximate: bool = False,
-        limit: int | None = None, sync: Sync | None = None,
+        limit: int | None = None, references: References = "keep", sync: Sync | None = None,
     ) -> int:  # fmt: skip
         """Trim from the old end, as XTRIM; how many entries went.
 
         One of: keep at most ``maxlen``; drop below ``minid``; drop what is older than ``max_age``
         (seconds or timedelta, by the IDs' milliseconds). ``approximate`` drops whole nodes only,
-        at most ``limit`` entries (0: no limit).
+        at most ``limit`` entries (0: no limit). ``references`` as in ``delete``; with "delete" and
+        "acked" entries go one by one, and "acked" passes over those that a group still needs.
         """
         rule = arguments.trim_rule(
-            maxlen, minid, max_age, approximate=approximate, limit=limit, optional=False
-        )
+            maxlen, minid, max_age, approximate=approximate, limit=limit, references=references,
+            optional=False,
+        )  # fmt: skip
         gone: int = self._store._free(lambda state: trims.trim_named(state, self._name, rule), sync)
         return gone
 

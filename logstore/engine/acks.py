@@ -33,6 +33,25 @@ def fenced_ack(
     time_ms: int,
 ) -> None:  # fmt: skip
     """Acknowledge a delivery if it is still this consumer's; else NotOwner, and nothing happens."""
+    number = _owned(state, stream, group, consumer, id, count, time_ms)
+    state.emit(frames.Ack(number, id.packed()))
+    state.counts["acks"] += 1
+
+
+def fenced_nack(
+    state: State, stream: bytes, group: bytes, consumer: bytes, id: StreamID, count: int,
+    time_ms: int, *, mode: str = "fail", retry_count: int | None = None,
+) -> None:  # fmt: skip
+    """Give a delivery back if it is still this consumer's; else NotOwner, and nothing happens."""
+    _owned(state, stream, group, consumer, id, count, time_ms)
+    nack(state, stream, group, [id], mode=mode, retry_count=retry_count)
+
+
+def _owned(
+    state: State, stream: bytes, group: bytes, consumer: bytes, id: StreamID, count: int,
+    time_ms: int,
+) -> int:  # fmt: skip
+    """The number of the group with which a delivery is pending as it was handed out."""
     found = groups.maybe(state, stream, group)
     if found is not None:
         _, there = found
@@ -40,9 +59,7 @@ def fenced_ack(
         waiting = walks.find(state.groups.txn, there.number, id)
         held = None if who is None else (who.number, time_ms, count)
         if waiting is not None and waiting[1:] == held:
-            state.emit(frames.Ack(there.number, id.packed()))
-            state.counts["acks"] += 1
-            return
+            return there.number
     raise NotOwner(
         f"entry {id} is no longer pending with this consumer as it was handed out: another one "
         "claimed or acknowledged it; drop what you did with it",

@@ -15,6 +15,13 @@ from logstore.engine.state import State
 from logstore.ids import StreamID
 
 
+def delete(state: State, stream: bytes, ids: Sequence[StreamID], mode: str = "keep") -> int:
+    """Delete entries by ID; how many."""
+    if mode == "keep":
+        return deletes.delete(state, stream, ids)
+    return delete_ids(state, stream, ids, mode).count(1)
+
+
 def delete_ids(
     state: State, stream: bytes, ids: Sequence[StreamID], mode: str = "keep"
 ) -> list[int]:

@@ -1,0 +1,142 @@
+"""A stream inside a transaction: the names of the plain face, outcomes known at the end.
+
+Invariants: nothing here looks at the store or takes a lock; arguments are refused at the call, and
+what they became is a step that the commit decides. What only reads is not here: nothing could be
+told before the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from logstore import arguments
+from logstore.bufferedgroup import TransactionGroup
+from logstore.codec import Row
+from logstore.delivery import References
+from logstore.engine import adds, deletes, trims
+from logstore.engine import references as held
+from logstore.engine.state import State
+from logstore.entry import IDRuns
+from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.outcome import DeleteOutcome, Pending, collect, outcomes
+
+if TYPE_CHECKING:
+    from logstore.transaction import Transaction
+
+T = TypeVar("T", bytes, str)
+BATCH_ROWS = 1000
+
+
+class TransactionStream(Generic[T]):
+    """One stream inside a transaction; the arguments are those of :class:`logstore.Stream`."""
+
+    __slots__ = ("_name", "_tx")
+
+    def __init__(self, tx: Transaction[T], name: bytes) -> None:
+        self._tx: Transaction[T] = tx
+        self._name = name
+
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool = True,
+    ) -> Pending[StreamID | None]:  # fmt: skip
+        """Add an entry; ``.id`` is set by the commit."""
+        rule = arguments.trim_rule(
+            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            optional=True,
+        )  # fmt: skip
+        batch = arguments.rows([fields], self._tx._store.encoding)
+        request = adds.Add(self._name, batch, 0, 1, arguments.add_id(id), create, rule)
+
+        def step(state: State) -> StreamID | None:
+            added = adds.add(state, request)
+            return None if added is None else added.first
+
+        return self._tx._collect(step)
+
+    def add_many(
+        self, rows: Iterable[Row | tuple[IDLike, Row]], *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool = True,
+    ) -> Pending[IDRuns]:  # fmt: skip
+        """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
+        rule = arguments.trim_rule(
+            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            optional=True,
+        )  # fmt: skip
+        requests = [
+            adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
+            for ids, chunk in arguments.batches(rows, BATCH_ROWS, self._tx._store.encoding)
+        ]
+
+        def step(state: State) -> IDRuns:
+            given = IDRuns()
+            for request in requests:
+                added = adds.add(state, request)
+                if added is not None:
+                    collect(given, added)
+            return given
+
+        return self._tx._collect(step)
+
+    def delete(
+        self, id: IDLike, *more_ids: IDLike, references: References = "keep"
+    ) -> Pending[int]:
+        """Delete entries by ID; the result counts them."""
+        ids = [parse_id(each) for each in (id, *more_ids)]
+        arguments.check_choice(references, References, "references")
+        return self._tx._collect(
+            lambda state: held.delete(state, self._name, ids, references), frees=True
+        )
+
+    def delete_each(
+        self, *ids: IDLike, references: References = "keep"
+    ) -> Pending[list[DeleteOutcome]]:
+        """Delete entries by ID; the result: an outcome for each."""
+        arguments.check_choice(references, References, "references")
+        given = [parse_id(each) for each in ids]
+        return self._tx._collect(
+            lambda state: held.delete_ids(state, self._name, given, references), outcomes,
+            frees=True,
+        )  # fmt: skip
+
+    def delete_range(self, start: IDLike, end: IDLike) -> Pending[int]:
+        """Delete an interval; the result counts the entries."""
+        low, high = parse_start(start), parse_end(end)
+        return self._tx._collect(
+            lambda state: deletes.delete_range(state, self._name, low, high), frees=True
+        )
+
+    def trim(
+        self, *, maxlen: int | None = None, minid: IDLike | None = None,
+        max_age: timedelta | float | None = None, approximate: bool = False,
+        limit: int | None = None, references: References = "keep",
+    ) -> Pending[int]:  # fmt: skip
+        """Trim; the result counts the entries."""
+        rule = arguments.trim_rule(
+            maxlen, minid, max_age, approximate=approximate, limit=limit, references=references,
+            optional=False,
+        )  # fmt: skip
+        return self._tx._collect(
+            lambda state: trims.trim_named(state, self._name, rule), frees=True
+        )
+
+    def set_id(
+        self, last_id: IDLike, *, entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None,
+    ) -> Pending[None]:  # fmt: skip
+        """Set the last ID."""
+        last = parse_id(last_id)
+        arguments.check_count(entries_added, "entries_added")
+        deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
+        return self._tx._collect(
+            lambda state: deletes.set_id(state, self._name, last, entries_added, deleted)
+        )
+
+    def group(self, name: str | bytes) -> TransactionGroup[T]:
+        """A consumer group of the stream, inside this transaction."""
+        encoding = self._tx._store.encoding
+        return TransactionGroup(self._tx, self._name, arguments.group_name(name, encoding))
