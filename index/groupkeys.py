@@ -9,15 +9,19 @@ ID; the idle index has one key a run, by its oldest delivery time. Knows no tran
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
+from logstore.codec import codec
+from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.ids import ZERO_ID, StreamID
 
-RUN_MAX_ENTRIES = 128
-ID_BYTES = 16
+if TYPE_CHECKING:
+    from logstore.codec.run import PendingRun
+else:
+    PendingRun = codec().PendingRun
+
 NO_ONE = 0  # the consumer of a pending entry that was given back
 FIRST_CONSUMER = 1
 
@@ -28,6 +32,7 @@ _NUMBER = struct.Struct(">Q")
 _OF_STREAM = struct.Struct(">QQ")  # 0, the stream; then the name's digest
 _CONSUMER_KEY = struct.Struct(">QBI")
 _IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
+_RUN_PREFIX = struct.Struct(">QB")
 _GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, _IDLE_ROW, _RUN_ROW = b"acdip"
 
 
@@ -71,9 +76,14 @@ def idle_parts(key: bytes) -> tuple[int, bytes]:
     return _IDLE_KEY.unpack_from(key)[2], key[_IDLE_KEY.size :]
 
 
+def run_prefix(group: int) -> bytes:
+    """What the keys of a group's runs begin with; then the first ID, packed."""
+    return _RUN_PREFIX.pack(group, _RUN_ROW)
+
+
 def run_key(group: int, first: bytes) -> bytes:
     """The key of a run by its first ID, packed."""
-    return _NUMBER.pack(group) + bytes([_RUN_ROW]) + first
+    return run_prefix(group) + first
 
 
 def group_prefix(group: int) -> bytes:
@@ -131,120 +141,23 @@ class ConsumerRecord:
         return cls(number, value[_CONSUMER.size :], seen_ms, active_ms, pending)
 
 
-def _column(kind: str, data: bytes) -> array[int]:
-    made = array(kind)
-    made.frombytes(data)
-    if sys.byteorder == "big":
-        made.byteswap()
-    return made
-
-
-def _bytes(column: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        column = column[:]
-        column.byteswap()
-    return column.tobytes()
-
-
-class PendingRun:
-    """Pending entries with neighbouring IDs, in columns."""
-
-    __slots__ = ("consumers", "counts", "ids", "times")
-
-    def __init__(self) -> None:
-        self.ids = bytearray()  # 16 bytes each, big endian
-        self.consumers = array("I")
-        self.times = array("Q")  # delivery, unix ms; of NO_ONE: the place in the line
-        self.counts = array("Q")
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    @property
-    def first(self) -> bytes:
-        """The first ID, packed."""
-        return bytes(self.ids[:ID_BYTES])
-
-    @property
-    def last(self) -> bytes:
-        """The last ID, packed."""
-        return bytes(self.ids[-ID_BYTES:])
-
-    def id_at(self, place: int) -> bytes:
-        """An ID, packed."""
-        return bytes(self.ids[place * ID_BYTES : place * ID_BYTES + ID_BYTES])
-
-    def find(self, id: bytes) -> tuple[int, bool]:
-        """Where an ID stands or would stand, and whether it is there."""
-        low, high = 0, len(self)
-        ids = self.ids
-        while low < high:
-            middle = (low + high) >> 1
-            if ids[middle * ID_BYTES : middle * ID_BYTES + ID_BYTES] < id:
-                low = middle + 1
-            else:
-                high = middle
-        return low, low < len(self) and self.id_at(low) == id
-
-    def insert(self, place: int, id: bytes, consumer: int, time_ms: int, count: int) -> None:
-        """Put an entry at its place."""
-        self.ids[place * ID_BYTES : place * ID_BYTES] = id
-        self.consumers.insert(place, consumer)
-        self.times.insert(place, time_ms)
-        self.counts.insert(place, count)
-
-    def extend(self, ids: bytes, consumer: int, time_ms: int, count: int) -> None:
-        """Put entries of one delivery behind the last."""
-        n = len(ids) // ID_BYTES
-        self.ids += ids
-        self.consumers.extend([consumer] * n)
-        self.times.extend([time_ms] * n)
-        self.counts.extend([count] * n)
-
-    def same(self, place: int, ids: bytes, at: int) -> int:
-        """How many of the IDs from byte ``at`` on stand here side by side, as far as one look
-        tells: all that the run could hold of them, or 1 if not."""
-        size = min(len(ids) - at, (len(self) - place) * ID_BYTES)
-        begin = place * ID_BYTES
-        return (
-            size // ID_BYTES if bytes(self.ids[begin : begin + size]) == ids[at : at + size] else 1
-        )
-
-    def delete(self, place: int, count: int = 1) -> None:
-        """Take entries away."""
-        del self.ids[place * ID_BYTES : (place + count) * ID_BYTES]
-        del self.consumers[place : place + count]
-        del self.times[place : place + count]
-        del self.counts[place : place + count]
-
-    def split(self) -> PendingRun:
-        """Cut the upper half off; it."""
-        half = len(self) // 2
-        upper = PendingRun()
-        upper.ids = self.ids[half * ID_BYTES :]
-        upper.consumers, self.consumers = self.consumers[half:], self.consumers[:half]
-        upper.times, self.times = self.times[half:], self.times[:half]
-        upper.counts, self.counts = self.counts[half:], self.counts[:half]
-        del self.ids[half * ID_BYTES :]
-        return upper
-
-    def pack(self) -> bytes:
-        """The stored value, without CRC."""
-        return b"".join((
-            _COUNT.pack(len(self)), self.ids, _bytes(self.consumers), _bytes(self.times),
-            _bytes(self.counts),
-        ))  # fmt: skip
-
-    @classmethod
-    def unpack(cls, value: bytes) -> PendingRun:
-        """The run of a stored value; ValueError if its length does not fit."""
-        n = _COUNT.unpack_from(value)[0]
-        if len(value) != _COUNT.size + n * 36:
-            raise ValueError("a run of pending entries has a length that does not fit")
-        made = cls()
-        at = _COUNT.size + n * ID_BYTES
-        made.ids = bytearray(value[_COUNT.size : at])
-        made.consumers = _column("I", value[at : at + 4 * n])
-        made.times = _column("Q", value[at + 4 * n : at + 12 * n])
-        made.counts = _column("Q", value[at + 12 * n :])
-        return made
+__all__ = [
+    "FIRST_CONSUMER",
+    "ID_BYTES",
+    "NO_ONE",
+    "RUN_MAX_ENTRIES",
+    "ConsumerRecord",
+    "GroupRecord",
+    "PendingRun",
+    "consumer_key",
+    "consumer_name_key",
+    "digest",
+    "group_key",
+    "group_prefix",
+    "idle_key",
+    "idle_parts",
+    "name_key",
+    "run_key",
+    "run_prefix",
+    "stream_prefix",
+]

@@ -7,7 +7,7 @@ never outlives its transaction. A row of the idle index is written and removed w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore.index import groupkeys as keys
 from logstore.index.env import Generation
@@ -15,18 +15,46 @@ from logstore.index.groupkeys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.keys import seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
+END = LAST + b"\x00"  # above every ID
 DECODED_MAX_RUNS = 64
+_run_prefix = keys.run_prefix
+
+# A run with the bounds of what is its: from the first ID to that of the run behind it, exclusive.
+# Without a run: there is none for these.
+Near: TypeAlias = tuple[bytes, PendingRun | None, bytes]
+
+
+class DecodedRuns:
+    """A writer's: runs as they are stored, by key, and by group the one that was used last."""
+
+    __slots__ = ("by_key", "near")
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, PendingRun] = {}
+        self.near: dict[int, Near] = {}
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self.by_key.clear()
+        self.near.clear()
+
+
+def _stored(value: bytes) -> PendingRun:
+    run = PendingRun.unpack(value)
+    run.stored = (run.first, run.oldest_ms)
+    return run
 
 
 class GroupTxn:
     """The groups as one transaction sees them."""
 
-    __slots__ = ("_database", "decoded", "txn")
+    __slots__ = ("_cursor", "_database", "decoded", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self._database = generation.groups
         self.txn = txn
-        self.decoded: dict[bytes, PendingRun] | None = None  # a writer's: runs as they are stored
+        self.decoded: DecodedRuns | None = None  # a writer's
+        self._cursor: Any = None
 
     def _get(self, key: bytes) -> bytes | None:
         data = self.txn.get(key, db=self._database)
@@ -96,6 +124,8 @@ class GroupTxn:
         """Remove a group with all that stands under its number."""
         if self.number(group.stream, group.name) == group.number:
             self._delete(keys.name_key(group.stream, group.name))
+        if self.decoded is not None:
+            self.decoded.clear()
         prefix = keys.group_prefix(group.number)
         with self.txn.cursor(db=self._database) as cursor:
             found = cursor.set_range(prefix)
@@ -139,57 +169,83 @@ class GroupTxn:
     # -- runs of pending entries ----------------------------------------------------------------
     def run_floor(self, group: int, id: bytes) -> PendingRun | None:
         """The run with the largest first ID not above ``id``; who changes it stores it again."""
-        key, prefix = keys.run_key(group, id), keys.run_key(group, b"")
-        with self.txn.cursor(db=self._database) as cursor:
-            here = cursor.set_range(key) and cursor.key() == key
-            if not (here or cursor.prev() or cursor.last()):
-                return None
-            found = cursor.key()
-            if found > key or not found.startswith(prefix):
-                return None
-            if self.decoded is None:
-                return PendingRun.unpack(unseal(found, cursor.value()))
-            run = self.decoded.get(found)
-            if run is None:
-                run = PendingRun.unpack(unseal(found, cursor.value()))
-                if len(self.decoded) >= DECODED_MAX_RUNS:
-                    self.decoded.clear()
-                self.decoded[found] = run
-            return run
+        return self.around(group, id)[1]
 
-    def next_first(self, group: int, id: bytes) -> bytes | None:
-        """The first ID of the next run above ``id``."""
-        prefix = keys.run_key(group, b"")
-        with self.txn.cursor(db=self._database) as cursor:
-            if cursor.set_range(keys.run_key(group, id) + b"\x00"):
-                found: bytes = cursor.key()
-                if found.startswith(prefix):
-                    return found[len(prefix) :]
-        return None
+    def around(self, group: int, id: bytes) -> Near:
+        """The same with its bounds: of IDs between them nothing else need be asked."""
+        decoded = self.decoded
+        if decoded is not None:
+            near = decoded.near.get(group)
+            if near is not None and near[0] <= id < near[2]:
+                return near
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = self.txn.cursor(db=self._database)
+        prefix = _run_prefix(group)
+        key = prefix + id
+        upper, low, run = END, b"", None
+        if cursor.set_range(key + b"\x00"):
+            found = cursor.key()
+            if found.startswith(prefix):
+                upper = found[len(prefix) :]
+        if cursor.prev() or cursor.last():
+            found = cursor.key()
+            if found <= key and found.startswith(prefix):
+                low = found[len(prefix) :]
+                run = self._run(found, cursor)
+        near = (low, run, upper)
+        if decoded is not None:
+            self.keep_near(group, near)
+        return near
+
+    def _run(self, key: bytes, cursor: Any) -> PendingRun:
+        decoded = self.decoded
+        run = None if decoded is None else decoded.by_key.get(key)
+        if run is None:
+            run = _stored(unseal(key, cursor.value()))
+            if decoded is not None:
+                if len(decoded.by_key) >= DECODED_MAX_RUNS:
+                    decoded.clear()
+                decoded.by_key[key] = run
+        return run
+
+    def keep_near(self, group: int, near: Near) -> None:
+        """The run that was used last, as it is stored now."""
+        if self.decoded is not None:
+            if len(self.decoded.near) >= DECODED_MAX_RUNS:
+                self.decoded.near.clear()
+            self.decoded.near[group] = near
 
     def runs(self, group: int, start: bytes = FIRST) -> Iterator[PendingRun]:
         """Runs that may hold IDs from ``start`` on; do not change runs meanwhile."""
         floor = self.run_floor(group, start)
         low = floor.first if floor is not None else start
         for _, value in self._rows(keys.run_key(group, b""), low):
-            yield PendingRun.unpack(value)
+            yield _stored(value)
 
     def put_run(self, group: int, run: PendingRun) -> None:
-        """Store a run and its row of the idle index."""
-        first = run.first
-        key = keys.run_key(group, first)
+        """Store a run, or remove one without entries, and its row of the idle index."""
+        decoded, before = self.decoded, run.stored
+        if decoded is not None:
+            decoded.near.pop(group, None)
+        prefix = _run_prefix(group)
+        now = (run.first, run.oldest_ms) if len(run) else None
+        if before is not None and (now is None or before[0] != now[0]):
+            key = prefix + before[0]
+            self._delete(key)
+            if decoded is not None:
+                decoded.by_key.pop(key, None)
+        if before is not None and before != now:
+            self._delete(keys.idle_key(group, before[1], before[0]))
+        run.stored = now
+        if now is None:
+            return
+        key = prefix + now[0]
         self._put(key, run.pack())
-        if self.decoded is not None:
-            self.decoded[key] = run
-        self._put(keys.idle_key(group, min(run.times), first), b"")
-
-    def delete_run(self, group: int, first: bytes, oldest_ms: int) -> None:
-        """Remove a run and its row of the idle index."""
-        key = keys.run_key(group, first)
-        self._delete(key)
-        if self.decoded is not None:
-            self.decoded.pop(key, None)
-        self._delete(keys.idle_key(group, oldest_ms, first))
+        if decoded is not None:
+            decoded.by_key[key] = run
+        if before != now:
+            self._put(keys.idle_key(group, now[1], now[0]), b"")
 
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
         """Runs by their oldest delivery time: that time, and the first ID."""

@@ -212,3 +212,6 @@ class Codec(Protocol):
 
     @property
     def ArrowBuilder(self) -> ArrowBuilderFactory: ...  # noqa: N802  (a class stands there)
+
+    @property
+    def PendingRun(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of run.py is)

@@ -4,7 +4,8 @@
 
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
-(changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow).
+(changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
+_run.pxi (runs of pending entries).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -16,7 +17,7 @@ It may not know more than the pure codec knows.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from logstore.codec.interface import (
     ARROW_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, Packed, PackedNode,
@@ -36,3 +37,4 @@ include "_rows.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
 include "_arrow.pxi"
+include "_run.pxi"

@@ -28,9 +28,11 @@ from logstore.codec.node import (
     last_live_id,
     validate,
 )
+from logstore.codec.run import PendingRun
 
 __all__ = [
     "ArrowBuilder",
+    "PendingRun",
     "RowBatch",
     "append",
     "counts",

@@ -139,10 +139,7 @@ def _claim(state: State, at: int, _: int, body: frames.Claim) -> None:
         _wake(state, group)
         group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
     pending = PendingSet(state.groups.txn, group.number)
-    pending.put(
-        [(StreamID(ms, seq).packed(), time_ms, count) for ms, seq, time_ms, count in body.items],
-        body.consumer,
-    )
+    pending.put(body.items, body.consumer)
     _settle(state, group, pending)
 
 

@@ -53,7 +53,7 @@ def load(state: State, chunk: dict[str, Any]) -> None:
     for row in chunk["rows"]:
         if chunk["kind"] == "pending":
             number, packed = row
-            txn.put_run(number, PendingRun.unpack(packed))
+            txn.put_run(number, PendingRun.unpack(packed))  # made here: no row is its yet
             continue
         number, packed, consumers = row
         group = GroupRecord.unpack(number, packed)

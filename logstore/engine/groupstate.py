@@ -7,8 +7,8 @@ Runs of pending entries are written through. Decides nothing.
 
 from __future__ import annotations
 
-from logstore.index.groupkeys import ConsumerRecord, GroupRecord, PendingRun
-from logstore.index.grouptxn import GroupTxn
+from logstore.index.groupkeys import ConsumerRecord, GroupRecord
+from logstore.index.grouptxn import DecodedRuns, GroupTxn
 
 
 class KeptGroups:
@@ -19,7 +19,7 @@ class KeptGroups:
         self.numbers: dict[tuple[int, bytes], int] = {}
         self.consumers: dict[tuple[int, int], ConsumerRecord] = {}
         self.consumer_numbers: dict[tuple[int, bytes], int] = {}
-        self.runs: dict[bytes, PendingRun] = {}
+        self.runs = DecodedRuns()
 
     def __len__(self) -> int:
         return len(self.groups) + len(self.consumers)

@@ -11,8 +11,9 @@ import heapq
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from logstore.codec.run import EVERYONE, Due
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.groupkeys import ID_BYTES, PendingRun
+from logstore.index.groupkeys import ID_BYTES
 from logstore.index.grouptxn import GroupTxn
 
 
@@ -33,30 +34,22 @@ def find(txn: GroupTxn, group: int, id: StreamID) -> Waiting | None:
     """One pending entry by ID."""
     packed = id.packed()
     run = txn.run_floor(group, packed)
-    if run is None:
-        return None
-    place, there = run.find(packed)
-    if not there:
-        return None
-    return Waiting(id, run.consumers[place], run.times[place], run.counts[place])
+    found = None if run is None else run.find(packed)
+    return None if found is None else Waiting(id, *found)
 
 
 def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
     """Those of some IDs, packed and ascending, that are pending."""
     found: list[bytes] = []
     at = 0
-    run: PendingRun | None = None
     while at < len(ids):
-        id = ids[at : at + ID_BYTES]
-        if run is None or not run.first <= id <= run.last:
-            run = txn.run_floor(group, id)
-        place, there = run.find(id) if run is not None else (0, False)
-        count = 1
-        if run is not None and there:
-            count = run.same(place, ids, at)
-            found.append(ids[at : at + count * ID_BYTES])
-        at += count * ID_BYTES
-    return b"".join(found)
+        _, run, upper = txn.around(group, ids[at : at + ID_BYTES])
+        if run is None:
+            at += ID_BYTES
+            continue
+        here, at = run.present(ids, at, upper)
+        found.append(here)
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 def by_id(
@@ -65,41 +58,33 @@ def by_id(
 ) -> Iterator[Waiting]:  # fmt: skip
     """Pending entries of a closed interval, ascending; of one consumer, or of all."""
     low, high = start.packed(), end.packed()
+    whose = EVERYONE if consumer is None else consumer
     for run in txn.runs(group, low):
         if run.first > high:
             return
-        if consumer is not None and consumer not in run.consumers:
-            continue
-        place, _ = run.find(low)
-        for at in range(place, len(run)):
-            packed = run.id_at(at)
-            if packed > high:
-                return
-            if consumer is None or run.consumers[at] == consumer:
-                yield Waiting(
-                    StreamID.unpacked(packed), run.consumers[at], run.times[at], run.counts[at]
-                )
+        for ms, seq, owner, time_ms, count in run.between(low, high, whose):
+            yield Waiting(StreamID(ms, seq), owner, time_ms, count)
 
 
 def by_idle(txn: GroupTxn, group: int, until_ms: int) -> Iterator[Waiting]:
     """Pending entries whose last delivery was at ``until_ms`` or before, oldest first."""
-    heap: list[tuple[int, bytes, int, int]] = []
+    heap: list[Due] = []
     for oldest_ms, first in txn.idle(group):
-        while heap and heap[0][0] < oldest_ms:
+        # What follows in the index is not before this row, in time, or at the same time in its ID.
+        here = (oldest_ms, *StreamID.unpacked(first))
+        while heap and heap[0] < here:
             yield _popped(heap)
         if oldest_ms > until_ms:
             break
         run = txn.run_floor(group, first)
         if run is None:
             continue
-        for place, time_ms in enumerate(run.times):
-            if time_ms <= until_ms:
-                item = (time_ms, run.id_at(place), run.consumers[place], run.counts[place])
-                heapq.heappush(heap, item)
+        heap += run.due(until_ms)
+        heapq.heapify(heap)
     while heap:
         yield _popped(heap)
 
 
-def _popped(heap: list[tuple[int, bytes, int, int]]) -> Waiting:
-    time_ms, packed, consumer, count = heapq.heappop(heap)
-    return Waiting(StreamID.unpacked(packed), consumer, time_ms, count)
+def _popped(heap: list[Due]) -> Waiting:
+    time_ms, ms, seq, consumer, count = heapq.heappop(heap)
+    return Waiting(StreamID(ms, seq), consumer, time_ms, count)

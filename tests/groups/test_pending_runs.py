@@ -16,6 +16,7 @@ from logstore.engine.pendingset import PendingSet
 from logstore.engine.state import State
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import RUN_MAX_ENTRIES, PendingRun
+from logstore.index.grouptxn import FIRST, LAST
 
 GROUP = 7
 ids_of = st.builds(
@@ -47,12 +48,11 @@ def shape(state: State) -> dict[int, tuple[int, int, int]]:
     for run in txn.runs(GROUP):
         assert 0 < len(run) <= RUN_MAX_ENTRIES
         assert PendingRun.unpack(run.pack()).pack() == run.pack()
-        idle.append((min(run.times), run.first))
-        for place in range(len(run)):
-            number = StreamID.unpacked(run.id_at(place)).seq
+        idle.append((run.oldest_ms, run.first))
+        for _, number, *rest in run.between(FIRST, LAST):
             assert number > last
             last = number
-            found[number] = (run.consumers[place], run.times[place], run.counts[place])
+            found[number] = (rest[0], rest[1], rest[2])
     assert sorted(idle) == list(txn.idle(GROUP))
     return found
 
@@ -72,14 +72,14 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
                 pending = PendingSet(state.groups.txn, GROUP)
                 before = [value[0] for value in model.values()]
                 if what == "put":
-                    pending.put([(packed(n), time_ms, n) for n in numbers], consumer)
+                    pending.put([(0, n, time_ms, n) for n in numbers], consumer)
                     model.update({n: (consumer, time_ms, n) for n in numbers})
                 elif what == "extend":
                     pending.extend(b"".join(map(packed, numbers)), consumer, time_ms, 1)
                     model.update(dict.fromkeys(numbers, (consumer, time_ms, 1)))
                 elif what == "remove":
-                    gone = pending.remove(b"".join(map(packed, numbers)))
-                    assert gone == len([model.pop(n) for n in numbers if n in model])
+                    pending.remove(b"".join(map(packed, numbers)))
+                    model = {n: v for n, v in model.items() if n not in numbers}
                 else:
                     pending.remove_of(consumer)
                     model = {n: v for n, v in model.items() if v[0] != consumer}

@@ -1,0 +1,332 @@
+# Runs of pending entries: the twin of run.py, rows instead of columns.
+
+ctypedef struct PendingRow:
+    u64 ms
+    u64 seq
+    u64 time_ms
+    u64 count
+    uint32_t consumer
+
+cdef enum:
+    PENDING_ID_BYTES = 16
+    PENDING_ROW_BYTES = 36      # as stored
+    PENDING_MAX_ENTRIES = 128
+
+
+cdef inline u64 big_u64(const u8* p) noexcept nogil:
+    return (<u64>p[0] << 56 | <u64>p[1] << 48 | <u64>p[2] << 40 | <u64>p[3] << 32
+            | <u64>p[4] << 24 | <u64>p[5] << 16 | <u64>p[6] << 8 | <u64>p[7])
+
+
+cdef inline void put_big_u64(u8* p, u64 value) noexcept nogil:
+    cdef int i
+    for i in range(8):
+        p[7 - i] = value & 0xFF
+        value >>= 8
+
+
+cdef inline void put_little(u8* p, u64 value, int width) noexcept nogil:
+    cdef int i
+    for i in range(width):
+        p[i] = value & 0xFF
+        value >>= 8
+
+
+cdef inline object id_bytes(const PendingRow* row):
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, PENDING_ID_BYTES)
+    put_big_u64(data_of(made), row.ms)
+    put_big_u64(data_of(made) + 8, row.seq)
+    return made
+
+
+cdef struct Bound:
+    u64 ms
+    u64 seq
+    int side                    # 0: this ID; 1: above every ID; -1: below
+
+
+cdef int read_bound(bytes upper, Bound* bound) except -1:
+    """What is not an ID is the empty string, below all, or longer than one, above those of 0xFF."""
+    cdef u64 size = size_of(upper)
+    bound.ms = bound.seq = 0
+    bound.side = 0
+    if size == 0:
+        bound.side = -1
+    elif size < PENDING_ID_BYTES:
+        raise ValueError("a bound is an ID, or what is above or below every ID")
+    else:
+        bound.ms = big_u64(data_of(upper))
+        bound.seq = big_u64(data_of(upper) + 8)
+        if size > PENDING_ID_BYTES:
+            if bound.ms != ~<u64>0 or bound.seq != ~<u64>0:
+                raise ValueError("a bound is an ID, or what is above or below every ID")
+            bound.side = 1
+    return 0
+
+
+cdef inline bint is_below(u64 ms, u64 seq, const Bound* bound) noexcept nogil:
+    if bound.side:
+        return bound.side > 0
+    return ms < bound.ms or (ms == bound.ms and seq < bound.seq)
+
+
+cdef int check_ids(bytes ids, Py_ssize_t at) except -1:
+    if at < 0 or size_of(ids) % PENDING_ID_BYTES or at % PENDING_ID_BYTES:
+        raise ValueError("IDs are 16 bytes each")
+    return 0
+
+
+cdef int change(dict changes, uint32_t consumer, Py_ssize_t by) except -1:
+    if by:
+        changes[consumer] = changes.get(consumer, 0) + by
+    return 0
+
+
+cdef class PendingRun:
+    cdef Buf buf
+    cdef public object stored
+
+    def __dealloc__(self):
+        buf_free(&self.buf)
+
+    cdef inline PendingRow* rows(self) noexcept nogil:
+        return <PendingRow*>self.buf.data
+
+    cdef inline Py_ssize_t size(self) noexcept nogil:
+        return <Py_ssize_t>(self.buf.size // sizeof(PendingRow))
+
+    def __len__(self):
+        return self.size()
+
+    @property
+    def first(self):
+        return id_bytes(self.rows()) if self.buf.size else b""
+
+    @property
+    def last(self):
+        return id_bytes(self.rows() + self.size() - 1) if self.buf.size else b""
+
+    @property
+    def oldest_ms(self):
+        cdef const PendingRow* rows = self.rows()
+        cdef Py_ssize_t i
+        cdef u64 least = ~<u64>0
+        if not self.buf.size:
+            raise ValueError("a run without entries has no oldest one")
+        for i in range(self.size()):
+            if rows[i].time_ms < least:
+                least = rows[i].time_ms
+        return least
+
+    cdef Py_ssize_t place(self, u64 ms, u64 seq) noexcept nogil:
+        """Where an ID stands or would stand."""
+        cdef const PendingRow* rows = self.rows()
+        cdef Py_ssize_t low = 0, high = self.size(), middle
+        if high and (rows[high - 1].ms < ms or (rows[high - 1].ms == ms and rows[high - 1].seq < seq)):
+            return high
+        while low < high:
+            middle = (low + high) >> 1
+            if rows[middle].ms < ms or (rows[middle].ms == ms and rows[middle].seq < seq):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef inline bint holds(self, Py_ssize_t place, u64 ms, u64 seq) noexcept nogil:
+        return (place < self.size() and self.rows()[place].ms == ms
+                and self.rows()[place].seq == seq)
+
+    cdef int cut(self, Py_ssize_t place, Py_ssize_t count) except -1:
+        cdef PendingRow* rows = self.rows()
+        memmove(rows + place, rows + place + count,
+                (self.size() - place - count) * sizeof(PendingRow))
+        self.buf.size -= count * sizeof(PendingRow)
+        return 0
+
+    def find(self, bytes id not None):
+        cdef Py_ssize_t place
+        cdef const PendingRow* row
+        cdef u64 ms, seq
+        if size_of(id) != PENDING_ID_BYTES:
+            raise ValueError("IDs are 16 bytes each")
+        ms, seq = big_u64(data_of(id)), big_u64(data_of(id) + 8)
+        place = self.place(ms, seq)
+        if not self.holds(place, ms, seq):
+            return None
+        row = self.rows() + place
+        return row.consumer, row.time_ms, row.count
+
+    def present(self, bytes ids not None, Py_ssize_t at, bytes upper not None):
+        cdef Bound bound
+        cdef u64 ms, seq
+        cdef Py_ssize_t begin = at, size = <Py_ssize_t>size_of(ids), missing = 0, count = 0
+        cdef bytes found
+        cdef const u8* data = data_of(ids)
+        check_ids(ids, at)
+        read_bound(upper, &bound)
+        found = PyBytes_FromStringAndSize(NULL, max(0, size - at))
+        while at < size:
+            ms, seq = big_u64(data + at), big_u64(data + at + 8)
+            if not is_below(ms, seq, &bound):
+                break
+            if self.holds(self.place(ms, seq), ms, seq):
+                memcpy(data_of(found) + count, data + at, PENDING_ID_BYTES)
+                count += PENDING_ID_BYTES
+            at += PENDING_ID_BYTES
+        if begin == 0 and count == size:
+            return ids, at
+        return found[:count], at
+
+    def remove(self, bytes ids not None, Py_ssize_t at, bytes upper not None,
+               dict changes not None):
+        cdef Bound bound
+        cdef u64 ms, seq
+        cdef Py_ssize_t size = <Py_ssize_t>size_of(ids), place, count, same
+        cdef const u8* data = data_of(ids)
+        cdef uint32_t consumer
+        check_ids(ids, at)
+        read_bound(upper, &bound)
+        while at < size:
+            ms, seq = big_u64(data + at), big_u64(data + at + 8)
+            if not is_below(ms, seq, &bound):
+                break
+            place = self.place(ms, seq)
+            if not self.holds(place, ms, seq):
+                at += PENDING_ID_BYTES
+                continue
+            count = same = 0
+            consumer = self.rows()[place].consumer
+            while at < size and self.holds(place + count, big_u64(data + at),
+                                           big_u64(data + at + 8)):
+                if self.rows()[place + count].consumer != consumer:
+                    change(changes, consumer, -same)
+                    consumer = self.rows()[place + count].consumer
+                    same = 0
+                same += 1
+                count += 1
+                at += PENDING_ID_BYTES
+            change(changes, consumer, -same)
+            self.cut(place, count)
+        return at
+
+    def put(self, items not None, Py_ssize_t at, uint32_t consumer, bytes upper not None,
+            dict changes not None):
+        cdef Bound bound
+        cdef PendingRow row
+        cdef PendingRow* rows
+        cdef Py_ssize_t size = len(items), place, made = 0
+        read_bound(upper, &bound)
+        row.consumer = consumer
+        try:
+            while at < size:
+                row.ms, row.seq, row.time_ms, row.count = items[at]
+                if not is_below(row.ms, row.seq, &bound):
+                    break
+                place = self.place(row.ms, row.seq)
+                rows = self.rows()
+                if self.holds(place, row.ms, row.seq):
+                    if rows[place].consumer != consumer:
+                        change(changes, rows[place].consumer, -1)
+                        made += 1
+                elif self.size() >= PENDING_MAX_ENTRIES:
+                    break
+                else:
+                    fail(buf_reserve(&self.buf, sizeof(PendingRow)))
+                    rows = self.rows()
+                    memmove(rows + place + 1, rows + place,
+                            (self.size() - place) * sizeof(PendingRow))
+                    self.buf.size += sizeof(PendingRow)
+                    made += 1
+                rows[place] = row
+                at += 1
+        finally:
+            change(changes, consumer, made)
+        return at
+
+    def extend(self, bytes ids not None, uint32_t consumer, u64 time_ms, u64 count):
+        cdef PendingRow* row
+        cdef Py_ssize_t at
+        cdef Py_ssize_t n = <Py_ssize_t>(size_of(ids) // PENDING_ID_BYTES)
+        check_ids(ids, 0)
+        fail(buf_reserve(&self.buf, n * sizeof(PendingRow)))
+        row = self.rows() + self.size()
+        for at in range(n):
+            row.ms = big_u64(data_of(ids) + at * PENDING_ID_BYTES)
+            row.seq = big_u64(data_of(ids) + at * PENDING_ID_BYTES + 8)
+            row.consumer = consumer
+            row.time_ms = time_ms
+            row.count = count
+            row += 1
+        self.buf.size += n * sizeof(PendingRow)
+
+    def split(self):
+        cdef PendingRun upper = PendingRun()
+        cdef Py_ssize_t half = self.size() // 2
+        fail(buf_add(&upper.buf, self.rows() + half, (self.size() - half) * sizeof(PendingRow)))
+        self.buf.size = half * sizeof(PendingRow)
+        return upper
+
+    def between(self, bytes low not None, bytes high not None, int64_t consumer=-1):
+        cdef list found = []
+        cdef Py_ssize_t place
+        cdef PendingRow row
+        cdef u64 ms, seq
+        if size_of(low) != PENDING_ID_BYTES or size_of(high) != PENDING_ID_BYTES:
+            raise ValueError("IDs are 16 bytes each")
+        ms, seq = big_u64(data_of(high)), big_u64(data_of(high) + 8)
+        for place in range(self.place(big_u64(data_of(low)), big_u64(data_of(low) + 8)),
+                           self.size()):
+            row = self.rows()[place]
+            if row.ms > ms or (row.ms == ms and row.seq > seq):
+                break
+            if consumer == -1 or consumer == <int64_t>row.consumer:
+                found.append((row.ms, row.seq, row.consumer, row.time_ms, row.count))
+        return found
+
+    def due(self, int64_t until_ms):
+        cdef list found = []
+        cdef Py_ssize_t place
+        cdef PendingRow row
+        for place in range(self.size()):
+            row = self.rows()[place]
+            if until_ms >= 0 and row.time_ms <= <u64>until_ms:
+                found.append((row.time_ms, row.ms, row.seq, row.consumer, row.count))
+        return found
+
+    def pack(self):
+        cdef const PendingRow* rows = self.rows()
+        cdef Py_ssize_t n = self.size(), i
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + n * PENDING_ROW_BYTES)
+        cdef u8* ids = data_of(made) + 4
+        cdef u8* consumers = ids + n * PENDING_ID_BYTES
+        cdef u8* times = consumers + n * 4
+        cdef u8* counts = times + n * 8
+        put_little(data_of(made), n, 4)
+        for i in range(n):
+            put_big_u64(ids + i * PENDING_ID_BYTES, rows[i].ms)
+            put_big_u64(ids + i * PENDING_ID_BYTES + 8, rows[i].seq)
+            put_little(consumers + i * 4, rows[i].consumer, 4)
+            put_little(times + i * 8, rows[i].time_ms, 8)
+            put_little(counts + i * 8, rows[i].count, 8)
+        return made
+
+    @classmethod
+    def unpack(cls, bytes value not None):
+        cdef u64 size = size_of(value), n = 0, i
+        cdef PendingRun made = PendingRun()
+        cdef PendingRow* row
+        cdef const u8* ids = data_of(value) + 4
+        if size >= 4:
+            n = little(data_of(value), 4)
+        if size != 4 + n * PENDING_ROW_BYTES:
+            raise ValueError("a run of pending entries has a length that does not fit")
+        fail(buf_reserve(&made.buf, n * sizeof(PendingRow)))
+        for i in range(n):
+            row = made.rows() + i
+            row.ms = big_u64(ids + i * PENDING_ID_BYTES)
+            row.seq = big_u64(ids + i * PENDING_ID_BYTES + 8)
+            row.consumer = <uint32_t>little(ids + n * PENDING_ID_BYTES + i * 4, 4)
+            row.time_ms = little(ids + n * (PENDING_ID_BYTES + 4) + i * 8, 8)
+            row.count = little(ids + n * (PENDING_ID_BYTES + 12) + i * 8, 8)
+        made.buf.size = n * sizeof(PendingRow)
+        return made
