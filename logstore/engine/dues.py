@@ -1,0 +1,85 @@
+"""When scheduled entries are added, and by whom: whoever sleeps in a store wakes for them.
+
+A word in WAKE says when the next entry of all streams is due, so nobody looks for them in vain.
+The background thread of each process and every waiting reader sleep no longer than until then; the
+first to wake adds what is due, the others find the word moved on.
+
+Invariants: called with nothing held; what fails here fails nobody else's call: it is logged, and
+tried again later. A read-only store adds nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from logstore.engine import reserve, schedules
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine, log
+from logstore.errors import ClosedError
+from logstore.index.txn import IndexTxn
+
+RETRY_S = 1.0
+BUSY_S = 0.002  # another thread of this process is adding
+
+
+def within(engine: Engine, left_s: float, late_ms: int = 0) -> float:
+    """How long to sleep of ``left_s``, so as to wake for what is due next.
+
+    What is due now is added, a batch at most; 0.0 then: look whether it is what you wait for.
+    ``late_ms``: leave it to others for so long.
+    """
+    due_ms, adder = engine.wake.next_due_ms, engine.adder
+    if not due_ms or adder is None or left_s <= 0:
+        return left_s
+    ahead_ms = due_ms + late_ms - engine.clock.now_ms()
+    if ahead_ms > 0:
+        return min(left_s, ahead_ms / 1000)
+    return min(left_s, adder.add(due_ms))
+
+
+class Adder:
+    """Adds what is due, for one process."""
+
+    def __init__(self, engine: Engine, committer: Committer) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._busy = threading.Lock()
+        self._retry_at = 0.0
+
+    def add(self, due_ms: int) -> float:
+        """Add a batch of what is due; after how many seconds to look again.
+
+        ``due_ms`` is the word that says so.
+        """
+        if (wait_s := self._retry_at - time.monotonic()) > 0:
+            return wait_s
+        if not self._busy.acquire(blocking=False):
+            return BUSY_S
+        try:
+            engine = self._engine
+            engine.check_open()
+            reserve.check(engine)
+            if not self._committer.run(schedules.add_due) and engine.wake.next_due_ms == due_ms:
+                self._put_right()  # nobody was faster, and there was nothing
+                return BUSY_S  # or the clock was put back meanwhile
+        except ClosedError:
+            return RETRY_S
+        except Exception as exc:  # noqa: BLE001  whoever waits did not ask for this
+            self._retry_at = time.monotonic() + RETRY_S
+            log.error("adding scheduled entries failed: %s", exc)
+            return RETRY_S
+        finally:
+            self._busy.release()
+        return 0.0
+
+    def _put_right(self) -> None:
+        with self._committer.locked():
+            refresh_locked(self._engine)
+
+
+def refresh_locked(engine: Engine) -> None:
+    """Set the word from the index, which stands where WAKE says. LOCK is held."""
+    generation = engine.index()
+    with generation.env.begin() as txn:
+        engine.wake.next_due_ms = IndexTxn(generation, txn).schedules.first_due()

@@ -1,0 +1,49 @@
+"""Scheduled entries in a checkpoint: copied out of the index, and loaded into an empty one.
+
+Invariants: read behind the streams of the same checkpoint, so that no entry is kept for a stream
+whose drop is not replayed. Each row is read at or behind the checkpoint's position: one that was
+scheduled later comes by its own frame, one that was added later is taken out by the frame that
+says so, and one that was added before its row was read is in the stream and not among the rows. So
+none is lost, and none comes twice, however long the copy took.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from logstore.engine import snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.index.scheduletxn import FIRST, Key, ScheduleRow
+
+ROWS_A_CHUNK = 2000
+CHUNK_BYTES = 1 << 20
+
+
+def chunks(engine: Engine) -> list[dict[str, Any]]:
+    """The chunks of all scheduled entries."""
+    found: list[dict[str, Any]] = []
+    after = FIRST
+    while rows := snapshot.read(engine, partial(_rows, after=after)):
+        found.append({"kind": "scheduled", "rows": rows})
+        after = rows[-1][1:3]
+    return found
+
+
+def _rows(view: Snapshot, after: Key) -> list[ScheduleRow]:
+    rows: list[ScheduleRow] = []
+    left_bytes = CHUNK_BYTES
+    for row in view.index.schedules.due(after=after):
+        rows.append(row)
+        left_bytes -= len(row.fields)
+        if left_bytes <= 0 or len(rows) == ROWS_A_CHUNK:
+            break
+    return rows
+
+
+def load(state: State, chunk: dict[str, Any]) -> None:
+    """Put a chunk of scheduled entries into the index."""
+    for row in chunk["rows"]:
+        state.index.schedules.put(ScheduleRow._make(row))
