@@ -6,6 +6,8 @@ long; what is appended behind a batch is seen by the next one; entries come in t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from logstore.codec import NodeEntry, codec
@@ -30,12 +32,20 @@ def read_batch(
     reverse: bool = False,
 ) -> Batch:  # fmt: skip
     """The next entries of a closed interval; at most ``limit`` unless it is negative."""
-    if start > end or limit == 0:
-        return Batch([], None)
-    found = snapshot.read(engine, lambda view: _read(view, name, start, end, limit, reverse))
+    found = read_on(partial(snapshot.read, engine), name, start, end, limit, reverse=reverse)
     if found.entries:
         engine.metrics.count("read_entries", len(found.entries))
     return found
+
+
+def read_on(
+    once: Callable[[Callable[[Snapshot], Batch]], Batch], name: bytes, start: StreamID,
+    end: StreamID, limit: int, *, reverse: bool = False,
+) -> Batch:  # fmt: skip
+    """The same on what ``once`` reads: a fresh snapshot, or the state inside a commit."""
+    if start > end or limit == 0:
+        return Batch([], None)
+    return once(lambda view: _read(view, name, start, end, limit, reverse))
 
 
 def _read(

@@ -1,0 +1,27 @@
+"""The commands, one module a family; each module has a list ``COMMANDS``."""
+
+from __future__ import annotations
+
+from logstore.wire.commands import (
+    adding,
+    deleting,
+    groupreads,
+    groups,
+    pending,
+    reading,
+    transactions,
+    trimming,
+)
+from logstore.wire.table import Command
+
+FAMILIES = (adding, reading, deleting, trimming, groups, groupreads, pending, transactions)
+
+
+def commands_of(profile: str) -> list[Command]:
+    """The commands that a profile has."""
+    return [
+        command
+        for family in FAMILIES
+        for command in family.COMMANDS
+        if command.levels is None or profile in command.levels
+    ]

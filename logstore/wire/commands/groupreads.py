@@ -1,0 +1,156 @@
+"""XREADGROUP.
+
+A stream read with ``>`` gives what is new to the group; any other ID gives the consumer's own
+history, which always replies and never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from logstore.engine import deliveries, offers
+from logstore.engine.deliveries import Delivered
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.ids import StreamID
+from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
+from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.reply import NULL_ARRAY, Reply
+from logstore.wire.session import Session
+from logstore.wire.steps import Block, Change, Reader, Step
+from logstore.wire.table import Command
+from logstore.wire.words import Words, integer, strict_id
+
+_MEANINGLESS = (
+    "ERR The {} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    "this consumer by specifying a proper ID, or use the > ID to get new messages. The {} ID would "
+    "just return an empty result set."
+)
+_IDLE = "ERR min-idle-time is not an integer or out of range"
+
+
+class _Asked(NamedTuple):
+    """What a read of groups asks for."""
+
+    group: bytes
+    consumer: bytes
+    noack: bool
+    claim_idle_ms: int | None
+    options: ReadOptions
+    wanted: list[tuple[bytes, StreamID | None]]  # None: what is new
+
+
+def xreadgroup(session: Session, words: Words) -> Step:
+    """As XREADGROUP."""
+    asked = _parse(session, words)
+    read = _GroupRead(session, asked)
+    change = Change(read.op, read.reply)
+    timeout_ms = asked.options.timeout_ms
+    if timeout_ms is None or any(after is not None for _, after in asked.wanted):
+        return change
+    keys = [key for key, _ in asked.wanted]
+    queue = (keys[0], asked.group) if len(keys) == 1 else None
+    return Block(change, keys, timeout_ms or None, read.worth, queue, NULL_ARRAY, read.pause_ms)
+
+
+def _parse(session: Session, words: Words) -> _Asked:
+    parser = ReadParser(session, "xreadgroup")
+    names: tuple[bytes, bytes] | None = None
+    noack = False
+    claim: int | None = None
+    while not words.take(b"STREAMS"):
+        if parser.take(words):
+            continue
+        word = words.option()
+        if word == b"GROUP" and len(words) >= 2:
+            names = words.next(), words.next()
+        elif word == b"NOACK":
+            noack = True
+        elif word == b"CLAIM" and session.service.profile == "redis-8.10":
+            claim = integer(words.next(), _IDLE)
+            if claim < 0:
+                raise Failed("ERR min-idle-time must be a positive integer")
+        else:
+            raise Failed(SYNTAX)
+    options = parser.streams(words)
+    if names is None:
+        raise Failed("ERR Missing GROUP option for XREADGROUP")
+    wanted: list[tuple[bytes, StreamID | None]] = []
+    for key, word in options.streams:
+        if word in (b"$", b"+"):
+            raise Failed(_MEANINGLESS.format(word.decode(), word.decode()))
+        wanted.append((key, None if word == b">" else strict_id(word)))
+    return _Asked(*names, noack, claim, options, wanted)
+
+
+class _GroupRead:
+    """One read: an operation over all its streams, and its reply."""
+
+    def __init__(self, session: Session, asked: _Asked) -> None:
+        self._session = session
+        self._asked = asked
+
+    def op(self, state: State) -> list[tuple[bytes, bool, list[Delivered]]]:
+        """Deliver; by stream, whether it was its history, and the entries."""
+        asked = self._asked
+        left = Budget(asked.options)
+        found: list[tuple[bytes, bool, list[Delivered]]] = []
+        for key, after in asked.wanted:
+            if left.spent:
+                break
+            count = max(0, left.count())
+            if after is None:
+                entries = deliveries.read_new(
+                    state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
+                    claim_idle_ms=asked.claim_idle_ms,
+                )  # fmt: skip
+            else:
+                entries = deliveries.read_history(
+                    state, key, asked.group, asked.consumer, after, count=count
+                )
+            left.spend([(len(bytes(each.id)), each.items) for each in entries])
+            found.append((key, after is not None, entries))
+        return found
+
+    def reply(self, found: Sequence[tuple[bytes, bool, list[Delivered]]]) -> Reply:
+        """Entries by stream; a stream with nothing new is left out."""
+        kept = [(key, self._rows(rows, old)) for key, old, rows in found if rows or old]
+        return by_stream(self._session, kept) if kept else NULL_ARRAY
+
+    def _rows(self, rows: list[Delivered], history: bool) -> list[Reply]:
+        if self._asked.claim_idle_ms is None or history:
+            return [[bytes(each.id), each.items] for each in rows]
+        return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
+
+    def worth(self, reader: Reader) -> bool:
+        """Whether a read would give something, be it an error."""
+        now_ms = reader.now_ms
+        for key, _ in self._asked.wanted:
+            offer = reader.once(partial(self._look, key=key))
+            if offer is None or offer.fresh or offer.claimable(now_ms):
+                return True
+        return False
+
+    def pause_ms(self, reader: Reader) -> int | None:
+        """How long until an entry becomes claimable; None: none will."""
+        now_ms, least = reader.now_ms, None
+        for key, _ in self._asked.wanted:
+            offer = reader.once(partial(self._look, key=key))
+            if offer is not None and offer.claimable_at_ms is not None:
+                pause = max(1, offer.claimable_at_ms - now_ms)
+                least = pause if least is None else min(least, pause)
+        return least
+
+    def _look(self, view: Snapshot, key: bytes) -> offers.Offer | None:
+        asked = self._asked
+        return offers.look(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
+
+
+COMMANDS = [
+    Command("xreadgroup", -7, xreadgroup, ("write", "blocking", "movablekeys"), (0, 0, 0), "5.0.0",
+            "O(M), M entries given",
+            summary="Hands new entries of streams to a consumer, or tells its own history.",
+            categories=("write", "stream", "slow", "blocking")),
+]  # fmt: skip

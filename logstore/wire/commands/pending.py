@@ -1,0 +1,231 @@
+"""What is pending: XACK, XACKDEL, XNACK, XPENDING, XCLAIM, XAUTOCLAIM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from logstore.engine import acks, claims, groups, pendings
+from logstore.engine.claims import Autoclaimed
+from logstore.engine.deliveries import Delivered
+from logstore.engine.state import State
+from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
+from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.reply import Reply
+from logstore.wire.session import Session
+from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.table import Command
+from logstore.wire.words import (
+    Words,
+    integer,
+    interval_end,
+    interval_start,
+    strict_id,
+)
+
+AUTOCLAIM_COUNT = 100
+AUTOCLAIM_COUNT_MAX = (1 << 63) // 128
+
+
+def delivered(found: Sequence[Delivered]) -> Reply:
+    """Entries as a group's read gives them; a deleted one has null for its fields."""
+    return [[bytes(each.id), each.items] for each in found]
+
+
+def _ids_of(found: Sequence[Delivered]) -> Reply:
+    return [bytes(each.id) for each in found]
+
+
+def xack(_session: Session, words: Words) -> Step:
+    """As XACK."""
+    key, group = words.next(), words.next()
+    ids = [strict_id(word) for word in words.rest()]
+    return Change(lambda state: acks.ack(state, key, group, ids), frees=True)
+
+
+def xackdel(_session: Session, words: Words) -> Step:
+    """As XACKDEL."""
+    key, group = words.next(), words.next()
+    block = IdBlock(words)
+
+    def op(state: State) -> list[int]:
+        if groups.maybe(state, key, group) is None:
+            return [-1] * block.count
+        return list(acks.ack_delete(state, key, group, block.ids(), block.mode))
+
+    return Change(op, frees=True)
+
+
+_MODES = {b"SILENT": "silent", b"FAIL": "fail", b"FATAL": "fatal"}
+
+
+def xnack(_session: Session, words: Words) -> Step:
+    """As XNACK, by its documentation."""
+    key, group, mode = words.next(), words.next(), words.option()
+    if mode not in _MODES:
+        raise Failed("ERR mode must be SILENT, FAIL, or FATAL")
+    if words.option() != b"IDS":
+        raise Failed("ERR syntax error, expected IDS keyword")
+    count = integer(words.next(), "ERR numids must be a positive integer")
+    if count <= 0:
+        raise Failed("ERR numids must be a positive integer")
+    if count > len(words):
+        raise Failed("ERR number of IDs doesn't match numids")
+    ids = [strict_id(words.next()) for _ in range(count)]
+    retry: int | None = None
+    force = False
+    while len(words):
+        shown = words.option()
+        if shown == b"RETRYCOUNT" and len(words):
+            retry = integer(words.next(), "ERR Invalid RETRYCOUNT value, must be >= 0")
+            if retry < 0:
+                raise Failed("ERR Invalid RETRYCOUNT value, must be >= 0")
+        elif shown == b"FORCE":
+            force = True
+        else:
+            raise Failed(f"ERR Unrecognized XNACK option '{shown.decode(errors='replace')}'")
+    return Change(
+        lambda state: acks.nack(
+            state, key, group, ids, mode=_MODES[mode], retry_count=retry, force=force
+        )
+    )
+
+
+# -- XPENDING -------------------------------------------------------------------------------------
+def xpending(_session: Session, words: Words) -> Step:
+    """As XPENDING."""
+    key, group = words.next(), words.next()
+    if not len(words):
+        return Look(lambda reader: _summary(reader, key, group))
+    min_idle_ms = 0
+    if words.take(b"IDLE"):
+        if len(words) < 4:
+            raise Failed(SYNTAX)
+        min_idle_ms = words.integer()
+    if len(words) not in (3, 4):
+        raise Failed(SYNTAX)
+    first, last = words.next(), words.next()
+    count = words.integer()
+    consumer = words.next() if len(words) else None
+    low, high = interval_start(first), interval_end(last)
+
+    def find(reader: Reader) -> Reply:
+        now_ms = reader.now_ms
+        rows = reader.once(
+            lambda view: pendings.detail(
+                view, key, group, low, high, count, consumer=consumer, min_idle_ms=min_idle_ms,
+                now_ms=now_ms,
+            )
+        )  # fmt: skip
+        return [[bytes(row.id), row.consumer, row.idle_ms, row.count] for row in rows]
+
+    return Look(find)
+
+
+def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
+    found = reader.once(lambda view: pendings.summary(view, key, group))
+    if not found.count:
+        return [0, None, None, None]
+    assert found.first is not None
+    assert found.last is not None
+    consumers = [[name, b"%d" % count] for name, count in found.consumers]
+    return [found.count, bytes(found.first), bytes(found.last), consumers]
+
+
+# -- claims ---------------------------------------------------------------------------------------
+def xclaim(_session: Session, words: Words) -> Step:
+    """As XCLAIM."""
+    key, group, consumer = words.next(), words.next(), words.next()
+    min_idle_ms = max(0, integer(
+        words.next(), "ERR Invalid min-idle-time argument for XCLAIM"
+    ))  # fmt: skip
+    ids = [strict_id(words.next())]
+    rest = words.rest()
+    for word in rest:
+        try:
+            ids.append(strict_id(word))
+        except Failed:  # the first word that is no ID begins the options
+            break
+    options = _claim_options(Words(rest, len(ids) - 1))
+    just_id = options["just_id"]
+    return Change(
+        lambda state: claims.claim(
+            state, key, group, consumer, ids, min_idle_ms=min_idle_ms, **options
+        ),
+        _ids_of if just_id else delivered,
+    )
+
+
+def _claim_options(words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {"force": False, "just_id": False}
+    names = {b"IDLE": "idle_ms", b"TIME": "time_ms", b"RETRYCOUNT": "retry_count"}
+    while len(words):
+        shown = words.next()
+        word = shown.upper()
+        if word == b"FORCE":
+            found["force"] = True
+        elif word == b"JUSTID":
+            found["just_id"] = True
+        elif word in names and len(words):
+            name = word.decode()
+            found[names[word]] = integer(
+                words.next(), f"ERR Invalid {name} option argument for XCLAIM"
+            )
+        elif word == b"LASTID" and len(words):
+            found["last_id"] = strict_id(words.next())
+        else:
+            raise Failed(f"ERR Unrecognized XCLAIM option '{shown.decode(errors='replace')}'")
+    return found
+
+
+def xautoclaim(_session: Session, words: Words) -> Step:
+    """As XAUTOCLAIM."""
+    key, group, consumer = words.next(), words.next(), words.next()
+    min_idle_ms = max(0, integer(
+        words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"
+    ))  # fmt: skip
+    start = interval_start(words.next())
+    count, just_id = AUTOCLAIM_COUNT, False
+    while len(words):
+        word = words.option()
+        if word == b"COUNT" and len(words):
+            count = integer(words.next(), "ERR COUNT must be > 0")
+            if not 1 <= count <= AUTOCLAIM_COUNT_MAX:
+                raise Failed("ERR COUNT must be > 0")
+        elif word == b"JUSTID":
+            just_id = True
+        else:
+            raise Failed(SYNTAX)
+
+    def reply(found: Autoclaimed) -> Reply:
+        entries = _ids_of(found.entries) if just_id else delivered(found.entries)
+        return [bytes(found.cursor), entries, [bytes(each) for each in found.deleted]]
+
+    return Change(
+        lambda state: claims.autoclaim(
+            state, key, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
+            just_id=just_id,
+        ),
+        reply,
+    )  # fmt: skip
+
+
+_FAST = ("write", "stream", "fast")
+COMMANDS = [
+    Command("xack", -4, xack, ("write", "fast"), (1, 1, 1), "5.0.0", "O(N), N IDs",
+            summary="Entries of a group are done; tells how many were pending.", categories=_FAST),
+    Command("xackdel", -6, xackdel, ("write", "fast"), (1, 1, 1), "8.2.0", "O(N), N IDs",
+            summary="Entries of a group are done, and are deleted.", categories=_FAST,
+            levels=SINCE_8_2),
+    Command("xnack", -7, xnack, ("write", "fast"), (1, 1, 1), "8.8.0", "O(N), N IDs",
+            summary="Gives entries back to their group.", categories=_FAST,
+            levels=frozenset({"redis-8.10"})),
+    Command("xpending", -3, xpending, ("readonly",), (1, 1, 1), "5.0.0",
+            "O(N), N entries looked at", summary="Tells what is pending in a group.",
+            categories=("read", "stream", "slow")),
+    Command("xclaim", -6, xclaim, ("write", "fast"), (1, 1, 1), "5.0.0", "O(log N) an ID",
+            summary="Makes pending entries a consumer's own.", categories=_FAST),
+    Command("xautoclaim", -6, xautoclaim, ("write", "fast"), (1, 1, 1), "6.2.0",
+            "O(1) for a small COUNT", summary="Makes idle pending entries a consumer's own.",
+            categories=_FAST),
+]  # fmt: skip

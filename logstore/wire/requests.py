@@ -1,0 +1,136 @@
+"""Requests of the Redis protocol, from bytes to words: arrays of bulk strings, and inline ones.
+
+Invariants: what is sent is hostile: every length is checked before memory is taken for it, and the
+buffer never holds more than one request's limit beyond what was asked for; a request that is cut
+into pieces anywhere gives the same words; after an error nothing more is parsed. Knows no command.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+INLINE_MAX_BYTES = 64 * 1024
+WORDS_MAX = 1024 * 1024
+BULK_MAX_BYTES = 512 * 1024 * 1024
+STRANGER_WORDS_MAX = 10  # before AUTH
+STRANGER_BULK_MAX_BYTES = 16384
+COMPACT_BYTES = 1 << 16
+
+
+class ProtocolError(Exception):
+    """What was sent is no request; the connection ends behind the reply."""
+
+
+class RequestParser:
+    """Takes bytes as they come, gives requests as they are whole."""
+
+    def __init__(self, bulk_max_bytes: int = BULK_MAX_BYTES) -> None:
+        self._data = bytearray()
+        self._at = 0  # where the unread part begins
+        self._words: list[bytes] = []
+        self._left = 0  # words of the request that are still to come
+        self._bulk = -1  # bytes of the word that comes next; -1: its length comes first
+        self._bulk_max = bulk_max_bytes
+        self.trusted = True
+
+    def feed(self, data: bytes) -> None:
+        """More bytes."""
+        if self._at > COMPACT_BYTES or self._at == len(self._data):
+            del self._data[: self._at]
+            self._at = 0
+        self._data += data
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are waiting for the rest of their request."""
+        return len(self._data) - self._at + sum(map(len, self._words))
+
+    def next(self) -> list[bytes] | None:
+        """The next request, [] for an empty one; None until more bytes came. ProtocolError."""
+        if not self._left:
+            begun = self._begin()
+            if begun is not None:
+                return begun
+            if not self._left:
+                return None
+        return self._go_on()
+
+    def _begin(self) -> list[bytes] | None:
+        """Read the head of a request; words if it is an inline one, or empty."""
+        data, at = self._data, self._at
+        if at >= len(data):
+            return None
+        end = data.find(b"\n", at, at + INLINE_MAX_BYTES + 1)
+        if data[at] != 42:  # "*"
+            return self._inline(at, end)
+        if end < 0:
+            if len(data) - at > INLINE_MAX_BYTES:
+                raise ProtocolError("too big mbulk count string")
+            return None
+        count = _number(data[at + 1 : end], "invalid multibulk length")
+        if count > WORDS_MAX:
+            raise ProtocolError("invalid multibulk length")
+        if not self.trusted and count > STRANGER_WORDS_MAX:
+            raise ProtocolError("unauthenticated multibulk length")
+        self._at = end + 1
+        if count <= 0:
+            return []
+        self._left, self._words = count, []
+        return None
+
+    def _inline(self, at: int, end: int) -> list[bytes] | None:
+        if end < 0:
+            if len(self._data) - at > INLINE_MAX_BYTES:
+                raise ProtocolError("too big inline request")
+            return None
+        line = bytes(self._data[at:end]).rstrip(b"\r")
+        self._at = end + 1
+        if b'"' not in line and b"'" not in line:
+            return line.split()
+        try:
+            return [word.encode("latin-1") for word in shlex.split(line.decode("latin-1"))]
+        except ValueError:
+            raise ProtocolError("unbalanced quotes in request") from None
+
+    def _go_on(self) -> list[bytes] | None:
+        data, at, words, left, bulk = self._data, self._at, self._words, self._left, self._bulk
+        size = len(data)
+        find, add = data.find, words.append
+        try:
+            while left:
+                if bulk < 0:
+                    end = find(b"\n", at, at + INLINE_MAX_BYTES)
+                    if end < 0:
+                        if size - at >= INLINE_MAX_BYTES:
+                            raise ProtocolError("too big bulk count string")
+                        return None
+                    if data[at] != 36:  # "$"
+                        shown = chr(data[at]) if 32 <= data[at] < 127 else "?"
+                        raise ProtocolError(f"expected '$', got '{shown}'")
+                    bulk = self._checked(data[at + 1 : end])
+                    at = end + 1
+                if size - at < bulk + 2:
+                    return None
+                add(bytes(data[at : at + bulk]))
+                at += bulk + 2
+                bulk = -1
+                left -= 1
+        finally:
+            self._at, self._left, self._bulk = at, left, bulk
+        self._words = []
+        return words
+
+    def _checked(self, digits: bytearray) -> int:
+        length = _number(digits, "invalid bulk length")
+        if not 0 <= length <= self._bulk_max:
+            raise ProtocolError("invalid bulk length")
+        if not self.trusted and length > STRANGER_BULK_MAX_BYTES:
+            raise ProtocolError("unauthenticated bulk length")
+        return length
+
+
+def _number(digits: bytearray, failure: str) -> int:
+    text = bytes(digits).rstrip(b"\r")
+    if not 0 < len(text) <= 20 or not text.removeprefix(b"-").isdigit():
+        raise ProtocolError(failure)
+    return int(text)

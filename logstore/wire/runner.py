@@ -1,0 +1,208 @@
+"""Running steps on a store: changes that follow each other share a commit.
+
+Invariants: replies come in the order of the steps; a change that is refused leaves no trace and
+does not touch its neighbours; a transaction's steps are one commit, and its reads see what the
+steps before them did. Blocking: call it in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar, cast
+
+from logstore import arguments
+from logstore.engine import adds, snapshot
+from logstore.engine.segments import Segments
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.errors import DiskFullError, Error
+from logstore.store import Store
+from logstore.wire.failures import Failed, failure_of
+from logstore.wire.reply import Failure, Reply
+from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
+
+T = TypeVar("T")
+BATCH_MAX_STEPS = 1000
+
+
+class _Again(Exception):  # noqa: N818
+    """A step failed after it had begun: the others are decided once more without it."""
+
+
+class StoreReader:
+    """Reads of the store as it stands."""
+
+    def __init__(self, store: Store[bytes]) -> None:
+        self._engine = store._engine()
+
+    def once(self, batch: Callable[[Snapshot], T]) -> T:
+        """What ``batch`` finds on one snapshot."""
+        return snapshot.read(self._engine, batch)
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self._engine.clock.now_ms()
+
+
+class StateReader:
+    """Reads inside a commit: what was done in it so far is seen."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def once(self, batch: Callable[[Snapshot], T]) -> T:
+        """What ``batch`` finds in the state at hand."""
+        self._state.flush()
+        return batch(Snapshot(self._state.index, cast(Segments, self._state.segments)))
+
+    @property
+    def now_ms(self) -> int:
+        """The moment of the commit."""
+        return self._state.now_ms
+
+
+class _Together:
+    """Steps as one operation."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self.replies: list[Reply] = [None] * len(steps)
+        self._failed: dict[int, Failure] = {}
+
+    def __call__(self, state: State) -> None:
+        """Decide all of them that did not fail before."""
+        buffer = state.buffer
+        assert buffer is not None
+        place = 0
+        while place < len(self._steps):
+            if place in self._failed:
+                self.replies[place] = self._failed[place]
+                place += 1
+                continue
+            mark = buffer.mark()
+            try:
+                place += self._one(state, place)
+            except (Error, Failed) as exc:
+                self._failed[place] = failure_of(exc)
+                if buffer.mark() != mark:
+                    raise _Again from exc
+
+    def _one(self, state: State, place: int) -> int:
+        step = self._steps[place]
+        if isinstance(step, Block):  # inside a transaction nothing waits
+            step = step.attempt
+        if isinstance(step, AddRow):
+            many = _alike(self._steps, place, self._failed)
+            if many > 1:
+                self._rows(state, place, many)
+                return many
+            step = step.change
+        if isinstance(step, Change):
+            self.replies[place] = step.reply(step.op(state))
+        elif isinstance(step, Look):
+            self.replies[place] = step.find(StateReader(state))
+        elif isinstance(step, Tell):
+            self.replies[place] = step.make()
+        else:
+            raise Failed("ERR this command is not allowed inside a transaction")
+        return 1
+
+    def _rows(self, state: State, place: int, many: int) -> None:
+        """Rows for one stream that follow each other, as one operation."""
+        steps: list[Any] = list(self._steps[place : place + many])
+        batch = arguments.rows([step.row for step in steps], None)
+        request = adds.Add(steps[0].key, batch, 0, many, adds.AUTO)
+        added = adds.add(state, request)
+        assert added is not None
+        id = added.first
+        for at in range(place, place + many):
+            self.replies[at] = bytes(id)
+            id = id.next() if at < place + many - 1 else id
+
+
+def _alike(steps: Sequence[Step], place: int, failed: dict[int, Failure]) -> int:
+    """How many rows for the same stream stand here one behind the other."""
+    first = steps[place]
+    assert isinstance(first, AddRow)
+    end = place + 1
+    while end < len(steps) and end not in failed:
+        step = steps[end]
+        if not isinstance(step, AddRow) or step.key != first.key:
+            break
+        end += 1
+    return end - place
+
+
+class Runner:
+    """Runs the steps of all sessions of one store."""
+
+    def __init__(self, store: Store[bytes]) -> None:
+        self.store = store
+
+    def run(self, steps: Sequence[Step]) -> list[Reply]:
+        """The replies of steps that came together; blocking ones try once."""
+        replies: list[Reply] = []
+        plain = [step.attempt if isinstance(step, Block) else step for step in steps]
+        for changes, group in groupby(plain, key=lambda step: isinstance(step, Change | AddRow)):
+            found = list(group)
+            if changes:
+                for at in range(0, len(found), BATCH_MAX_STEPS):
+                    replies += self._commit(found[at : at + BATCH_MAX_STEPS])
+            else:
+                replies += [self._alone(step) for step in found]
+        return replies
+
+    def transaction(
+        self, steps: Sequence[Step], unchanged: Callable[[State], bool] | None = None
+    ) -> list[Reply] | None:
+        """All steps as one commit; None, and nothing happens, if what was watched changed."""
+        together = _Together(steps)
+
+        def op(state: State) -> bool:
+            if unchanged is not None and not unchanged(state):
+                return False
+            together(state)
+            return True
+
+        while True:
+            try:
+                went = self.store._commit(op, None)
+            except _Again:
+                continue
+            return together.replies if went else None
+
+    def _alone(self, step: Step) -> Reply:
+        try:
+            if isinstance(step, Look):
+                return step.find(StoreReader(self.store))
+            if isinstance(step, Tell):
+                return step.make()
+            assert isinstance(step, Admin)
+            return step.work()
+        except (Error, Failed) as exc:
+            return failure_of(exc)
+
+    def _commit(self, steps: Sequence[Step]) -> list[Reply]:
+        together = _Together(steps)
+        while True:
+            try:
+                self.store._commit(together, None)
+                return together.replies
+            except _Again:
+                continue
+            except DiskFullError as exc:
+                if len(steps) > 1:  # what gives space back goes on, what takes some is refused
+                    return [self._commit([step])[0] for step in steps]
+                return [self._freeing(steps[0], exc)]
+            except Error as exc:
+                return [failure_of(exc)] * len(steps)
+
+    def _freeing(self, step: Step, full: DiskFullError) -> Reply:
+        if not isinstance(step, Change) or not step.frees:
+            return failure_of(full)
+        try:
+            return step.reply(self.store._free(step.op, None))
+        except (Error, Failed) as exc:
+            return failure_of(exc)

@@ -1,0 +1,250 @@
+"""The server: asyncio, one task a connection, steps run in a few threads.
+
+What came together runs together: all requests of one read of the socket are steps of one batch,
+and its changes share a commit. Invariants: replies go out in the order of requests; a client that
+does not read its replies is not read from either, and is cut off when it owes too much; a waiting
+client holds no thread; nothing listens beyond loopback without a password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logstore.aiowait import Waiter, Watcher, wait_for
+from logstore.errors import ClosedError, UsageError
+from logstore.wire.failures import failure_of
+from logstore.wire.reply import Failure, Reply, encode
+from logstore.wire.requests import ProtocolError, RequestParser
+from logstore.wire.runner import StoreReader
+from logstore.wire.service import Service
+from logstore.wire.session import Session
+from logstore.wire.steps import Admin, Block, Step, Tell
+
+log = logging.getLogger("logstore.server")
+READ_BYTES = 64 * 1024
+THREADS = 4
+SLICE_S = 5.0  # a waiting client looks again at least so often
+QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
+OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
+CLIENTS_MAX = 10_000
+
+
+class Listen(NamedTuple):
+    """Where a server listens."""
+
+    host: str | None = "127.0.0.1"
+    port: int = 6379
+    unix_socket: Path | None = None
+    tls: ssl.SSLContext | None = None
+
+    def check(self, password: bytes) -> None:
+        """UsageError for an address that others can reach, without a password."""
+        if self.host is None or password:
+            return
+        try:
+            loopback = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            loopback = self.host == "localhost"
+        if not loopback:
+            raise UsageError(
+                f"{self.host} can be reached from other machines: give a password "
+                "(--requirepass-file), or listen on 127.0.0.1"
+            )
+
+
+class Server:
+    """Serves one store to the clients of an event loop."""
+
+    def __init__(self, service: Service, *, clients_max: int = CLIENTS_MAX) -> None:
+        self.service = service
+        self.clients_max = clients_max
+        self._watcher = Watcher(service.store._engine)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
+        self._queues: dict[object, deque[Waiter]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, listen: Listen) -> list[Any]:
+        """Begin to listen; the addresses."""
+        listen.check(self.service.password)
+        if listen.host is not None:
+            self._servers.append(
+                await asyncio.start_server(
+                    self._accept, listen.host, listen.port, ssl=listen.tls, limit=READ_BYTES
+                )
+            )
+        if listen.unix_socket is not None:
+            self._servers.append(
+                await asyncio.start_unix_server(
+                    self._accept, str(listen.unix_socket), limit=READ_BYTES
+                )
+            )
+        return [each.getsockname() for server in self._servers for each in server.sockets]
+
+    async def close(self) -> None:
+        """Stop listening, end every client, wait for what runs."""
+        for server in self._servers:
+            server.close()
+        self._watcher.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._watcher.join)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            if len(self.service.sessions) >= self.clients_max:
+                writer.write(encode(Failure("ERR max number of clients reached"), 2))
+                return
+            peer = writer.get_extra_info("peername")
+            address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+            session = self.service.session(address=address)
+            try:
+                await _Connection(self, session, reader, writer).serve()
+            finally:
+                self.service.end(session)
+        except (ConnectionError, asyncio.CancelledError, TimeoutError):
+            pass
+        except Exception:
+            log.exception("a connection ended")
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with suppress(ConnectionError, OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    # -- running ------------------------------------------------------------------------------
+    async def run(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Run in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+
+    async def block(self, session: Session, step: Block) -> Reply:
+        """Try until something is found, or the time is over."""
+        deadline = None if step.timeout_ms is None else time.monotonic() + step.timeout_ms / 1000
+        queue = None if step.queue is None else self._queues.setdefault(step.queue, deque())
+        runner = self.service.runner
+        reader = StoreReader(self.service.store)
+        told: list[bool] = []
+
+        def attempt_now() -> list[Reply]:
+            if step.worth is not None and not step.worth(reader):
+                return [step.empty]
+            return runner.run([step.attempt])
+
+        async def attempt() -> list[Reply] | None:
+            if told:
+                return [Failure("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+                        if told[0] else step.empty]  # fmt: skip
+            found = await self.run(attempt_now)
+            return None if found[0] is step.empty else found
+
+        def pause_s() -> float:
+            pause = None if step.pause_ms is None else step.pause_ms(reader)
+            return SLICE_S if pause is None else min(SLICE_S, pause / 1000)
+
+        with self._watcher.waiting(step.keys) as extra:
+
+            def unblock(with_error: bool) -> None:
+                told.append(with_error)
+                for waiter in list(queue or ()):
+                    waiter.wake()
+                extra.wake()
+
+            session.unblock = unblock
+            try:
+                found = await wait_for(
+                    self._watcher, step.keys, attempt, deadline, queue=queue, pause_s=pause_s
+                )
+            except ClosedError as exc:
+                return failure_of(exc)
+            finally:
+                session.unblock = None
+                if queue is not None and not queue:
+                    self._queues.pop(step.queue, None)
+        return step.empty if found is None else found[0]
+
+
+class _Connection:
+    """One connection: reads requests, runs them, writes replies."""
+
+    def __init__(
+        self, server: Server, session: Session, reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:  # fmt: skip
+        self._server = server
+        self._session = session
+        self._reader = reader
+        self._writer = writer
+        self._parser = RequestParser()
+
+    async def serve(self) -> None:
+        """Until the client goes, or is sent away."""
+        session, parser = self._session, self._parser
+        while not session.closing:
+            data = await self._reader.read(READ_BYTES)
+            if not data:
+                return
+            parser.feed(data)
+            if parser.held_bytes > QUERY_MAX_BYTES:
+                raise ConnectionError("a request is too large")
+            await self._requests()
+
+    async def _requests(self) -> None:
+        """Run what is there whole, in batches."""
+        session, parser = self._session, self._parser
+        steps: list[Step] = []
+        try:
+            while not session.closing:
+                parser.trusted = session.authenticated
+                words = parser.next()
+                if words is None:
+                    break
+                if not words:
+                    continue
+                self._server.service.total_commands += 1
+                step = session.step(words)
+                if isinstance(step, Block | Admin | Tell):
+                    await self._run(steps)
+                    steps = []
+                    await self._send([await self._single(step)])
+                else:
+                    steps.append(step)
+        except ProtocolError as exc:
+            await self._run(steps)
+            await self._send([Failure(f"ERR Protocol error: {exc}")])
+            session.closing = True
+            return
+        await self._run(steps)
+
+    async def _single(self, step: Step) -> Reply:
+        if isinstance(step, Block):
+            return await self._server.block(self._session, step)
+        if isinstance(step, Tell):
+            return step.make()
+        return (await self._server.run(self._server.service.runner.run, [step]))[0]
+
+    async def _run(self, steps: list[Step]) -> None:
+        if steps:
+            await self._send(await self._server.run(self._server.service.runner.run, steps))
+
+    async def _send(self, replies: list[Reply]) -> None:
+        protocol = self._session.protocol
+        self._writer.write(b"".join([encode(each, protocol) for each in replies]))
+        if self._writer.transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
+            raise ConnectionError("the client does not read its replies")
+        await self._writer.drain()

@@ -1,0 +1,69 @@
+"""What all sessions of one store share: the table, the runner, the profile, who is connected.
+
+Invariants: one service a store and server (or embedded client pool); sessions register here, so
+that CLIENT LIST, KILL and UNBLOCK find them. Knows no socket.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+from logstore.engine import snapshot
+from logstore.engine.snapshot import Snapshot
+from logstore.errors import OptionError
+from logstore.store import Store
+from logstore.wire.commands import commands_of
+from logstore.wire.runner import Runner
+from logstore.wire.session import Session
+from logstore.wire.table import Table
+
+Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
+VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
+
+
+class Service:
+    """One store, served."""
+
+    def __init__(
+        self, store: Store[bytes], *, profile: Profile = "redis-8.10", password: bytes = b"",
+        allow_flush: bool = False, shutdown: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        if profile not in get_args(Profile):
+            raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
+        self.store = store
+        self.profile: Profile = profile
+        self.password = password
+        self.allow_flush = allow_flush
+        self.shutdown = shutdown
+        self.runner = Runner(store)
+        self.table = Table(commands_of(profile))
+        self.sessions: dict[int, Session] = {}
+        self.started = time.time()
+        self.total_connections = 0
+        self.total_commands = 0
+
+    def session(self, *, address: str = "", trusted: bool = False) -> Session:
+        """A new session."""
+        made = Session(self, address=address, trusted=trusted)
+        self.sessions[made.id] = made
+        self.total_connections += 1
+        return made
+
+    def end(self, session: Session) -> None:
+        """The client went."""
+        self.sessions.pop(session.id, None)
+
+    def version(self, key: bytes) -> object:
+        """What changes whenever the stream, or one of its groups, does."""
+
+        def look(view: Snapshot) -> object:
+            record = view.record(key)
+            if record is None:
+                return None
+            groups = view.index.groups.of_stream(record.number)
+            positions = tuple((each.number, each.position) for each in groups)
+            return record.number, record.position, positions
+
+        return snapshot.read(self.store._engine(), look)

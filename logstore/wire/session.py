@@ -1,0 +1,169 @@
+"""One client's session: what it said of itself, its transaction, and its commands as steps.
+
+Invariants: between MULTI and EXEC commands are checked and queued, nothing runs; a command that is
+refused while queueing makes EXEC refuse all; a session knows no socket: the server and the embedded
+client both feed it words and send its replies.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.engine.state import State
+from logstore.wire.failures import Failed, failure_of
+from logstore.wire.reply import OK, QUEUED, Failure, Reply
+from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.table import Command
+from logstore.wire.words import Words
+
+if TYPE_CHECKING:
+    from logstore.wire.service import Service
+
+_IDS = itertools.count(1)
+AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
+BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
+
+
+class Watched(NamedTuple):
+    """A key as it was when it was watched."""
+
+    key: bytes
+    version: object
+
+
+@dataclass
+class Multi:
+    """The commands queued since MULTI."""
+
+    steps: list[Step] = field(default_factory=list)
+    refused: bool = False
+
+
+class Session:
+    """One client."""
+
+    def __init__(self, service: Service, *, address: str = "", trusted: bool = False) -> None:
+        self.service = service
+        self.id = next(_IDS)
+        self.address = address
+        self.protocol = 2
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        self.authenticated = trusted or not service.password
+        self.multi: Multi | None = None
+        self.watched: list[Watched] = []
+        self.closing = False  # QUIT: close behind the reply
+        self.last_command = ""
+        self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+
+    # -- words to steps -----------------------------------------------------------------------
+    def step(self, words: list[bytes]) -> Step:
+        """What a command is to do; a refusal is a step that tells it."""
+        try:
+            return self._step(words)
+        except Failed as failed:
+            if self.multi is not None:
+                self.multi.refused = True
+            failure = failure_of(failed)
+            return Tell(lambda: failure)
+
+    def _step(self, words: list[bytes]) -> Step:
+        command = self.service.table.find(words)
+        self.last_command = command.name
+        root = command.name.partition("|")[0]
+        if not self.authenticated and root not in BEFORE_AUTH:
+            raise Failed("NOAUTH Authentication required.")
+        if self.multi is not None and root not in AT_ONCE:
+            return self._queue(command, words)
+        assert command.parse is not None
+        return command.parse(self, Words(words, 2 if "|" in command.name else 1))
+
+    def _queue(self, command: Command, words: list[bytes]) -> Step:
+        assert self.multi is not None
+        assert command.parse is not None
+        if "no-multi" in command.flags:
+            raise Failed("ERR Command not allowed inside a transaction")
+        try:
+            step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
+        except Failed as failed:  # the peers find it out when they run it
+            failure = failure_of(failed)
+            step = Tell(lambda: failure)
+        self.multi.steps.append(step)
+        return Tell(lambda: QUEUED)
+
+    # -- the transaction ----------------------------------------------------------------------
+    def begin(self) -> Step:
+        """As MULTI."""
+        if self.multi is not None:
+            raise Failed("ERR MULTI calls can not be nested")
+        self.multi = Multi()
+        return Tell(lambda: OK)
+
+    def discard(self) -> Step:
+        """As DISCARD."""
+        if self.multi is None:
+            raise Failed("ERR DISCARD without MULTI")
+        self.multi = None
+        self.watched = []
+        return Tell(lambda: OK)
+
+    def execute(self) -> Step:
+        """As EXEC."""
+        multi, watched = self.multi, self.watched
+        if multi is None:
+            raise Failed("ERR EXEC without MULTI")
+        self.multi, self.watched = None, []
+        if multi.refused:
+            raise Failed("EXECABORT Transaction discarded because of previous errors.")
+        steps = multi.steps
+
+        def unchanged(state: State) -> bool:
+            return all(version_of(state, each.key) == each.version for each in watched)
+
+        def run() -> Reply:
+            return self.service.runner.transaction(steps, unchanged if watched else None)
+
+        return Admin(run)
+
+    def watch(self, keys: list[bytes]) -> Step:
+        """As WATCH."""
+        if self.multi is not None:
+            raise Failed("ERR WATCH inside MULTI is not allowed")
+
+        def look() -> Reply:
+            known = {each.key for each in self.watched}
+            for key in keys:
+                if key not in known:
+                    version = self.service.version(key)
+                    self.watched.append(Watched(key, version))
+            return OK
+
+        return Admin(look)
+
+    def unwatch(self) -> Step:
+        """As UNWATCH."""
+        self.watched = []
+        return Tell(lambda: OK)
+
+    def reset(self) -> None:
+        """As RESET: as if it had just come."""
+        self.multi = None
+        self.watched = []
+        self.protocol = 2
+        self.name = b""
+        self.authenticated = not self.service.password
+
+
+def version_of(state: State, key: bytes) -> object:
+    """What changes whenever the stream, or one of its groups, does."""
+    record = state.record_by_name(key)
+    if record is None:
+        return None
+    groups = state.groups.of_stream(record.number)
+    return record.number, record.position, tuple((each.number, each.position) for each in groups)
+
+
+__all__ = ["Failure", "Multi", "Session", "Watched", "version_of"]

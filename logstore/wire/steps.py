@@ -1,0 +1,91 @@
+"""What a command is to do, decided from its words before anything is touched.
+
+A command's function turns words into one of these; who runs it may put several changes into one
+commit, a transaction's steps too. Invariants: making a step changes nothing and reads nothing; a
+``Look`` holds no snapshot over more than one ``once``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from logstore.codec import RowBatch
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.wire.reply import NULL_ARRAY, OK, Reply
+
+T = TypeVar("T")
+
+
+class Reader(Protocol):
+    """Where a ``Look`` reads: the store, or the state inside a transaction."""
+
+    def once(self, batch: Callable[[Snapshot], T]) -> T:
+        """What ``batch`` finds on one snapshot; each call may see a later moment."""
+        ...
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock, or the transaction's moment."""
+        ...
+
+
+def same(found: Any) -> Reply:
+    """The result as the reply."""
+    return found
+
+
+def ok(_found: Any) -> Reply:
+    """OK, whatever the result."""
+    return OK
+
+
+class Change(NamedTuple):
+    """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk."""
+
+    op: Callable[[State], Any]
+    reply: Callable[[Any], Reply] = same
+    frees: bool = False
+
+
+class AddRow(NamedTuple):
+    """XADD with ``*`` and no option: many of one stream in a row become one operation."""
+
+    key: bytes
+    row: list[tuple[bytes, bytes]]
+    change: Change  # the same alone
+
+
+class Look(NamedTuple):
+    """A read without a commit."""
+
+    find: Callable[[Reader], Reply]
+
+
+class Tell(NamedTuple):
+    """A reply that needs no store; made when its turn comes."""
+
+    make: Callable[[], Reply]
+
+
+class Admin(NamedTuple):
+    """Work on the store as a whole, in a thread, outside any transaction."""
+
+    work: Callable[[], Reply]
+
+
+class Block(NamedTuple):
+    """A read that waits until it finds something: tried at once, and whenever a key changes."""
+
+    attempt: Change | Look  # its reply is ``empty`` if there was nothing
+    keys: Sequence[bytes]
+    timeout_ms: int | None  # None: for ever
+    worth: Callable[[Reader], bool] | None = None  # looks first whether trying can give anything
+    queue: object = None  # of a group: first come, first served
+    empty: Reply = NULL_ARRAY
+    pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
+
+
+Step: TypeAlias = Change | AddRow | Look | Tell | Admin | Block
+Rows: TypeAlias = RowBatch

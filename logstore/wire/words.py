@@ -1,0 +1,121 @@
+"""The words of a command: a cursor over them, and what single ones mean.
+
+Invariants: nothing is converted twice; every refusal is a ``Failed`` in the peers' words. Knows no
+command.
+"""
+
+from __future__ import annotations
+
+import re
+
+from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
+from logstore.wire.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
+
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
+_DIGITS = re.compile(rb"[0-9]{1,127}\Z")
+I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def integer(word: bytes, failure: str = NOT_AN_INTEGER) -> int:
+    """A signed number of 64 bits, written as the peers write it: no sign +, no leading zeros."""
+    if not _INTEGER.match(word) or word == b"-0":
+        raise Failed(failure)
+    value = int(word)
+    if not I64_MIN <= value <= I64_MAX:
+        raise Failed(failure)
+    return value
+
+
+def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
+    """An ID without "-" and "+"."""
+    if len(word) > ID_TEXT_MAX:
+        raise Failed(INVALID_ID)
+    ms, dash, seq = word.partition(b"-")
+    return StreamID(_part(ms), _part(seq) if dash else missing_seq)
+
+
+def loose_id(word: bytes, missing_seq: int = 0) -> StreamID:
+    """An ID, or "-" for the smallest and "+" for the largest."""
+    if word == b"-":
+        return ZERO_ID
+    if word == b"+":
+        return MAX_ID
+    return strict_id(word, missing_seq)
+
+
+def interval_start(word: bytes) -> StreamID:
+    """The start of an interval; "(" excludes it."""
+    if not word.startswith(b"("):
+        return loose_id(word)
+    found = strict_id(word[1:])
+    if found == MAX_ID:
+        raise Failed("ERR invalid start ID for the interval")
+    return found.next()
+
+
+def interval_end(word: bytes) -> StreamID:
+    """The end of an interval; "(" excludes it; a missing sequence means all of the millisecond."""
+    if not word.startswith(b"("):
+        return loose_id(word, U64_MAX)
+    found = strict_id(word[1:], U64_MAX)
+    if found == ZERO_ID:
+        raise Failed("ERR invalid end ID for the interval")
+    return found.previous()
+
+
+def _part(digits: bytes) -> int:
+    if not _DIGITS.match(digits):
+        raise Failed(INVALID_ID)
+    value = int(digits)
+    if value > U64_MAX:
+        raise Failed(INVALID_ID)
+    return value
+
+
+class Words:
+    """The words of one command, read from the left."""
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: list[bytes], at: int = 1) -> None:
+        self._words = words
+        self._at = at
+
+    def __len__(self) -> int:
+        return len(self._words) - self._at
+
+    def next(self, failure: str = SYNTAX) -> bytes:
+        """The next word."""
+        if self._at >= len(self._words):
+            raise Failed(failure)
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def option(self) -> bytes:
+        """The next word as the name of an option, in capitals."""
+        return self.next().upper()
+
+    def peek(self) -> bytes | None:
+        """The next word in capitals, left where it is; None at the end."""
+        return self._words[self._at].upper() if self._at < len(self._words) else None
+
+    def take(self, *names: bytes) -> bool:
+        """Whether the next word is one of these; it is taken then."""
+        found = self.peek() in names
+        self._at += found
+        return found
+
+    def integer(self, failure: str = NOT_AN_INTEGER) -> int:
+        """The next word as a number."""
+        return integer(self.next(), failure)
+
+    def rest(self) -> list[bytes]:
+        """All that is left."""
+        found = self._words[self._at :]
+        self._at = len(self._words)
+        return found
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at < len(self._words):
+            raise Failed(SYNTAX)
