@@ -28,6 +28,10 @@ _HOME = {
     "PendingEntry": ("logstore.info", "PendingEntry"),
     "PendingInfo": ("logstore.info", "PendingInfo"),
     "StoreInfo": ("logstore.info", "StoreInfo"),
+    "FullStreamInfo": ("logstore.fullinfo", "FullStreamInfo"),
+    "FullGroupInfo": ("logstore.fullinfo", "FullGroupInfo"),
+    "FullConsumerInfo": ("logstore.fullinfo", "FullConsumerInfo"),
+    "FullPendingEntry": ("logstore.fullinfo", "FullPendingEntry"),
     "StreamSettings": ("logstore.settings", "StreamSettings"),
     "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
@@ -51,6 +55,10 @@ if TYPE_CHECKING:
     from logstore.entry import Fields as Fields
     from logstore.entry import IDRuns as IDRuns
     from logstore.errors import *  # noqa: F403
+    from logstore.fullinfo import FullConsumerInfo as FullConsumerInfo
+    from logstore.fullinfo import FullGroupInfo as FullGroupInfo
+    from logstore.fullinfo import FullPendingEntry as FullPendingEntry
+    from logstore.fullinfo import FullStreamInfo as FullStreamInfo
     from logstore.group import Group as Group
     from logstore.ids import StreamID as StreamID
     from logstore.info import ConsumerInfo as ConsumerInfo

@@ -14,8 +14,10 @@ from logstore import arguments, reading
 from logstore.aiogroup import AsyncGroup
 from logstore.codec import Row
 from logstore.entry import Entry, IDRuns
+from logstore.fullinfo import FullStreamInfo
 from logstore.ids import IDLike, StreamID
 from logstore.info import StreamInfo
+from logstore.outcome import DeleteOutcome
 from logstore.settings import StreamSettings
 from logstore.stream import Stream
 
@@ -113,6 +115,14 @@ class AsyncStream:
     async def info(self) -> StreamInfo:
         """All fields of XINFO STREAM."""
         return await self._run(self._stream.info)
+
+    async def info_full(self, count: int = 10) -> FullStreamInfo[Any]:
+        """All of XINFO STREAM FULL, as ``Stream.info_full``."""
+        return await self._run(self._stream.info_full, count)
+
+    async def delete_each(self, *ids: IDLike, **options: Any) -> list[DeleteOutcome]:
+        """Delete entries by ID, as ``Stream.delete_each``; an outcome for each."""
+        return await self._run(self._stream.delete_each, *ids, **options)
 
     async def group(self, name: Name, start: IDLike | None = None, **options: Any) -> AsyncGroup:
         """A handle of a consumer group; with ``start`` it is made if it is missing."""

@@ -44,34 +44,37 @@ class StreamInfo:
             "entries-added": self.entries_added,
             "recorded-first-entry-id": str(self.recorded_first_entry_id),
             "groups": self.groups,
-            "first-entry": _plain(self.first_entry),
-            "last-entry": _plain(self.last_entry),
+            "first-entry": plain_entry(self.first_entry),
+            "last-entry": plain_entry(self.last_entry),
             "node-bytes": self.node_bytes,
             "open-node-bytes": self.open_node_bytes,
             "settings": settings_as_dict(self.settings),
         }
 
 
-def _plain(entry: Entry[Any] | None) -> dict[str, Any] | None:
+def plain_entry(entry: Entry[Any] | None) -> dict[str, Any] | None:
+    """An entry as plain values: its ID, and pairs of texts."""
     if entry is None:
         return None
-    pairs = [[_text(name), _text(value)] for name, value in entry.pairs]
+    pairs = [[plain_text(name), plain_text(value)] for name, value in entry.pairs]
     return {"id": str(entry.id), "pairs": pairs}
 
 
 def settings_as_dict(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
     """Settings by name, as plain values; what is not set is None."""
     return {
-        name.replace("_", "-"): _text(value) if isinstance(value, bytes) else value
+        name.replace("_", "-"): plain_text(value) if isinstance(value, bytes) else value
         for name, value in asdict(settings).items()
     }
 
 
-def _text(part: bytes | str) -> str:
+def plain_text(part: bytes | str) -> str:
+    """Bytes as text, with backslash escapes where they are none."""
     return part if isinstance(part, str) else part.decode("utf-8", "backslashreplace")
 
 
-def _ms(length: timedelta | None) -> int:
+def plain_ms(length: timedelta | None) -> int:
+    """Milliseconds; -1 for none."""
     return -1 if length is None else length // timedelta(milliseconds=1)
 
 
@@ -90,7 +93,7 @@ class GroupInfo(Generic[T]):
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
         return {
-            "name": _text(self.name),
+            "name": plain_text(self.name),
             "consumers": self.consumers,
             "pending": self.pending,
             "last-delivered-id": str(self.last_delivered_id),
@@ -112,10 +115,10 @@ class ConsumerInfo(Generic[T]):
     def as_dict(self) -> dict[str, Any]:
         """Plain values, lengths of time in milliseconds (-1: never); for --json."""
         return {
-            "name": _text(self.name),
+            "name": plain_text(self.name),
             "pending": self.pending,
-            "idle": _ms(self.idle),
-            "inactive": _ms(self.inactive),
+            "idle": plain_ms(self.idle),
+            "inactive": plain_ms(self.inactive),
         }
 
 
@@ -134,7 +137,7 @@ class PendingInfo(Generic[T]):
             "count": self.count,
             "first": None if self.first is None else str(self.first),
             "last": None if self.last is None else str(self.last),
-            "consumers": {_text(name): count for name, count in self.consumers.items()},
+            "consumers": {plain_text(name): count for name, count in self.consumers.items()},
         }
 
 
@@ -151,8 +154,8 @@ class PendingEntry(Generic[T]):
         """Plain values, the ID as text, milliseconds; for --json."""
         return {
             "id": str(self.id),
-            "consumer": None if self.consumer is None else _text(self.consumer),
-            "idle": _ms(self.idle),
+            "consumer": None if self.consumer is None else plain_text(self.consumer),
+            "idle": plain_ms(self.idle),
             "delivery-count": self.delivery_count,
         }
 

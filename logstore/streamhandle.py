@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments, configuring, describe, reading
+from logstore import arguments, configuring, describe, describefull, reading
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import OptionError, UsageError
+from logstore.fullinfo import FullStreamInfo
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
 from logstore.info import GroupInfo, StreamInfo
@@ -149,6 +150,14 @@ class StreamHandle(Generic[T]):
             self._store._engine(),
             lambda view: describe.stream_info(view, self._name, self._store.encoding),
         )
+
+    def info_full(self, count: int = 10) -> FullStreamInfo[T]:
+        """All of XINFO STREAM FULL: entries, groups, consumers, and what is pending with them.
+
+        At most ``count`` of each list, those with the smallest IDs; 0: all, in memory. What is long
+        is looked at in steps, each of a moment of its own. StreamNotFoundError; OptionError.
+        """
+        return describefull.full_info(self._store, self._name, arguments.read_count(count))
 
     def scan(
         self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None,

@@ -332,6 +332,7 @@ class Machine(RuleBasedStateMachine):
             info = self.do("info", name)
             self.do("nodes", name)
             self.look_at_groups(name, info)
+            self.look_full(name, info, self.steps % 4)
             for group in GROUPS:
                 self.do("summary", name, group)
                 self.do("detail", name, group, ZERO_ID, MAX_ID, 10_000, None, 0)
@@ -346,6 +347,16 @@ class Machine(RuleBasedStateMachine):
                 for one, other in zip(ours, theirs, strict=True)
             )
         self.compare(ours, theirs, f"groups({stream!r})")
+
+    def look_full(self, stream: bytes, info: Answer, count: int) -> None:
+        """XINFO STREAM FULL; of groups that may differ without what was compared before."""
+        ours, theirs = self.ours.full(stream, count), self.theirs.full(stream, count)
+        if isinstance(ours, dict) and isinstance(theirs, dict) and self.profile.may_differ(
+            info["length"], info["entries-added"], info["max-deleted-entry-id"]
+        ):  # fmt: skip
+            for group in (*ours["groups"], *theirs["groups"]):
+                group["entries-read"] = group["lag"] = None
+        self.compare(ours, theirs, f"full({stream!r}, {count})")
 
     def allowed(self, stream: bytes, info: Answer, ours: Group, theirs: Group) -> Group:
         """What the peer tells of a group; where it may differ, it is told what we have."""

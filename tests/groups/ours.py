@@ -31,7 +31,7 @@ from logstore.errors import (
     StreamNotFoundError,
     UsageError,
 )
-from logstore.ids import StreamID
+from logstore.ids import StreamID, parse_id
 from logstore.store import Store
 from tests.crash import steps
 from tests.crash.steps import Step
@@ -42,6 +42,10 @@ from tests.store.look import delete_index, engine_of, stream_nodes
 REFUSALS = (UsageError, StreamNotFoundError, GroupNotFoundError, GroupExistsError)
 DEATHS = (Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED)
 NOT_KILLED = 7
+FULL_NAMES = {
+    "length", "radix-tree-keys", "radix-tree-nodes", "last-generated-id", "max-deleted-entry-id",
+    "entries-added", "recorded-first-entry-id", "entries", "groups",
+}  # fmt: skip
 
 
 def _entries(found: Sequence[Delivered]) -> Answer:
@@ -59,6 +63,30 @@ def _rule(trim: Trim) -> trims.TrimRule:
     if trim.references != "keep":
         return rule._replace(references=trim.references)
     return rule
+
+
+def _full_group(group: logstore.FullGroupInfo[bytes]) -> Answer:
+    row = group.as_dict()
+    assert row.pop("nacked-count") == group.nacked == 0
+    del row["settings"]
+    row["name"], row["last-delivered-id"] = group.name, group.last_delivered_id
+    row["pending"] = tuple(
+        (each.id, each.consumer, Ms(each.delivered_ms or 0), each.delivery_count)
+        for each in group.pending_entries
+    )
+    row["consumers"] = tuple(map(_full_consumer, group.consumer_infos))
+    return row
+
+
+def _full_consumer(consumer: logstore.FullConsumerInfo[bytes]) -> Answer:
+    row = consumer.as_dict()
+    row["name"], row["seen-time"] = consumer.name, Ms(consumer.seen_ms)
+    row["active-time"] = None if consumer.active_ms is None else Ms(consumer.active_ms)
+    row["pending"] = tuple(
+        (each.id, Ms(each.delivered_ms or 0), each.delivery_count)
+        for each in consumer.pending_entries
+    )
+    return row
 
 
 class Ours:
@@ -308,6 +336,24 @@ class Ours:
                 "first-entry": ends[0],
                 "last-entry": ends[1],
             }
+
+        return self._guarded(call)
+
+    def full(self, stream: bytes, count: int) -> Answer:
+        """As XINFO STREAM FULL, by its names; what only the store tells is left out."""
+
+        def call() -> Answer:
+            found = self.store.stream(stream).info_full(count)
+            told = found.as_dict()
+            row = {name: told[name] for name in told if name in FULL_NAMES}
+            for name in ("last-generated-id", "max-deleted-entry-id", "recorded-first-entry-id"):
+                row[name] = parse_id(row[name])
+            row["entries"] = tuple(
+                (entry.id, tuple(part for pair in entry.pairs for part in pair))
+                for entry in found.entries
+            )
+            row["groups"] = tuple(map(_full_group, found.group_infos))
+            return row
 
         return self._guarded(call)
 

@@ -117,6 +117,9 @@ class Side(Protocol):
     def info(self, stream: bytes) -> Answer:
         """XINFO STREAM, by name."""
 
+    def full(self, stream: bytes, count: int) -> Answer:
+        """XINFO STREAM FULL: head, entries, groups as dicts."""
+
     def nodes(self, stream: bytes) -> Answer:
         """The bytes of all nodes, and the stream's metadata; None if there is no stream."""
 

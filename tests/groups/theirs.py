@@ -40,6 +40,28 @@ def _row(reply: list[Any]) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+def _named(reply: list[Any]) -> dict[str, Any]:
+    return {name.decode(): value for name, value in _row(reply).items()}
+
+
+def _full_group(reply: list[Any]) -> dict[str, Any]:
+    row = _named(reply)
+    row["last-delivered-id"] = entry_id(row["last-delivered-id"])
+    row["pending"] = tuple(
+        (entry_id(id), name, Ms(time), count) for id, name, time, count in row["pending"]
+    )
+    row["consumers"] = tuple(map(_full_consumer, row["consumers"]))
+    return row
+
+
+def _full_consumer(reply: list[Any]) -> dict[str, Any]:
+    row = _named(reply)
+    for name in ("seen-time", "active-time"):
+        row[name] = None if row[name] < 0 else Ms(row[name])
+    row["pending"] = tuple((entry_id(id), Ms(time), count) for id, time, count in row["pending"])
+    return row
+
+
 class Theirs:
     """One server."""
 
@@ -238,6 +260,18 @@ class Theirs:
             row[name] = entry_id(row[name])
         for name in ("first-entry", "last-entry"):
             row[name] = None if row[name] is None else _entries([row[name]])[0]
+        return row
+
+    def full(self, stream: bytes, count: int) -> Answer:
+        """XINFO STREAM FULL."""
+        found = self._ask("XINFO", "STREAM", stream, "FULL", "COUNT", count)
+        if isinstance(found, Refused):
+            return found
+        row = _named(found)
+        for name in ("last-generated-id", "max-deleted-entry-id", "recorded-first-entry-id"):
+            row[name] = entry_id(row[name])
+        row["entries"] = _entries(row["entries"])
+        row["groups"] = tuple(map(_full_group, row["groups"]))
         return row
 
     def nodes(self, stream: bytes) -> Answer:

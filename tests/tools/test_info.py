@@ -45,6 +45,7 @@ def test_the_groups_of_a_stream(store: Path) -> None:
         opened.stream("race").group(b"odd\xff", start="0")
     found = json.loads(ok("info", store, "race", "--json"))
     assert found["groups"] == 2
+    assert set(found["consumer_groups"][1].pop("settings").values()) == {None}
     assert found["consumer_groups"][1] == {
         "name": "riders", "consumers": 1, "pending": 2, "last_delivered_id": "1-2",
         "entries_read": 2, "lag": 2,
@@ -53,3 +54,35 @@ def test_the_groups_of_a_stream(store: Path) -> None:
     lines = dict(line.split("  ", 1) for line in ok("info", store, "race").splitlines())
     assert lines["consumer groups 2 name"].strip() == "riders"
     assert lines["consumer groups 1 lag"].strip() == "4"
+
+
+def test_all_of_a_stream(store: Path) -> None:
+    """Also names that are no text, and lists that are cut."""
+    with logstore.open(store) as opened:
+        group = opened.stream("race").group("riders", start="0")
+        group.read("alice", count=2)
+        group.read(b"odd\xff", count=1)
+        group.nack("1-1")
+    found = json.loads(ok("info", store, "race", "--full", "--json"))
+    assert (found["name"], found["length"], len(found["entries"])) == ("race", 4, 4)
+    assert found["entries"][3] == {"id": "3-0", "pairs_base64": [["AP8=", "/g=="]]}
+    riders = found["groups"][0]
+    assert (riders["name"], riders["pel_count"], riders["nacked_count"]) == ("riders", 3, 1)
+    first, second, third = riders["pending"]
+    assert (first["consumer"], first["delivery_time"]) == (None, 0)
+    assert (second["id"], second["consumer"], third["consumer_base64"]) == (
+        "1-2", "alice", "b2Rk/w==",
+    )  # fmt: skip
+    assert riders["consumers"][0]["pending"][0].keys() == {
+        "id", "delivery_time", "delivery_count",
+    }  # fmt: skip
+    short = json.loads(ok("info", store, "race", "--full", "--count", "1", "--json"))
+    assert (len(short["entries"]), len(short["groups"][0]["pending"])) == (1, 1)
+    lines = dict(line.split("  ", 1) for line in ok("info", store, "race", "--full").splitlines())
+    assert lines["groups 1 name"].strip() == "riders"
+    assert lines["groups 1 consumers 1 pending 1 id"].strip() == "1-2"
+    assert lines["groups 1 consumers 2 name"].strip() == "odd\\xff"
+
+
+def test_full_is_about_a_stream(store: Path) -> None:
+    assert process("info", store, "--full").returncode == 2
