@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from logstore.aiowait import Waiter, Watcher, wait_for
 from logstore.errors import ClosedError, UsageError
-from logstore.wire.failures import failure_of
-from logstore.wire.reply import Failure, Reply, encode
+from logstore.wire.failures import Failed, failure_of
+from logstore.wire.reply import NO_REPLY, Failure, Reply, encode
 from logstore.wire.requests import ProtocolError, RequestParser
 from logstore.wire.runner import StoreReader
 from logstore.wire.service import Service
@@ -36,7 +36,6 @@ THREADS = 4
 SLICE_S = 5.0  # a waiting client looks again at least so often
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
-CLIENTS_MAX = 10_000
 
 
 class Listen(NamedTuple):
@@ -65,9 +64,8 @@ class Listen(NamedTuple):
 class Server:
     """Serves one store to the clients of an event loop."""
 
-    def __init__(self, service: Service, *, clients_max: int = CLIENTS_MAX) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
-        self.clients_max = clients_max
         self._watcher = Watcher(service.store._engine)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._queues: dict[object, deque[Waiter]] = {}
@@ -89,7 +87,10 @@ class Server:
                     self._accept, str(listen.unix_socket), limit=READ_BYTES
                 )
             )
-        return [each.getsockname() for server in self._servers for each in server.sockets]
+        found = [each.getsockname() for server in self._servers for each in server.sockets]
+        ports = [name[1] for name in found if isinstance(name, tuple)]
+        self.service.port = ports[0] if ports else 0
+        return found
 
     async def close(self) -> None:
         """Stop listening, end every client, wait for what runs."""
@@ -108,7 +109,7 @@ class Server:
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self.service.sessions) >= self.clients_max:
+            if len(self.service.sessions) >= self.service.clients_max:
                 writer.write(encode(Failure("ERR max number of clients reached"), 2))
                 return
             peer = writer.get_extra_info("peername")
@@ -191,6 +192,7 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self._parser = RequestParser()
+        session.kill = writer.transport.abort
 
     async def serve(self) -> None:
         """Until the client goes, or is sent away."""
@@ -235,7 +237,10 @@ class _Connection:
         if isinstance(step, Block):
             return await self._server.block(self._session, step)
         if isinstance(step, Tell):
-            return step.make()
+            try:
+                return step.make()
+            except Failed as failed:
+                return failure_of(failed)
         return (await self._server.run(self._server.service.runner.run, [step]))[0]
 
     async def _run(self, steps: list[Step]) -> None:
@@ -243,7 +248,13 @@ class _Connection:
             await self._send(await self._server.run(self._server.service.runner.run, steps))
 
     async def _send(self, replies: list[Reply]) -> None:
-        protocol = self._session.protocol
+        session = self._session
+        if session.replies != "ON":
+            if session.replies == "SKIP" and replies != [NO_REPLY]:
+                session.replies, replies = "ON", replies[1:]
+            else:
+                return
+        protocol = session.protocol
         self._writer.write(b"".join([encode(each, protocol) for each in replies]))
         if self._writer.transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             raise ConnectionError("the client does not read its replies")

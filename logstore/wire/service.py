@@ -20,6 +20,7 @@ from logstore.wire.session import Session
 from logstore.wire.table import Table
 
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
+CLIENTS_MAX = 10_000
 VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
 
 
@@ -41,8 +42,21 @@ class Service:
         self.table = Table(commands_of(profile))
         self.sessions: dict[int, Session] = {}
         self.started = time.time()
+        self.last_save = self.started
+        self.port = 0  # where the server listens
+        self.clients_max = CLIENTS_MAX
         self.total_connections = 0
         self.total_commands = 0
+
+    @property
+    def server_name(self) -> bytes:
+        """What HELLO tells as the server's name."""
+        return b"valkey" if self.profile == "valkey-9" else b"redis"
+
+    @property
+    def version_told(self) -> bytes:
+        """The version of the peer whose commands are all there."""
+        return VERSION_TOLD[self.profile].encode()
 
     def session(self, *, address: str = "", trusted: bool = False) -> Session:
         """A new session."""

@@ -8,6 +8,7 @@ client both feed it words and send its replies.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +58,9 @@ class Session:
         self.watched: list[Watched] = []
         self.closing = False  # QUIT: close behind the reply
         self.last_command = ""
+        self.born = time.time()
+        self.replies = "ON"  # CLIENT REPLY
+        self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
 
     # -- words to steps -----------------------------------------------------------------------

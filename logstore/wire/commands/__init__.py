@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from logstore.wire.commands import (
     adding,
+    catalogue,
+    connection,
     deleting,
     groupreads,
     groups,
+    info,
+    keys,
     pending,
     reading,
+    server,
     transactions,
     trimming,
 )
 from logstore.wire.table import Command
 
-FAMILIES = (adding, reading, deleting, trimming, groups, groupreads, pending, transactions)
+FAMILIES = (
+    adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, connection,
+    transactions, catalogue, server,
+)  # fmt: skip
 
 
 def commands_of(profile: str) -> list[Command]:

@@ -1,0 +1,133 @@
+"""COMMAND and its subcommands: the table, told to clients."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.reply import NULL_ARRAY, Reply, Simple
+from logstore.wire.session import Session
+from logstore.wire.steps import Step, Tell
+from logstore.wire.table import Command
+from logstore.wire.words import Words
+
+_BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
+
+
+def row(command: Command) -> Reply:
+    """A command as COMMAND tells it."""
+    first, last, step = command.keys
+    flags = {Simple(each.encode()) for each in command.flags if each != "no-multi"}
+    return [
+        command.name.encode(), command.arity,
+        sorted(flags, key=lambda each: each.text), first, last, step,
+        [Simple(b"@" + each.encode()) for each in command.categories], [], [],
+        [row(each) for each in command.subcommands.values()],
+    ]  # fmt: skip
+
+
+def docs(command: Command) -> Reply:
+    """A command as COMMAND DOCS tells it."""
+    found: dict[bytes, Reply] = {
+        b"summary": command.summary.encode(),
+        b"since": command.since.encode(),
+        b"group": command.group.encode(),
+    }
+    if command.complexity:
+        found[b"complexity"] = command.complexity.encode()
+    if command.subcommands:
+        found[b"subcommands"] = {
+            each.name.encode(): docs(each) for each in command.subcommands.values()
+        }
+    return found
+
+
+def _named(session: Session, name: bytes) -> Command | None:
+    text = name.decode(errors="replace").lower()
+    root = session.service.table.commands.get(text.partition("|")[0])
+    return root if root is None or "|" not in text else root.subcommands.get(text)
+
+
+def everything(session: Session, _words: Words) -> Step:
+    """As COMMAND."""
+    return Tell(lambda: [row(each) for each in session.service.table.commands.values()])
+
+
+def counted(session: Session, _words: Words) -> Step:
+    """As COMMAND COUNT."""
+    return Tell(lambda: len(session.service.table))
+
+
+def some(session: Session, words: Words) -> Step:
+    """As COMMAND INFO."""
+    names = words.rest()
+    if not names:
+        return everything(session, words)
+    found = [_named(session, name) for name in names]
+    return Tell(lambda: [NULL_ARRAY if each is None else row(each) for each in found])
+
+
+def documented(session: Session, words: Words) -> Step:
+    """As COMMAND DOCS."""
+    names = words.rest()
+    commands = session.service.table.commands.values()
+    found = [_named(session, name) for name in names] if names else list(commands)
+    return Tell(lambda: {each.name.encode(): docs(each) for each in found if each is not None})
+
+
+def listed(session: Session, words: Words) -> Step:
+    """As COMMAND LIST, also by pattern or category."""
+    commands = list(session.service.table.commands.values())
+    if words.take(b"FILTERBY"):
+        how, what = words.option(), words.next().decode(errors="replace").lower()
+        if how == b"PATTERN":
+            commands = [each for each in commands if fnmatchcase(each.name, what)]
+        elif how == b"ACLCAT":
+            commands = [each for each in commands if what in each.categories]
+        elif how == b"MODULE":
+            commands = []
+        else:
+            raise Failed(SYNTAX)
+    words.end()
+    return Tell(lambda: [each.name.encode() for each in commands])
+
+
+def keys_of(session: Session, words: Words) -> Step:
+    """As COMMAND GETKEYS."""
+    given = words.rest()
+    command = session.service.table.find(given)
+    first, last, step = command.keys
+    word = _BY_WORD.get(command.name)
+    if word is not None:
+        places = [at for at, each in enumerate(given) if each.upper() == word]
+        behind = given[places[0] + 1 :] if places else []
+        found = behind[: len(behind) // 2]
+    elif not first:
+        raise Failed("ERR The command has no key arguments")
+    else:
+        end = last if last >= 0 else len(given) + last
+        found = given[first : end + 1 : step]
+    return Tell(lambda: found)
+
+
+def _sub(name: str, arity: int, parse: object, summary: str) -> Command:
+    return Command(
+        f"command|{name}", arity, parse, ("loading", "stale"),  # type: ignore[arg-type]
+        since="2.8.13", complexity="O(N), N commands", group="server", summary=summary,
+        categories=("slow", "connection"),
+    )  # fmt: skip
+
+
+_SUBCOMMANDS = [
+    _sub("count", 2, counted, "Tells how many commands there are."),
+    _sub("docs", -2, documented, "Tells what commands are for."),
+    _sub("info", -2, some, "Tells how commands are called."),
+    _sub("list", -2, listed, "Tells the names of commands."),
+    _sub("getkeys", -3, keys_of, "Tells the keys of a command."),
+]
+COMMANDS = [
+    Command("command", -1, everything, ("loading", "stale"), since="2.8.13", group="server",
+            complexity="O(N), N commands", summary="Tells of all commands.",
+            categories=("slow", "connection"),
+            subcommands={each.name: each for each in _SUBCOMMANDS}),
+]  # fmt: skip

@@ -1,0 +1,136 @@
+"""XINFO and its subcommands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logstore import describe
+from logstore.engine import pendings
+from logstore.entry import Entry
+from logstore.info import StreamInfo
+from logstore.wire.failures import wrong_arity
+from logstore.wire.reply import Reply, Simple
+from logstore.wire.session import Session
+from logstore.wire.steps import Look, Reader, Step, Tell
+from logstore.wire.table import Command, Parse
+from logstore.wire.words import Words
+
+_HELP = (
+    "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONSUMERS <key> <groupname>", "    Tell of the consumers of a group.",
+    "GROUPS <key>", "    Tell of the groups of a stream.",
+    "STREAM <key> [FULL [COUNT <count>]", "    Tell of a stream.",
+    "HELP", "    Print this help.",
+)  # fmt: skip
+
+
+def flat(entry: Entry[Any] | None) -> Reply:
+    """An entry as replies have it."""
+    if entry is None:
+        return None
+    return [bytes(entry.id), [part for pair in entry.pairs for part in pair]]
+
+
+def head(info: StreamInfo, profile: str) -> dict[bytes, Reply]:
+    """The fields that the plain and the full form have in common, in the peers' order."""
+    found: dict[bytes, Reply] = {
+        b"length": info.length,
+        b"radix-tree-keys": info.radix_tree_keys,
+        b"radix-tree-nodes": info.radix_tree_nodes,
+        b"last-generated-id": bytes(info.last_generated_id),
+        b"max-deleted-entry-id": bytes(info.max_deleted_entry_id),
+        b"entries-added": info.entries_added,
+        b"recorded-first-entry-id": bytes(info.recorded_first_entry_id),
+    }
+    if profile == "redis-8.10":
+        for name in (
+            "idmp_duration", "idmp_maxsize", "pids_tracked", "iids_tracked", "iids_added",
+            "iids_duplicates",
+        ):  # fmt: skip
+            if hasattr(info, name):
+                found[name.replace("_", "-").encode()] = getattr(info, name)
+    return found
+
+
+def stream(session: Session, words: Words) -> Step:
+    """As XINFO STREAM."""
+    key = words.next()
+    words.end()
+    profile = session.service.profile
+
+    def find(reader: Reader) -> Reply:
+        info = reader.once(lambda view: describe.stream_info(view, key, None))
+        return head(info, profile) | {
+            b"groups": info.groups,
+            b"first-entry": flat(info.first_entry),
+            b"last-entry": flat(info.last_entry),
+        }
+
+    return Look(find)
+
+
+def groups(_session: Session, words: Words) -> Step:
+    """As XINFO GROUPS."""
+    key = words.next()
+
+    def find(reader: Reader) -> Reply:
+        rows = reader.once(lambda view: pendings.group_rows(view, key))
+        return [
+            {
+                b"name": row.name, b"consumers": row.consumers, b"pending": row.pending,
+                b"last-delivered-id": bytes(row.last_delivered_id),
+                b"entries-read": row.entries_read, b"lag": row.lag,
+            }
+            for row in rows
+        ]  # fmt: skip
+
+    return Look(find)
+
+
+def consumers(_session: Session, words: Words) -> Step:
+    """As XINFO CONSUMERS."""
+    key, group = words.next(), words.next()
+
+    def find(reader: Reader) -> Reply:
+        now_ms = reader.now_ms
+        rows = reader.once(lambda view: pendings.consumer_rows(view, key, group, now_ms))
+        return [
+            {
+                b"name": row.name, b"pending": row.pending, b"idle": row.idle_ms,
+                b"inactive": row.inactive_ms,
+            }
+            for row in rows
+        ]  # fmt: skip
+
+    return Look(find)
+
+
+def helped(_session: Session, _words: Words) -> Step:
+    """As XINFO HELP."""
+    return Tell(lambda: [Simple(line.encode()) for line in _HELP])
+
+
+def bare(_session: Session, _words: Words) -> Step:
+    """XINFO alone."""
+    raise wrong_arity("xinfo")
+
+
+def _sub(name: str, arity: int, parse: Parse, complexity: str, summary: str) -> Command:
+    of_key = name != "help"
+    return Command(
+        f"xinfo|{name}", arity, parse, ("readonly",) if of_key else ("loading", "stale"),
+        (2, 2, 1) if of_key else (0, 0, 0), "5.0.0", complexity, summary=summary,
+        categories=("read", "stream", "slow") if of_key else ("stream", "slow"),
+    )  # fmt: skip
+
+
+_SUBCOMMANDS = [
+    _sub("stream", -3, stream, "O(1)", "Tells of a stream."),
+    _sub("groups", 3, groups, "O(N), N groups", "Tells of the groups of a stream."),
+    _sub("consumers", 4, consumers, "O(N), N consumers", "Tells of the consumers of a group."),
+    _sub("help", 2, helped, "O(1)", "Tells the subcommands."),
+]
+COMMANDS = [
+    Command("xinfo", -2, None, since="5.0.0", summary="Tells of streams and groups.",
+            categories=("slow",), subcommands={each.name: each for each in _SUBCOMMANDS}),
+]  # fmt: skip

@@ -1,0 +1,252 @@
+"""Commands of keys: every key is a stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from logstore.engine import deletes
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.index.keys import StreamRecord
+from logstore.wire.failures import SYNTAX, Failed, wrong_arity
+from logstore.wire.reply import Reply, Simple
+from logstore.wire.session import Session
+from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.table import Command, Parse
+from logstore.wire.words import Words, integer
+
+SCAN_COUNT = 10
+LOOKED_AT_MAX = 1000
+_STREAM = Simple(b"stream")
+_NONE = Simple(b"none")
+
+
+def delete(_session: Session, words: Words) -> Step:
+    """As DEL and UNLINK."""
+    keys = words.rest()
+
+    def op(state: State) -> int:
+        return sum(deletes.drop(state, key) for key in keys)
+
+    return Change(op, frees=True)
+
+
+def exists(_session: Session, words: Words) -> Step:
+    """As EXISTS."""
+    keys = words.rest()
+
+    def find(reader: Reader) -> Reply:
+        return reader.once(lambda view: sum(view.record(key) is not None for key in keys))
+
+    return Look(find)
+
+
+def _of_key(key: bytes, told: Callable[[StreamRecord], Reply], missing: Reply) -> Step:
+    def find(reader: Reader) -> Reply:
+        record = reader.once(lambda view: view.record(key))
+        return missing if record is None else told(record)
+
+    return Look(find)
+
+
+def kind(_session: Session, words: Words) -> Step:
+    """As TYPE."""
+    return _of_key(words.next(), lambda _: _STREAM, _NONE)
+
+
+# -- names ----------------------------------------------------------------------------------------
+def pattern(glob: bytes) -> re.Pattern[bytes]:
+    """A pattern of KEYS and SCAN: ``*``, ``?``, ``[a-c]``, ``[^x]``, ``\\`` before what is meant.
+
+    Stars in a row are one: nothing here takes more than linear time for each.
+    """
+    parts: list[bytes] = []
+    at = 0
+    while at < len(glob):
+        char = glob[at : at + 1]
+        at += 1
+        if char == b"*":
+            if not parts or parts[-1] != b".*":
+                parts.append(b".*")
+        elif char == b"?":
+            parts.append(b".")
+        elif char == b"[":
+            at, made = _class(glob, at)
+            parts.append(made)
+        else:
+            if char == b"\\" and at < len(glob):
+                char = glob[at : at + 1]
+                at += 1
+            parts.append(re.escape(char))
+    return re.compile(b"".join(parts), re.DOTALL)
+
+
+def _class(glob: bytes, at: int) -> tuple[int, bytes]:
+    """A class of characters behind its bracket; one that is not closed goes to the end."""
+    negated = glob[at : at + 1] == b"^"
+    at += negated
+    ranges: list[bytes] = []
+    while at < len(glob) and glob[at : at + 1] != b"]":
+        if glob[at : at + 1] == b"\\" and at + 1 < len(glob):
+            at += 1
+        low = high = glob[at]
+        at += 1
+        if glob[at : at + 1] == b"-" and at + 1 < len(glob):
+            high = glob[at + 1]
+            at += 2
+        low, high = min(low, high), max(low, high)
+        ranges.append(b"\\x%02x-\\x%02x" % (low, high))
+    if not ranges:
+        return at + 1, b"." if negated else b"(?!)"
+    return at + 1, b"[" + b"^" * negated + b"".join(ranges) + b"]"
+
+
+def keys(_session: Session, words: Words) -> Step:
+    """As KEYS."""
+    fits = pattern(words.next()).fullmatch
+
+    def find(reader: Reader) -> Reply:
+        found: list[Reply] = []
+        after = 0
+        while page := reader.once(partial(_page, after=after, most=LOOKED_AT_MAX)):
+            found += [name for _, name in page if fits(name)]
+            after = page[-1][0]
+        return found
+
+    return Look(find)
+
+
+def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    for record in view.index.records(after):
+        found.append((record.number, record.name))
+        if len(found) >= most:
+            break
+    return found
+
+
+def scan(_session: Session, words: Words) -> Step:
+    """As SCAN: the cursor is a stream's number, so that nothing is told twice or left out."""
+    cursor = integer(words.next(), "ERR invalid cursor")
+    if cursor < 0:
+        raise Failed("ERR invalid cursor")
+    count, fits, wanted = SCAN_COUNT, None, True
+    while len(words):
+        word = words.option()
+        if word == b"COUNT" and len(words):
+            count = words.integer()
+            if count < 1:
+                raise Failed(SYNTAX)
+        elif word == b"MATCH" and len(words):
+            fits = pattern(words.next()).fullmatch
+        elif word == b"TYPE" and len(words):
+            wanted = words.next().lower() == b"stream"
+        else:
+            raise Failed(SYNTAX)
+    most = min(count, LOOKED_AT_MAX)
+
+    def find(reader: Reader) -> Reply:
+        page = reader.once(partial(_page, after=cursor, most=most))
+        following = page[-1][0] if len(page) == most else 0
+        names = [name for _, name in page if wanted and (fits is None or fits(name))]
+        return [b"%d" % following, names]
+
+    return Look(find)
+
+
+# -- what a key is made of ------------------------------------------------------------------------
+def object_encoding(_session: Session, words: Words) -> Step:
+    """As OBJECT ENCODING."""
+    return _of_key(words.next(), lambda _: b"stream", None)
+
+
+def object_idle(_session: Session, words: Words) -> Step:
+    """As OBJECT IDLETIME: nothing is forgotten for being idle, so it is not counted."""
+    return _of_key(words.next(), lambda _: 0, None)
+
+
+def object_frequency(_session: Session, words: Words) -> Step:
+    """As OBJECT FREQ, which is refused without a policy that counts it."""
+    words.next()
+    raise Failed(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note "
+        "that when switching between policies at runtime LRU and LFU data will take some time to "
+        "adjust."
+    )
+
+
+def object_references(_session: Session, words: Words) -> Step:
+    """As OBJECT REFCOUNT."""
+    return _of_key(words.next(), lambda _: 1, None)
+
+
+def memory_usage(_session: Session, words: Words) -> Step:
+    """As MEMORY USAGE: bytes of the stream's nodes, on disk."""
+    key = words.next()
+    if len(words):
+        if not words.take(b"SAMPLES"):
+            raise Failed(SYNTAX)
+        words.integer()
+    words.end()
+
+    def find(reader: Reader) -> Reply:
+        return reader.once(lambda view: _bytes_of(view, key))
+
+    return Look(find)
+
+
+def _bytes_of(view: Snapshot, key: bytes) -> int | None:
+    record = view.record(key)
+    if record is None:
+        return None
+    node: Any = view.open_node(record.number) if record.open_version else None
+    inline = len(node.lp) if node is not None and node.lp is not None else 0
+    return record.node_bytes + inline + len(record.pack())
+
+
+def bare(name: str) -> Parse:
+    """A command that does nothing without a subcommand."""
+
+    def refuse(_session: Session, _words: Words) -> Step:
+        raise wrong_arity(name)
+
+    return refuse
+
+
+def _one(
+    name: str, arity: int, parse: Parse | None, summary: str, *flags: str,
+    keys: tuple[int, int, int] = (1, 1, 1), subcommands: tuple[Command, ...] = (),
+) -> Command:  # fmt: skip
+    kind_of = "write" if "write" in flags else "read"
+    speed = "fast" if "fast" in flags else "slow"
+    return Command(
+        name, arity, parse, flags, keys, "1.0.0", "O(1) a key", "generic", summary,
+        (kind_of, "keyspace", speed), subcommands={each.name: each for each in subcommands},
+    )  # fmt: skip
+
+
+COMMANDS = [
+    _one("del", -2, delete, "Removes streams.", "write", keys=(1, -1, 1)),
+    _one("unlink", -2, delete, "Removes streams.", "write", "fast", keys=(1, -1, 1)),
+    _one("exists", -2, exists, "Tells how many of the streams exist.", "readonly", "fast",
+         keys=(1, -1, 1)),
+    _one("type", 2, kind, "Tells what a key holds: a stream.", "readonly", "fast"),
+    _one("keys", 2, keys, "Tells the names that fit a pattern.", "readonly", keys=(0, 0, 0)),
+    _one("scan", -2, scan, "Tells the names, some at a time.", "readonly", keys=(0, 0, 0)),
+    _one("object", -2, None, "What a key is made of.", subcommands=(
+        _one("object|encoding", 3, object_encoding, "Tells 'stream'.", "readonly",
+             keys=(2, 2, 1)),
+        _one("object|idletime", 3, object_idle, "Tells 0: not counted.", "readonly",
+             keys=(2, 2, 1)),
+        _one("object|freq", 3, object_frequency, "Refused: not counted.", "readonly",
+             keys=(2, 2, 1)),
+        _one("object|refcount", 3, object_references, "Tells 1.", "readonly", keys=(2, 2, 1)),
+    )),
+    _one("memory", -2, None, "Sizes.", subcommands=(
+        _one("memory|usage", -3, memory_usage, "Tells the bytes of a stream's nodes.", "readonly",
+             keys=(2, 2, 1)),
+    )),
+]  # fmt: skip

@@ -1,0 +1,300 @@
+"""Of the server as a whole: INFO, CONFIG, COMMAND, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, ..."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import logstore
+from logstore.engine import deletes
+from logstore.engine.state import State
+from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
+from logstore.wire.session import Session
+from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
+from logstore.wire.table import Command, Parse
+from logstore.wire.words import Words
+
+if TYPE_CHECKING:
+    from logstore.wire.service import Service
+
+SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
+FLUSH_REFUSED = (
+    "ERR this server does not delete everything at once: start it with --allow-flush if it should"
+)
+
+
+# -- INFO -----------------------------------------------------------------------------------------
+def _sections(service: Service) -> dict[str, dict[str, object]]:
+    store = service.store
+    told = store.info()
+    metrics = store.metrics()
+    uptime_s = int(time.time() - service.started)
+    version = service.version_told.decode()
+    name = "valkey" if service.profile == "valkey-9" else "redis"
+    server: dict[str, object] = {"redis_version": "7.2.4" if name == "valkey" else version}
+    if name == "valkey":
+        server |= {"server_name": "valkey", "valkey_version": version}
+    server |= {
+        "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
+        "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
+        "tcp_port": service.port, "uptime_in_seconds": uptime_s,
+        "uptime_in_days": uptime_s // 86400, "logstore_version": logstore.__version__,
+        "logstore_path": told.path,
+    }  # fmt: skip
+    streams = told.streams
+    return {
+        "Server": server,
+        "Clients": {
+            "connected_clients": len(service.sessions),
+            "blocked_clients": sum(each.unblock is not None for each in service.sessions.values()),
+            "maxclients": service.clients_max,
+        },
+        "Memory": {"used_memory": _memory_bytes(), "used_memory_dataset": 0},
+        "Persistence": {
+            "loading": 0, "aof_enabled": 1, "rdb_bgsave_in_progress": 0,
+            "rdb_last_save_time": int(service.last_save), "log_bytes": told.log_bytes,
+            "disk_bytes": told.disk_bytes,
+        },
+        "Stats": {
+            "total_connections_received": service.total_connections,
+            "total_commands_processed": service.total_commands,
+            **{f"logstore_{each}": value for each, value in metrics.items()},
+        },
+        "Replication": {"role": "master", "connected_slaves": 0},
+        "Keyspace": {"db0": f"keys={streams},expires=0,avg_ttl=0"} if streams else {},
+    }  # fmt: skip
+
+
+def _memory_bytes() -> int:
+    """The most that the process had resident."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def info(session: Session, words: Words) -> Step:
+    """As INFO."""
+    wanted = {word.decode(errors="replace").lower() for word in words.rest()}
+    service = session.service
+
+    def tell() -> Reply:
+        parts: list[str] = []
+        for title, fields in _sections(service).items():
+            if not wanted or wanted & {title.lower(), "all", "everything", "default"}:
+                lines = [f"{name}:{value}" for name, value in fields.items()]
+                parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
+        return Verbatim("\r\n".join(parts).encode("utf-8", "surrogateescape"))
+
+    return Admin(tell)
+
+
+# -- CONFIG ---------------------------------------------------------------------------------------
+def _settings(service: Service) -> dict[str, str]:
+    limits, options = service.store._engine().limits, service.store._engine().options
+    return {
+        "stream-node-max-bytes": str(limits.node_max_bytes),
+        "stream-node-max-entries": str(limits.node_max_entries),
+        "appendonly": "yes", "appendfsync": SYNC_TOLD[options.sync],
+        "maxclients": str(service.clients_max), "databases": "1", "save": "", "maxmemory": "0",
+        "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(service.store.path),
+        "proto-max-bulk-len": str(512 << 20), "port": str(service.port),
+        "requirepass": "", "notify-keyspace-events": "",
+    }  # fmt: skip
+
+
+def config_get(session: Session, words: Words) -> Step:
+    """As CONFIG GET."""
+    patterns = [word.decode(errors="replace").lower() for word in words.rest()]
+
+    def tell() -> Reply:
+        return {
+            name.encode(): value.encode("utf-8", "surrogateescape")
+            for name, value in _settings(session.service).items()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+
+    return Tell(tell)
+
+
+def config_set(session: Session, words: Words) -> Step:
+    """As CONFIG SET: settings are fixed when the store is made or the server started."""
+    given = words.rest()
+    if len(given) % 2:
+        raise Failed("ERR wrong number of arguments for 'config|set' command")
+    known = _settings(session.service)
+    for name, value in zip(given[::2], given[1::2], strict=True):
+        text = name.decode(errors="replace").lower()
+        if text not in known:
+            raise Failed(
+                "ERR Unknown option or number of arguments for CONFIG SET - "
+                f"'{name.decode(errors='replace')}'"
+            )
+        if known[text] != value.decode(errors="replace"):
+            raise Failed(
+                f"ERR CONFIG SET failed (possibly related to argument '{text}') - can't set "
+                "immutable config"
+            )
+    return Tell(lambda: OK)
+
+
+def config_reset(session: Session, _words: Words) -> Step:
+    """As CONFIG RESETSTAT."""
+
+    def begin() -> Reply:
+        session.service.total_connections = session.service.total_commands = 0
+        return OK
+
+    return Tell(begin)
+
+
+# -- the whole store -------------------------------------------------------------------------------
+def db_size(_session: Session, _words: Words) -> Step:
+    """As DBSIZE."""
+
+    def find(reader: Reader) -> Reply:
+        return reader.once(lambda view: sum(1 for _ in view.index.records()))
+
+    return Look(find)
+
+
+def flush(session: Session, words: Words) -> Step:
+    """As FLUSHALL and FLUSHDB, if the server allows it."""
+    if not session.service.allow_flush:
+        raise Failed(FLUSH_REFUSED)
+    if len(words) and words.option() not in (b"ASYNC", b"SYNC"):
+        raise Failed(SYNTAX)
+    words.end()
+
+    def op(state: State) -> None:
+        for record in list(state.index.records()):
+            deletes.drop(state, record.name)
+
+    return Change(op, ok, frees=True)
+
+
+def save(session: Session, words: Words) -> Step:
+    """As SAVE: a checkpoint, durable when it returns."""
+    words.rest()
+
+    def work() -> Reply:
+        session.service.store.sync()
+        session.service.store.checkpoint()
+        session.service.last_save = time.time()
+        return OK
+
+    return Admin(work)
+
+
+def background_save(session: Session, words: Words) -> Step:
+    """As BGSAVE: the same, and it answers when it is done."""
+    step = save(session, words)
+    assert isinstance(step, Admin)
+    work = step.work
+
+    def told() -> Reply:
+        work()
+        return Simple(b"Background saving started")
+
+    return Admin(told)
+
+
+def last_save(session: Session, _words: Words) -> Step:
+    """As LASTSAVE."""
+    return Tell(lambda: int(session.service.last_save))
+
+
+def wait(_session: Session, words: Words) -> Step:
+    """As WAIT: there are no replicas."""
+    words.integer()
+    if words.integer("ERR timeout is not an integer or out of range") < 0:
+        raise Failed("ERR timeout is negative")
+    return Tell(lambda: 0)
+
+
+def shutdown(session: Session, words: Words) -> Step:
+    """As SHUTDOWN."""
+    while len(words):
+        if words.option() not in (b"NOSAVE", b"SAVE", b"NOW", b"FORCE"):
+            raise Failed(SYNTAX)
+    end = session.service.shutdown
+    if end is None:
+        raise Failed("ERR Errors trying to SHUTDOWN. Check logs.")
+
+    def begin() -> Reply:
+        end()
+        session.closing = True
+        return NO_REPLY
+
+    return Tell(begin)
+
+
+def server_time(_session: Session, _words: Words) -> Step:
+    """As TIME."""
+
+    def find(reader: Reader) -> Reply:
+        now_ms = reader.now_ms
+        return [b"%d" % (now_ms // 1000), b"%d" % (now_ms % 1000 * 1000)]
+
+    return Look(find)
+
+
+def who_am_i(_session: Session, _words: Words) -> Step:
+    """As ACL WHOAMI."""
+    return Tell(lambda: b"default")
+
+
+def categories(session: Session, words: Words) -> Step:
+    """As ACL CAT."""
+    commands = session.service.table.commands.values()
+    if not len(words):
+        found = {category for each in commands for category in each.categories}
+        return Tell(lambda: [each.encode() for each in sorted(found)])
+    wanted = words.next().decode(errors="replace").lower()
+    named = sorted(
+        each.name for command in commands for each in (command, *command.subcommands.values())
+        if wanted in each.categories
+    )  # fmt: skip
+    if not named:
+        raise Failed(f"ERR Unknown category '{wanted}'")
+    return Tell(lambda: [each.encode() for each in named])
+
+
+_FLAGS = ("noscript", "loading", "stale")
+
+
+def _one(
+    name: str, arity: int, parse: Parse | None, summary: str, *flags: str,
+    subcommands: tuple[Command, ...] = (),
+) -> Command:  # fmt: skip
+    group = name.partition("|")[0]
+    return Command(
+        name, arity, parse, flags or _FLAGS, since="1.0.0", complexity="O(1)", group="server",
+        summary=summary, categories=("slow", "admin", "dangerous") if group == "config"
+        else ("slow",), subcommands={each.name: each for each in subcommands},
+    )  # fmt: skip
+
+
+COMMANDS = [
+    _one("info", -1, info, "Tells of the server and the store."),
+    _one("config", -2, None, "Settings.", subcommands=(
+        _one("config|get", -3, config_get, "Tells settings."),
+        _one("config|set", -4, config_set, "Settings are fixed: refuses what would change one."),
+        _one("config|resetstat", 2, config_reset, "Counts from zero."),
+    )),
+    _one("dbsize", 1, db_size, "Tells how many streams there are.", "readonly", "fast"),
+    _one("flushall", -1, flush, "Removes every stream.", "write"),
+    _one("flushdb", -1, flush, "Removes every stream.", "write"),
+    _one("save", 1, save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
+    _one("bgsave", -1, background_save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
+    _one("lastsave", 1, last_save, "Tells when the last checkpoint was asked for."),
+    _one("wait", 3, wait, "Tells that there are no replicas."),
+    _one("shutdown", -1, shutdown, "Ends the server.", *_FLAGS, "no-multi"),
+    _one("time", 1, server_time, "Tells the time."),
+    _one("acl", -2, None, "Who may what.", subcommands=(
+        _one("acl|whoami", 2, who_am_i, "Tells the user's name."),
+        _one("acl|cat", -2, categories, "Tells the categories of commands."),
+    )),
+]  # fmt: skip
