@@ -43,9 +43,9 @@ _ERRORS = (
     "CorruptionError", "DamagedStoreError", "DiskFullError", "EntryTypeError",
     "ErasureIncompleteError", "Error", "FileSystemError", "FormatVersionError", "GroupExistsError",
     "GroupNotFoundError", "IDOrderError", "InputLineError", "InvalidEntryError", "InvalidIDError",
-    "LockTimeoutError", "NotAStoreError", "NotOwner", "OptionError", "ReadOnlyError",
-    "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError", "StoreInUseError",
-    "StreamNotFoundError", "TooLargeError", "UsageError",
+    "InvalidPayloadError", "LockTimeoutError", "NotAStoreError", "NotOwner", "OptionError",
+    "ReadOnlyError", "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError",
+    "StoreInUseError", "StreamExistsError", "StreamNotFoundError", "TooLargeError", "UsageError",
 )  # fmt: skip
 
 if TYPE_CHECKING:

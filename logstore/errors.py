@@ -10,8 +10,10 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- InvalidEntryError              no fields
     |   |-- EntryTypeError (TypeError)     a value that is neither str, bytes, int nor float
     |   |-- TooLargeError                  a field, entry or name over its limit
+    |   |-- InvalidPayloadError            a DUMP payload or RDB file that cannot be taken in
     |   `-- OptionError                    options out of range or in conflict
     |-- StreamNotFoundError (KeyError)     a stream that must exist does not
+    |-- StreamExistsError                  the stream exists already (BUSYKEY)
     |-- GroupNotFoundError (KeyError)      a stream or group that must exist does not (NOGROUP)
     |-- GroupExistsError                   the group exists already (BUSYGROUP)
     |-- NotOwner                           a fenced ack of an entry that is somebody else's now
@@ -96,6 +98,10 @@ class TooLargeError(UsageError):
     """A field, an entry or a name over its limit."""
 
 
+class InvalidPayloadError(UsageError):
+    """A DUMP payload or RDB file that is damaged, forged, or of a kind that is not known."""
+
+
 class OptionError(UsageError):
     """Options that are out of range or contradict each other."""
 
@@ -104,6 +110,10 @@ class StreamNotFoundError(Error, KeyError):
     """A stream that must exist does not."""
 
     __str__ = Error.__str__
+
+
+class StreamExistsError(Error):
+    """The stream exists already, and was not to be replaced (the peers' BUSYKEY)."""
 
 
 class GroupNotFoundError(Error, KeyError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
-from logstore import arguments, opening, reading
+from logstore import arguments, interchange, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.engine import deletes, reserve, snapshot
 from logstore.engine import sync as flushing
@@ -142,6 +142,14 @@ class Store(Generic[T]):
         raw = arguments.stream_name(name, self.encoding)
         dropped: bool = self._free(lambda state: deletes.drop(state, raw), sync)
         return dropped
+
+    def restore(
+        self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None
+    ) -> Stream[T]:
+        """A stream of a DUMP payload, as RESTORE; InvalidPayloadError, StreamExistsError."""
+        found = self.stream(name)
+        interchange.restore(self, found._name, payload, replace=replace, sync=sync)
+        return found
 
     def read(
         self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments, configuring, describe, describefull, reading
+from logstore import arguments, configuring, describe, describefull, interchange, reading
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import OptionError, UsageError
@@ -174,6 +174,13 @@ class StreamHandle(Generic[T]):
             raise UsageError(
                 f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
             ) from error
+
+    def dump(self) -> bytes:
+        """The stream with its groups, as a payload that Redis (7.2 on) and Valkey RESTORE.
+
+        StreamNotFoundError; TooLargeError above 512 MiB.
+        """
+        return interchange.payload(self._store, self._name)
 
     def groups(self) -> list[GroupInfo[T]]:
         """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""

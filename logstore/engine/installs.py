@@ -1,0 +1,170 @@
+"""Deciding a stream that comes whole from elsewhere, as RESTORE does: nodes and groups as they are.
+
+``prepare`` verifies everything, outside of every lock; ``install`` writes it in one commit, all or
+nothing. Invariants: no node is re-encoded; what the engine relies on is checked, also where servers
+do not (live IDs ascend through all nodes, none is below its node's master ID, the counts and the
+last ID fit); the first ID is reckoned from the nodes, not believed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.codec import codec
+from logstore.engine import adds, deletes, lag
+from logstore.engine.state import State
+from logstore.errors import (
+    CorruptNodeError,
+    InvalidPayloadError,
+    StreamExistsError,
+    TooLargeError,
+)
+from logstore.ids import ZERO_ID, StreamID
+from logstore.index.groupkeys import FIRST_CONSUMER, NO_ONE
+from logstore.log import frame as frames
+from logstore.log import groupframe
+from logstore.options import NAME_MAX_BYTES
+from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+
+INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
+CLAIM_MAX_ITEMS = 4096
+_PENDING_BYTES = 40  # an item of a claim frame, and its part of the frame
+
+
+class Sealed(NamedTuple):
+    """A node that was verified."""
+
+    master: StreamID
+    last: StreamID  # tombstone or not
+    live: int
+    lp: bytes
+
+
+class Prepared(NamedTuple):
+    """A stream that was verified, and its first entry."""
+
+    nodes: list[Sealed]
+    first: StreamID
+    info: StreamInfoValue
+
+
+def prepare(value: StreamValue) -> Prepared:
+    """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
+    info = value.info
+    _check_size(value)
+    for group in info.groups:
+        _check_group(group)
+    nodes: list[Sealed] = []
+    first = top = ZERO_ID
+    length = 0
+    for node in value.nodes:
+        sealed, edges = _verified(node)
+        if nodes and sealed.master <= nodes[-1].master:
+            raise _bad("its nodes are not in order")
+        if edges is not None:
+            if edges[0] <= top or edges[0] < sealed.master:
+                raise _bad(f"entry {edges[0]} is not above those before it")
+            first = first if length else edges[0]
+            top = edges[1]
+        length += sealed.live
+        nodes.append(sealed)
+    added = info.length if info.entries_added is None else info.entries_added
+    if length != info.length:
+        raise _bad(f"it has {length} entries and says {info.length}")
+    if added < length:
+        raise _bad(f"it has {length} entries and says that {added} were added")
+    if info.last < max(top, info.max_deleted):
+        raise _bad(f"its last ID {info.last} is below that of an entry it has or had")
+    return Prepared(nodes, first, info)
+
+
+def _bad(why: str) -> InvalidPayloadError:
+    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
+
+
+def _verified(node: Node) -> tuple[Sealed, tuple[StreamID, StreamID] | None]:
+    """A node, and its first and last live ID, None if it has none."""
+    key, lp = node
+    master = StreamID.unpacked(key)
+    use = codec()
+    try:
+        use.validate(lp, *master)
+    except CorruptNodeError as exc:
+        raise CorruptNodeError(f"Bad data format: node {master}: {exc.message}") from exc
+    live, _ = use.counts(lp)
+    sealed = Sealed(master, StreamID(*use.last_id(lp, *master)), live, lp)
+    low, high = use.first_live_id(lp, *master), use.last_live_id(lp, *master)
+    if low is None or high is None:
+        return sealed, None
+    return sealed, (StreamID(*low), StreamID(*high))
+
+
+def _check_size(value: StreamValue) -> None:
+    size = sum(len(lp) for _, lp in value.nodes)
+    size += _PENDING_BYTES * sum(len(group.pending) for group in value.info.groups)
+    if size > INSTALL_MAX_BYTES:
+        raise TooLargeError(
+            f"a stream of {size} bytes cannot be restored as one commit ({INSTALL_MAX_BYTES} at "
+            "most): read it from its server with XRANGE and add it in batches with add_many"
+        )
+
+
+def _check_group(group: GroupValue) -> None:
+    for name in (group.name, *(each.name for each in group.consumers)):
+        if len(name) > NAME_MAX_BYTES:
+            raise TooLargeError(f"a name of {len(name)} bytes, {NAME_MAX_BYTES} at most")
+
+
+def install(state: State, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
+    """Make a stream of what was verified; StreamExistsError unless ``replace``."""
+    if state.record_by_name(name) is not None:
+        if not replace:
+            raise StreamExistsError(
+                "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
+                stream=name,
+            )
+        deletes.drop(state, name)
+    number = adds.create(state, name).number
+    info = stream.info
+    for node in stream.nodes:
+        state.emit(frames.Node(number, *node.master, *node.last, node.live, node.lp))
+    added = info.length if info.entries_added is None else info.entries_added
+    state.emit(frames.Record(
+        number, info.length, added, *info.last, *stream.first, *info.max_deleted
+    ))  # fmt: skip
+    for group in info.groups:
+        _group(state, number, group)
+
+
+def _group(state: State, stream: int, group: GroupValue) -> None:
+    read = group.entries_read
+    if read is None:  # as servers reckon it where the payload does not tell
+        record = state.record(stream)
+        assert record is not None
+        read = lag.estimate(record, group.last)
+    made = state.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
+    for place, each in enumerate(group.consumers):
+        state.emit(groupframe.Consumer(
+            made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
+        ))  # fmt: skip
+    _pending(state, made, group)
+
+
+def _pending(state: State, made: int, group: GroupValue) -> None:
+    """Claim frames: who has which entries since when, and in what order others were given back."""
+    pending = group.pending
+    items: dict[int, list[tuple[int, int, int, int]]] = {}
+    line = {id: place for place, id in enumerate(group.nacked, 1)}
+    for place, owner in enumerate(pending.owners):
+        id = pending.id_at(place)
+        time_ms = line[id] if owner == NOBODY else pending.times[place]
+        of = items.setdefault(owner, [])
+        of.append((*StreamID.unpacked(id), time_ms, pending.counts[place]))
+    for owner, found in items.items():
+        who, seen_ms, active_ms = NO_ONE, -1, -1
+        if owner != NOBODY:
+            _, seen_ms, active_ms = group.consumers[owner - 1]
+            who = FIRST_CONSUMER + owner - 1
+        for at in range(0, len(found), CLAIM_MAX_ITEMS):
+            some = tuple(found[at : at + CLAIM_MAX_ITEMS])
+            state.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))

@@ -1,0 +1,63 @@
+"""LZF, in which servers compress strings: decompression only; what is written is never compressed.
+
+A control byte below 32 is followed by that many literal bytes and one; any other says how far back
+to copy from and how much. Invariants: the output never grows past the size that was announced, and
+that is refused where so few bytes could not give it.
+"""
+
+from __future__ import annotations
+
+from logstore.errors import InvalidPayloadError
+
+RATIO_MAX = 88  # three bytes give 264 at most
+
+
+def decompress(packed: bytes, size: int) -> bytes:
+    """The ``size`` bytes that were compressed; InvalidPayloadError if it are not so many."""
+    if size > len(packed) * RATIO_MAX:
+        raise InvalidPayloadError(
+            f"Bad data format: {len(packed)} compressed bytes cannot become {size}"
+        )
+    out = bytearray()
+    at, end = 0, len(packed)
+    while at < end:
+        control = packed[at]
+        at += 1
+        if control < 32:
+            literal = packed[at : at + control + 1]
+            if len(literal) <= control:
+                raise _damaged()
+            out += literal
+            at += control + 1
+        else:
+            at = _copy(packed, at, control, out)
+        if len(out) > size:
+            raise _damaged()
+    if len(out) != size:
+        raise _damaged()
+    return bytes(out)
+
+
+def _copy(packed: bytes, at: int, control: int, out: bytearray) -> int:
+    """Copy what a control byte points back to; where the next one stands."""
+    count = (control >> 5) + 2
+    needed = 2 if count == 9 else 1
+    if at + needed > len(packed):
+        raise _damaged()
+    if needed == 2:
+        count += packed[at]
+        at += 1
+    back = ((control & 31) << 8 | packed[at]) + 1
+    start = len(out) - back
+    if start < 0:
+        raise _damaged()
+    if back >= count:
+        out += out[start : start + count]
+    else:  # it copies what it has just written
+        piece = bytes(out[start:])
+        out += (piece * (count // back + 1))[:count]
+    return at + 1
+
+
+def _damaged() -> InvalidPayloadError:
+    return InvalidPayloadError("Bad data format: a compressed string is damaged")

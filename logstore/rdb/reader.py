@@ -1,0 +1,190 @@
+"""Reading lengths and strings of RDB, from bytes at hand or as they come in.
+
+Invariants: memory is taken for what is there, never for what a length says; a string that says
+that it is longer than ``STRING_MAX_BYTES``, or than its caller takes, is refused before it is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from logstore.errors import InvalidPayloadError
+from logstore.ids import StreamID
+from logstore.rdb import lzf
+from logstore.rdb.crc64 import crc64
+
+CHUNK_BYTES = 1 << 20
+STRING_MAX_BYTES = 1 << 30  # a node is no longer, and servers take 512 MiB at most
+EXPANDED_MAX_BYTES = 1 << 30  # that compressed strings of one value may become
+Fill = Callable[[int], bytes]
+_LZF = 3  # 0, 1, 2: integers of 8, 16, 32 bits
+_INTEGERS = {0: struct.Struct("<b"), 1: struct.Struct("<h"), 2: struct.Struct("<i")}
+_U64 = struct.Struct(">Q")
+_U32 = struct.Struct(">I")
+_I64 = struct.Struct("<q")
+
+
+class Reader:
+    """A place in RDB bytes: ``data``, and what ``fill`` gives behind it (b"": the end).
+
+    All methods raise InvalidPayloadError where the bytes end too early.
+    """
+
+    __slots__ = ("_at", "_before", "_crc", "_data", "_expanded", "_fill")
+
+    def __init__(self, data: bytes = b"", fill: Fill | None = None) -> None:
+        self._data = data
+        self._at = 0
+        self._fill = fill
+        self._before = 0  # bytes in front of ``data``
+        self._crc = 0  # of those bytes
+        self._expanded = 0
+
+    @property
+    def offset(self) -> int:
+        """How many bytes were taken."""
+        return self._before + self._at
+
+    @property
+    def crc(self) -> int:
+        """The CRC-64 of the bytes taken."""
+        return crc64(memoryview(self._data)[: self._at], self._crc)
+
+    def new_value(self) -> None:
+        """From here on another value: what compressed strings may become is counted anew."""
+        self._expanded = 0
+
+    def error(self, why: str) -> InvalidPayloadError:
+        """What is wrong here."""
+        return InvalidPayloadError(f"Bad data format: {why} (at byte {self.offset})")
+
+    # -- bytes --------------------------------------------------------------------------------
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        at = self._at
+        end = at + size
+        if end <= len(self._data):
+            self._at = end
+            return self._data[at:end]
+        pieces: list[bytes] = []
+        while size > 0:
+            piece = self._data[self._at : self._at + size]
+            self._at += len(piece)
+            size -= len(piece)
+            pieces.append(piece)
+            if size:
+                self._more(size)
+        return b"".join(pieces)
+
+    def skip(self, size: int) -> None:
+        """Pass over bytes, without keeping them."""
+        while size > 0:
+            here = min(size, len(self._data) - self._at)
+            self._at += here
+            size -= here
+            if size:
+                self._more(size)
+
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        if self._at < len(self._data):
+            return False
+        try:
+            self._more(1)
+        except InvalidPayloadError:
+            return True
+        return False
+
+    def _more(self, missing: int) -> None:
+        """All of ``data`` was taken: get what follows."""
+        data = self._fill(CHUNK_BYTES) if self._fill is not None else b""
+        if not data:
+            raise self.error(f"it ends {missing} bytes early")
+        self._crc = crc64(self._data, self._crc)
+        self._before += len(self._data)
+        self._data, self._at = data, 0
+
+    # -- numbers ------------------------------------------------------------------------------
+    def byte(self) -> int:
+        """One byte."""
+        return self.take(1)[0]
+
+    def i64(self) -> int:
+        """A time: eight bytes, little endian."""
+        found: int = _I64.unpack(self.take(8))[0]
+        return found
+
+    def length(self) -> int:
+        """A length or count, up to 2^64-1."""
+        found = self._length()
+        if found < 0:
+            raise self.error("a string stands where a number must")
+        return found
+
+    def _length(self) -> int:
+        """A length; of a special string encoding, -1 minus its number."""
+        first = self.byte()
+        kind = first >> 6
+        if kind == 0:
+            return first
+        if kind == 1:
+            return (first & 0x3F) << 8 | self.byte()
+        if kind == 3:
+            return -1 - (first & 0x3F)
+        if first == 0x80:
+            found: int = _U32.unpack(self.take(4))[0]
+        elif first == 0x81:
+            found = _U64.unpack(self.take(8))[0]
+        else:
+            raise self.error(f"no length begins with byte 0x{first:02x}")
+        return found
+
+    def signed(self) -> int:
+        """A length that stands for a signed number of 64 bits."""
+        found = self.length()
+        return found - (1 << 64) if found >> 63 else found
+
+    def id(self) -> StreamID:
+        """An ID as two lengths."""
+        return StreamID(self.length(), self.length())
+
+    # -- strings ------------------------------------------------------------------------------
+    def string(self, most: int = STRING_MAX_BYTES) -> bytes:
+        """A string of at most ``most`` bytes, whatever its encoding."""
+        size = self._length()
+        if size >= 0:
+            self._check_size(size, most)
+            return self.take(size)
+        encoding = -1 - size
+        if encoding in _INTEGERS:
+            layout = _INTEGERS[encoding]
+            number: int = layout.unpack(self.take(layout.size))[0]
+            return b"%d" % number
+        if encoding != _LZF:
+            raise self.error(f"a string of the unknown encoding {encoding}")
+        packed_size, size = self.length(), self.length()
+        self._check_size(size, most)
+        self._check_size(packed_size, most)
+        self._expanded += size
+        if self._expanded > EXPANDED_MAX_BYTES:
+            raise self.error(f"compressed strings of more than {EXPANDED_MAX_BYTES} bytes")
+        return lzf.decompress(self.take(packed_size), size)
+
+    def skip_string(self) -> None:
+        """Pass over a string."""
+        size = self._length()
+        if size >= 0:
+            self.skip(size)
+        elif -1 - size in _INTEGERS:
+            self.skip(_INTEGERS[-1 - size].size)
+        elif -1 - size == _LZF:
+            packed_size = self.length()
+            self.length()
+            self.skip(packed_size)
+        else:
+            raise self.error(f"a string of the unknown encoding {-1 - size}")
+
+    def _check_size(self, size: int, most: int) -> None:
+        if size > most:
+            raise self.error(f"a string of {size} bytes, {most} at most")

@@ -1,0 +1,159 @@
+"""Reading the value of a stream from RDB: its nodes one after the other, then all the rest.
+
+Invariants: what a server would refuse is refused, and what it would take but could not serve (a
+pending entry of two consumers, or of none) is too; node keys have 16 bytes and ascend. Listpacks
+are not looked into: whoever keeps them must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logstore.ids import StreamID
+from logstore.rdb import streamtypes
+from logstore.rdb.reader import Reader
+from logstore.rdb.value import (
+    ID_BYTES,
+    NOBODY,
+    ConsumerValue,
+    GroupValue,
+    Idempotence,
+    Node,
+    PendingValue,
+    StreamInfoValue,
+    StreamValue,
+)
+
+NAME_MAX_BYTES = 64 * 1024
+I64_MAX = (1 << 63) - 1
+UNKNOWN = -1
+OWNERS_MAX = (1 << 32) - 2
+
+
+def read(reader: Reader, kind: int) -> StreamValue:
+    """A whole value of this type; InvalidPayloadError."""
+    found = list(nodes(reader))
+    return StreamValue(found, info(reader, kind, len(found)))
+
+
+def nodes(reader: Reader) -> Iterator[Node]:
+    """The nodes, one by one; ``info`` is to be read behind the last of them."""
+    before = b""
+    for _ in range(_count(reader, "nodes")):
+        master = reader.string(ID_BYTES)
+        if len(master) != ID_BYTES:
+            raise reader.error(f"the key of a node has {len(master)} bytes, not {ID_BYTES}")
+        if master <= before:
+            raise reader.error("the nodes of a stream are not in the order of their keys")
+        before = master
+        yield master, reader.string()
+
+
+def _count(reader: Reader, of: str) -> int:
+    """A count that a loop can take."""
+    found = reader.length()
+    if found > I64_MAX:
+        raise reader.error(f"{found} {of}")
+    return found
+
+
+def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
+    """All that stands behind the nodes."""
+    found = StreamInfoValue(reader.length(), reader.id())
+    if found.length and not node_count:
+        raise reader.error(f"{found.length} entries and no node")
+    if found.length > I64_MAX:
+        raise reader.error(f"{found.length} entries")
+    if kind >= streamtypes.LISTPACKS_2:
+        found.first, found.max_deleted = reader.id(), reader.id()
+        found.entries_added = reader.length()
+        if found.entries_added > I64_MAX:
+            raise reader.error(f"{found.entries_added} entries were added")
+    names: set[bytes] = set()
+    for _ in range(_count(reader, "groups")):
+        group = _group(reader, kind)
+        if group.name in names:
+            raise reader.error("two groups have the same name")
+        names.add(group.name)
+        found.groups.append(group)
+    if kind >= streamtypes.LISTPACKS_4:
+        found.idempotence = _idempotence(reader)
+    return found
+
+
+def _group(reader: Reader, kind: int) -> GroupValue:
+    group = GroupValue(reader.string(NAME_MAX_BYTES), reader.id(), None)
+    if kind >= streamtypes.LISTPACKS_2:
+        group.entries_read = reader.signed()
+        if group.entries_read < UNKNOWN:
+            raise reader.error(f"{group.entries_read} entries were read by a group")
+    group.pending = _pending(reader)
+    names: set[bytes] = set()
+    for number in range(1, _count(reader, "consumers") + 1):
+        if number > OWNERS_MAX:
+            raise reader.error("too many consumers")
+        consumer = _consumer(reader, kind, group.pending, number)
+        if consumer.name in names:
+            raise reader.error("two consumers have the same name")
+        names.add(consumer.name)
+        group.consumers.append(consumer)
+    if kind >= streamtypes.LISTPACKS_5:
+        group.nacked = _nacked(reader, group.pending)
+    if group.pending.owners.count(NOBODY) != len(group.nacked):
+        raise reader.error("a pending entry has no consumer")
+    return group
+
+
+def _pending(reader: Reader) -> PendingValue:
+    pending = PendingValue()
+    for _ in range(_count(reader, "pending entries")):
+        id, time_ms, count = reader.take(ID_BYTES), reader.i64(), reader.length()
+        if time_ms < 0 or count > I64_MAX:
+            raise reader.error(f"a delivery at {time_ms} ms, or of {count} times")
+        pending.add(id, time_ms, count)
+    if not pending.ascends():  # servers write them so, and take any order
+        pending = pending.ordered()
+        if not pending.ascends():
+            raise reader.error("an entry is pending twice")
+    return pending
+
+
+def _consumer(reader: Reader, kind: int, pending: PendingValue, number: int) -> ConsumerValue:
+    name = reader.string(NAME_MAX_BYTES)
+    seen_ms = reader.i64()
+    active_ms = reader.i64() if kind >= streamtypes.LISTPACKS_3 else seen_ms  # as servers take it
+    place = -1
+    for _ in range(_count(reader, "pending entries")):
+        place = pending.find(reader.take(ID_BYTES), place + 1)
+        if place < 0:
+            raise reader.error("what is pending with a consumer is not pending with its group")
+        if pending.owners[place] != NOBODY:
+            raise reader.error("an entry is pending with two consumers, or twice with one")
+        pending.owners[place] = number
+    return ConsumerValue(name, seen_ms, active_ms)
+
+
+def _nacked(reader: Reader, pending: PendingValue) -> list[bytes]:
+    line: list[bytes] = []
+    for _ in range(_count(reader, "entries given back")):
+        id = reader.take(ID_BYTES)
+        place = pending.find(id)
+        if place < 0 or pending.owners[place] != NOBODY:
+            raise reader.error("an entry that was given back is not pending, or has a consumer")
+        line.append(id)
+    if len(set(line)) != len(line):
+        raise reader.error("an entry was given back twice")
+    return line
+
+
+def _idempotence(reader: Reader) -> Idempotence:
+    duration_s, max_ids = reader.length(), reader.length()
+    producers: list[tuple[bytes, list[tuple[bytes, StreamID]]]] = []
+    for _ in range(_count(reader, "producers")):
+        name = reader.string(NAME_MAX_BYTES)
+        items = [
+            (reader.string(NAME_MAX_BYTES), reader.id())
+            for _ in range(_count(reader, "idempotent IDs"))
+        ]
+        producers.append((name, items))
+    return Idempotence(duration_s, max_ids, producers, reader.length(), reader.length())

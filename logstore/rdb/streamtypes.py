@@ -1,0 +1,33 @@
+"""The type codes of streams in RDB, what each holds, and the versions of RDB they came with.
+
+Invariants: a later type has all that an earlier one has. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LISTPACKS: Final = 15  # Redis 5.0 to 6.2
+LISTPACKS_2: Final = 19  # Redis 7.0: first and largest deleted ID, entries added and read
+LISTPACKS_3: Final = 21  # Redis 7.2 to 8.4, Valkey: when a consumer was active
+LISTPACKS_4: Final = 26  # Redis 8.6: idempotent adds
+LISTPACKS_5: Final = 27  # Redis 8.8: entries that were given back
+STREAMS: Final = (LISTPACKS, LISTPACKS_2, LISTPACKS_3, LISTPACKS_4, LISTPACKS_5)
+
+# The version of RDB that is written with each type: the lowest that the servers write it with.
+VERSION_OF: Final = {LISTPACKS: 9, LISTPACKS_2: 10, LISTPACKS_3: 11}
+VERSION_MAX: Final = 15  # of Redis 8.10
+VALKEY_VERSION: Final = 80  # of Valkey 9
+VALKEY_VERSION_MAX: Final = 80  # a later one may have other type codes
+
+
+def readable(kind: int, version: int) -> bool:
+    """Whether a type is a stream that can be read, in an RDB of this version."""
+    if version >= VALKEY_VERSION:
+        return kind in (LISTPACKS, LISTPACKS_2, LISTPACKS_3)
+    return kind in STREAMS
+
+
+def version_known(version: int) -> bool:
+    """Whether an RDB of this version can be read."""
+    return 1 <= version <= VERSION_MAX or VALKEY_VERSION <= version <= VALKEY_VERSION_MAX

@@ -1,0 +1,141 @@
+"""A stream as plain values: what a DUMP payload or an RDB file says of it.
+
+Invariants: nodes stand in the order in which they were written; pending entries ascend by ID, and
+each has one owner or none. Imports IDs only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from logstore.ids import ZERO_ID, StreamID
+
+ID_BYTES = 16
+NOBODY = 0  # the owner of an entry that was given back (XNACK)
+Node: TypeAlias = tuple[bytes, bytes]  # master ID, 16 bytes big endian; listpack
+
+
+class ConsumerValue(NamedTuple):
+    """A consumer. Times are unix milliseconds; ``active_ms`` -1: never."""
+
+    name: bytes
+    seen_ms: int
+    active_ms: int
+
+
+class PendingValue:
+    """A group's pending entries, in columns: there may be millions.
+
+    ``owners`` count the group's consumers from 1; ``NOBODY``: given back, and the group's
+    ``nacked`` tells their order.
+    """
+
+    __slots__ = ("counts", "ids", "owners", "times")
+
+    def __init__(self) -> None:
+        self.ids = bytearray()  # 16 bytes each, big endian
+        self.times = array("q")  # of the last delivery, unix ms
+        self.counts = array("Q")  # deliveries
+        self.owners = array("I")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PendingValue) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    def __repr__(self) -> str:
+        return f"<PendingValue of {len(self)} entries>"
+
+    def id_at(self, place: int) -> bytes:
+        """An ID, packed."""
+        return bytes(self.ids[place * ID_BYTES : place * ID_BYTES + ID_BYTES])
+
+    def add(self, id: bytes, time_ms: int, count: int, owner: int = NOBODY) -> None:
+        """Put one entry behind the others."""
+        self.ids += id
+        self.times.append(time_ms)
+        self.counts.append(count)
+        self.owners.append(owner)
+
+    def find(self, id: bytes, hint: int = 0) -> int:
+        """The place of an ID, -1 if it is not there; ``hint`` is looked at first."""
+        if hint < len(self) and self.id_at(hint) == id:
+            return hint
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) >> 1
+            if self.id_at(middle) < id:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self.id_at(low) == id else -1
+
+    def of(self, owner: int) -> list[int]:
+        """The places of one owner's entries."""
+        return [place for place, each in enumerate(self.owners) if each == owner]
+
+    def ascends(self) -> bool:
+        """Whether the IDs ascend, none twice."""
+        before = b""
+        for at in range(0, len(self.ids), ID_BYTES):
+            id = bytes(self.ids[at : at + ID_BYTES])
+            if id <= before:
+                return False
+            before = id
+        return True
+
+    def ordered(self) -> PendingValue:
+        """The same entries, by ID."""
+        made = PendingValue()
+        for place in sorted(range(len(self)), key=self.id_at):
+            made.add(self.id_at(place), self.times[place], self.counts[place], self.owners[place])
+        return made
+
+
+@dataclass(slots=True)
+class GroupValue:
+    """A consumer group. ``entries_read`` -1: not known; None: the payload is too old to tell."""
+
+    name: bytes
+    last: StreamID
+    entries_read: int | None
+    consumers: list[ConsumerValue] = field(default_factory=list)
+    pending: PendingValue = field(default_factory=PendingValue)
+    nacked: list[bytes] = field(default_factory=list)  # given back: IDs as they stand in line
+
+
+@dataclass(slots=True)
+class Idempotence:
+    """What is remembered of idempotent adds: by producer, its IDs and the entries they gave."""
+
+    duration_s: int
+    max_ids: int
+    producers: list[tuple[bytes, list[tuple[bytes, StreamID]]]]
+    added: int
+    duplicates: int
+
+
+@dataclass(slots=True)
+class StreamInfoValue:
+    """All of a stream but its nodes. None: the payload is too old to tell."""
+
+    length: int = 0
+    last: StreamID = ZERO_ID
+    first: StreamID | None = None
+    max_deleted: StreamID = ZERO_ID
+    entries_added: int | None = None
+    groups: list[GroupValue] = field(default_factory=list)
+    idempotence: Idempotence | None = None
+
+
+@dataclass(slots=True)
+class StreamValue:
+    """A whole stream."""
+
+    nodes: list[Node]
+    info: StreamInfoValue

@@ -1,0 +1,122 @@
+"""Prevents streams that come back from the store other than they went in, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore.engine import exports
+from logstore.rdb import crc64, dump, streamtypes
+from logstore.store import Store
+from tests.peers.servers import Peer
+from tests.rdb.workload import fill, full_info
+from tests.store.conftest import OpenStore
+from tests.store.look import delete_index
+
+pytestmark = pytest.mark.peers
+SEEDS = range(40)
+
+
+def body(payload: bytes) -> bytes:
+    """A payload without version and checksum."""
+    return payload[:-10]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_server_s_stream_comes_back_as_it_was(peer: Peer, store: Store[bytes], seed: int) -> None:
+    fill(peer, "s", seed)
+    payload = peer.command("DUMP", "s")
+    back = store.restore("s", payload).dump()
+    assert body(back) == body(payload)
+    peer.command("RESTORE", "copy", 0, back)
+    assert peer.command("DUMP", "copy") == payload
+    assert full_info(peer, "copy") == full_info(peer, "s")
+
+
+@pytest.mark.parametrize("seed", SEEDS[:5])
+def test_what_a_server_compressed_is_the_same(peer: Peer, store: Store[bytes], seed: int) -> None:
+    fill(peer, "s", seed)
+    plain = peer.command("DUMP", "s")
+    peer.command("CONFIG", "SET", "rdbcompression", "yes")
+    try:
+        packed = peer.command("DUMP", "s")
+    finally:
+        peer.command("CONFIG", "SET", "rdbcompression", "no")
+    assert len(packed) < len(plain)
+    assert body(store.restore("s", packed).dump()) == body(plain)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:8])
+def test_both_go_on_alike(peer: Peer, store: Store[bytes], seed: int) -> None:
+    """A node that only looks right would differ after the next add, delete or trim."""
+    fill(peer, "s", seed)
+    peer.command("CONFIG", "SET", "stream-node-max-entries", 5)  # as the store's
+    stream = store.restore("s", peer.command("DUMP", "s"))
+    try:
+        top = stream.last_id.ms
+        ids = [str(entry.id) for entry in stream.range()][::3]
+        if ids:
+            assert stream.delete(*ids) == peer.command("XDEL", "s", *ids)
+        for at in range(1, 13):
+            assert str(stream.add({"f": at}, id=(top + at, 0))).encode() == peer.command(
+                "XADD", "s", f"{top + at}-0", "f", at
+            )
+        left = len(stream) - 4
+        gone = stream.trim(maxlen=left, approximate=False)
+        assert gone == peer.command("XTRIM", "s", "MAXLEN", "=", left)
+        assert body(stream.dump()) == body(peer.command("DUMP", "s"))
+    finally:
+        peer.command("CONFIG", "SET", "stream-node-max-entries", 100)
+
+
+def test_it_survives_reopen_checkpoint_and_the_loss_of_the_index(
+    peer: Peer, open_store: OpenStore
+) -> None:
+    fill(peer, "s", 7)
+    fill(peer, "t", 8)
+    wanted = {name: body(peer.command("DUMP", name)) for name in "st"}
+    store = open_store()
+    store.restore("s", peer.command("DUMP", "s"))
+    store.checkpoint()
+    store.restore("t", peer.command("DUMP", "s"))
+    store.restore("t", peer.command("DUMP", "t"), replace=True)
+    store.close()
+    for _ in range(2):
+        store = open_store()
+        assert {name: body(store.stream(name).dump()) for name in "st"} == wanted
+        store.close()
+        delete_index(store.path)
+
+
+@pytest.mark.parametrize("kind", [streamtypes.LISTPACKS, streamtypes.LISTPACKS_2])
+def test_older_types_are_read_as_servers_read_them(
+    peer: Peer, store: Store[bytes], kind: int
+) -> None:
+    for seed in SEEDS[:6]:
+        fill(peer, f"s{seed}", seed)
+        old = dump.encode(dump.decode(peer.command("DUMP", f"s{seed}")), kind)
+        peer.command("RESTORE", f"copy{seed}", 0, old)
+        ours = store.restore(f"s{seed}", old).dump()
+        assert body(ours) == body(peer.command("DUMP", f"copy{seed}"))
+
+
+def test_what_was_given_back_goes_to_a_consumer_without_a_name(
+    peer: Peer, store: Store[bytes]
+) -> None:
+    stream = store.stream("s")
+    for _ in range(3):
+        stream.add({"a": 1})
+    group = stream.group("g", start="0")
+    for each in group.read("alice")[:2]:
+        each.nack()
+    found = exports.read(store._engine(), b"s")
+    assert len(found.info.groups[0].nacked) == 2
+    peer.command("RESTORE", "s", 0, stream.dump())
+    ids = [str(entry.id).encode() for entry in stream.range()]
+    assert peer.command("XPENDING", "s", "g")[3] == [[b"", b"2"], [b"alice", b"1"]]
+    claimed = peer.command("XAUTOCLAIM", "s", "g", "bob", 1000, "0", "JUSTID")
+    assert claimed[1][:2] == ids[:2]
+
+
+def test_the_checksum_is_that_of_the_servers() -> None:
+    assert crc64.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
+    assert crc64.crc64(b"6789", crc64.crc64(b"12345")) == 0xE9C6D914C4B8D9CA
