@@ -6,6 +6,7 @@ store was created and stands in its STORE file. Imports errors only.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, get_args
@@ -23,8 +24,10 @@ SEGMENT_BYTES = 64 * MIB
 SEGMENT_BYTES_MIN = 64 * 1024
 SEGMENT_BYTES_MAX = 1 << 30
 NAME_MAX_BYTES = 64 * 1024
+PRODUCER_ID_MAX_BYTES = 1024  # and of an idempotent ID
 ENTRY_MAX_BYTES = 1 << 30
 SYNC_INTERVAL_MS = 1000
+COMPACT_RATE_BYTES_S = 16 * MIB
 BATCH_MAX_ROWS = 1_000_000
 LOCK_TIMEOUT_MAX_S = 1_000_000_000
 
@@ -62,6 +65,7 @@ class StoreOptions:
     lock_timeout_s: float = 10.0
     background: bool = True
     clock: Clock = SYSTEM_CLOCK
+    compact_rate_bytes_s: float = COMPACT_RATE_BYTES_S  # of compaction in the background; 0: none
 
     def check(self) -> None:
         """OptionError for values out of range."""
@@ -70,6 +74,9 @@ class StoreOptions:
             raise OptionError(
                 f"lock_timeout must be 0 to {LOCK_TIMEOUT_MAX_S} seconds: {self.lock_timeout_s}"
             )
+        rate = self.compact_rate_bytes_s
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
+            raise OptionError(f"compact_rate must be bytes a second, 0 or None for none: {rate!r}")
         if not callable(getattr(self.clock, "now_ms", None)):
             raise OptionError(f"clock must have now_ms(), unix milliseconds: {self.clock!r}")
 

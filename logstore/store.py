@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from logstore import arguments, interchange, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.engine import deletes, reserve, snapshot
+from logstore.engine import deletes, reserve, retention, snapshot
 from logstore.engine import sync as flushing
 from logstore.engine.commit import Op
 from logstore.engine.core import Engine
@@ -26,7 +26,14 @@ from logstore.errors import ClosedError
 from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.info import StoreInfo
-from logstore.options import StoreLimits, StoreOptions, Sync, check_sync, seconds
+from logstore.options import (
+    COMPACT_RATE_BYTES_S,
+    StoreLimits,
+    StoreOptions,
+    Sync,
+    check_sync,
+    seconds,
+)
 from logstore.stream import Stream
 from logstore.transaction import Transaction
 
@@ -185,6 +192,14 @@ class Store(Generic[T]):
         """
         return opening.compact(self._live(), purge=purge, threshold=threshold)
 
+    def retain(self) -> int:
+        """Drop at once what streams do not keep by their settings; how many entries went.
+
+        The background does that by itself; this is for stores opened with ``background=False``.
+        """
+        shared = self._live()
+        return retention.run(shared.engine, shared.committer)
+
     def checkpoint(self) -> int:
         """Take a checkpoint now; its bytes."""
         return opening.checkpoint(self._live())
@@ -216,29 +231,31 @@ def open_store(
     path: str | os.PathLike[str], *, sync: Sync = ..., encoding: None = ..., readonly: bool = ...,
     create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
     clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ...,
+    segment_bytes: int | None = ..., compact_rate: float | None = ...,
 ) -> Store[bytes]: ...  # fmt: skip
 @overload
 def open_store(
     path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str, readonly: bool = ...,
     create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
     clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ...,
+    segment_bytes: int | None = ..., compact_rate: float | None = ...,
 ) -> Store[str]: ...  # fmt: skip
 def open_store(
     path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
     readonly: bool = False, create: bool | Literal["auto"] = True,
     lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
     node_max_bytes: int | None = None, node_max_entries: int | None = None,
-    segment_bytes: int | None = None,
+    segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
 ) -> Store[Any]:  # fmt: skip
     """Open a store, making it if it is missing and ``create`` allows.
 
     ``sync``: "always", "everysec" or "os", what a crash of the machine may lose. ``encoding``: None
     gives bytes, a codec's name gives str. ``readonly`` writes nothing, and needs no permission to.
-    ``lock_timeout``: seconds to wait for another process's commit. ``background``: a thread that
-    keeps the promise of "everysec". The limits (``node_max_bytes`` and the like) are fixed when the
-    store is made; giving others for an existing store is an OptionError.
+    ``lock_timeout``: seconds to wait for another process's commit. ``background``: threads that
+    keep the promise of "everysec", drop what streams do not retain, and give deleted space back at
+    ``compact_rate`` bytes a second (0 or None: only ``compact`` does). The limits
+    (``node_max_bytes`` and the like) are fixed when the store is made; giving others for an
+    existing store is an OptionError.
     """
     if encoding is not None:
         arguments.check_encoding(encoding)
@@ -253,8 +270,9 @@ def open_store(
     limits = StoreLimits(**wanted)
     limits.check()
     options = StoreOptions(
-        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, clock or SYSTEM_CLOCK
-    )
+        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, clock or SYSTEM_CLOCK,
+        compact_rate or 0,
+    )  # fmt: skip
     options.check()
     store = Store[Any](
         Path(path).absolute(), options, encoding, limits, create=bool(create) and not readonly

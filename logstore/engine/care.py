@@ -1,12 +1,14 @@
-"""What keeps a store tidy beside commits: hints of sealed segments, and the lock that keeps
-checkpoint, compaction and backup of all processes apart.
+"""What keeps a store tidy beside commits: hints of sealed segments, and the locks that keep work
+of several processes apart: one for checkpoint, compaction and backup, one for retention.
 
-Invariants: the care lock is taken before any other lock and never waited for under one; a hint is
-only written for a segment that was sealed, which means synced.
+Invariants: a care lock is taken before any other lock and never waited for under one; a child that
+is forked meanwhile does not keep it; a hint is only written for a segment that was sealed, which
+means synced.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +22,14 @@ CARE_TIMEOUT_S = 600.0
 
 
 @contextmanager
-def alone(engine: Engine, timeout_s: float = CARE_TIMEOUT_S) -> Iterator[None]:
-    """Hold the care lock: a flock on the checkpoint directory."""
-    folder = engine.path / names.CHECKPOINTS
+def alone(
+    engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = names.CHECKPOINTS
+) -> Iterator[None]:
+    """Hold a care lock: a flock on a directory; by default the one of all that copies or moves."""
+    folder = engine.path / what
     engine.fs.make_directory(folder)
     file = engine.fs.open(folder)
+    engine.care_files.add(file)
     deadline = time.monotonic() + timeout_s
     try:
         while not file.try_lock(exclusive=True):
@@ -36,6 +41,9 @@ def alone(engine: Engine, timeout_s: float = CARE_TIMEOUT_S) -> Iterator[None]:
             time.sleep(0.05)
         yield
     finally:
+        engine.care_files.discard(file)
+        if engine.pid == os.getpid():
+            file.unlock()  # a child that was just forked may hold the same open file for a moment
         file.close()
 
 

@@ -1,42 +1,93 @@
-"""What a process does for the store in the background after a segment was sealed.
+"""The caretaker: one thread a process that does for the store what is due in the background.
 
-It writes the hints that sealed segments lack, and takes a checkpoint when operation frames since
-the last one exceed the larger of 64 MiB and its own size. Invariants: nothing here is needed for
-correctness; if another process has the care lock, it is left to that one.
+It writes the hints that sealed segments lack; takes a checkpoint when operation frames since the
+last one exceed the larger of 64 MiB and its own size; drops what streams do not retain; compacts,
+under a rate limit, if a way to do that was handed in. Invariants: nothing here is needed for
+correctness, nor for the promise of ``everysec``, which has a thread of its own; if another process
+has the care lock, it is left to that one.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 from logstore.engine import care, checkpoints, snapshot
 from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
+from logstore.engine.core import Engine, log
+from logstore.engine.forgetting import Forgetting
+from logstore.engine.retention import Retention
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.throttle import Pause, StoppedError, Throttle
 from logstore.errors import LockTimeoutError
 from logstore.format import Role
 from logstore.log import names
 
+POLL_S = 0.2
 OPERATIONS_MAX_BYTES = 64 << 20
+CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
+Compact = Callable[[Pause], None]
 
 
 class Caretaker:
     """Looks after one store for one process."""
 
-    def __init__(self, engine: Engine, committer: Committer) -> None:
+    def __init__(
+        self, engine: Engine, committer: Committer, compact: Compact | None = None
+    ) -> None:
         self._engine = engine
         self._committer = committer
+        self._compact = compact
+        self._retention = Retention(engine, committer)
+        self._forgetting = Forgetting(engine, committer)
         self._active = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; a daemon thread, so that it never keeps a process alive."""
+        self._thread = threading.Thread(target=self._run, name="logstore-caretaker", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, in the midst of a compaction too: what it did so far counts."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(POLL_S):
+            try:
+                self.tick()
+            except StoppedError:
+                return
+            except Exception as exc:  # noqa: BLE001  it is tried again; what it is for can wait
+                log.error("work in the background failed: %s", exc)
+                if self._engine.wake.failed_at:
+                    return
 
     def tick(self) -> None:
-        """Act if a segment was sealed since the last call."""
+        """Do what is due."""
         active = self._engine.wake.log().active_segment
-        if active == self._active:
-            return
-        self._active = active
+        if active != self._active:
+            self._active = active
+            self._after_seal()
+        self._retention.tick()
+        self._forgetting.tick()
+        rate = self._engine.options.compact_rate_bytes_s
+        if self._compact is not None and rate > 0:
+            self._compact(self._throttle(rate))
+
+    def _throttle(self, rate_bytes_s: float) -> Pause:
+        return Throttle(rate_bytes_s, self._stop, self._retention.tick).spend
+
+    def _after_seal(self) -> None:
         care.write_missing_hints(self._engine)
         if due(self._engine):
             try:
                 with care.alone(self._engine, 0):
-                    checkpoints.take_alone(self._engine, self._committer)
+                    pause = self._throttle(CHECKPOINT_BYTES_S)
+                    checkpoints.take_alone(self._engine, self._committer, pause)
             except LockTimeoutError:
                 return  # somebody compacts or takes one already
 

@@ -20,6 +20,7 @@ from logstore.engine import care, groupcopy, settingcopy, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.throttle import Pause, no_pause
 from logstore.format import Kind
 from logstore.log import chain, checkpoint, hint, names, reader
 
@@ -33,8 +34,8 @@ def take(engine: Engine, committer: Committer) -> int:
         return take_alone(engine, committer)
 
 
-def take_alone(engine: Engine, committer: Committer) -> int:
-    """The same for a caller that holds the care lock."""
+def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) -> int:
+    """The same for a caller that holds the care lock; ``pause`` is called between snapshots."""
     with committer.locked() as words:
         pass
     if not words.applied:
@@ -48,14 +49,14 @@ def take_alone(engine: Engine, committer: Committer) -> int:
     chunks += _streams(engine)
     chunks += groupcopy.chunks(engine)
     chunks += settingcopy.chunks(engine)
-    live, vectors = _nodes(engine)
+    live, vectors = _nodes(engine, pause)
     chunks += vectors
     adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))
-    rows = [
-        _live_row(engine, link, role, live.get(link.number))
-        for link, role in links
-        if role == fmt.Role.MAIN or link.number in adopted
-    ]
+    rows: list[tuple[int, int, int, bytes]] = []
+    for link, role in links:
+        if role == fmt.Role.MAIN or link.number in adopted:
+            rows.append(_live_row(engine, link, role, live.get(link.number)))
+            pause(0)
     chunks.append({"kind": "live", "rows": rows})
     size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
     for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
@@ -109,7 +110,7 @@ def _stream_rows(view: Snapshot, after: int) -> list[tuple[int, bytes]]:
     return rows
 
 
-def _nodes(engine: Engine) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:
+def _nodes(engine: Engine, pause: Pause) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:
     """Offsets of live nodes by segment, and the vectors."""
     live: dict[int, array[int]] = {}
     chunks: list[dict[str, Any]] = []
@@ -121,6 +122,7 @@ def _nodes(engine: Engine) -> tuple[dict[int, array[int]], list[dict[str, Any]]]
         if last is None:
             return live, chunks
         after = last + b"\x00"
+        pause(0)
 
 
 def _node_rows(

@@ -65,6 +65,7 @@ class Engine:
         self.index_home = path  # elsewhere for a read-only store
         self.follow: Callable[[], None] | None = None  # read-only: take in what was appended
         self._rebuild = rebuild
+        self.care_files: set[File] = set()  # whose flocks are held, or waited for: see ``care``
         self._active: File | None = None
         self._active_number = 0
         self._dropped = wake.dropped
@@ -280,5 +281,5 @@ class Engine:
         self.closed = True
         self.lock.close()
         self.users.close()
-        if self._active is not None:
-            self._active.close()
+        for file in [*self.care_files, *([self._active] if self._active is not None else [])]:
+            file.close()

@@ -1,7 +1,8 @@
 """The flusher: one thread a process that keeps the promise of ``everysec``.
 
 Invariants: it acts when the oldest un-synced commit is over the interval, no matter whose it is. It
-also does what is due in the background: hints, checkpoints, slots of killed readers.
+also frees slots of killed readers, and closes forgotten stores. What may
+take longer is the caretaker's, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import threading
 from collections.abc import Callable
 
 from logstore.clock import monotonic_ms
-from logstore.engine.caretaker import Caretaker
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.sync import flush
@@ -29,7 +29,6 @@ class Flusher:
         self._engine = engine
         self._reap = reap  # closes stores whose handles were forgotten
         self._committer = committer
-        self._caretaker = Caretaker(engine, committer)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -56,7 +55,6 @@ class Flusher:
                 self._engine.notice_drops()
                 if polls % READER_CHECK_POLLS == 0:
                     self._check_readers()
-                self._caretaker.tick()
             except Exception as exc:  # noqa: BLE001  whatever fails in the care, the promise is kept
                 log.error("work in the background failed: %s", exc)
                 if self._engine.wake.failed_at:

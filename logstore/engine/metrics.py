@@ -22,6 +22,8 @@ COUNTERS = (
     "added_bytes",
     "deleted_entries",
     "trimmed_entries",
+    "retained_entries",
+    "retained_bytes",
     "read_entries",
     "deliveries",
     "redeliveries",
@@ -41,6 +43,7 @@ COUNTERS = (
     "torn_tails",
     "checkpoints",
     "compactions",
+    "compaction_bytes",
 )
 
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from logstore.engine.caretaker import Caretaker, Compact
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.flusher import Flusher
@@ -29,16 +30,22 @@ Key = tuple[int, int, bool]
 class Shared:
     """An engine with its committer and flusher, and how many handles use it."""
 
-    def __init__(self, engine: Engine, close: Callable[[Engine], None], report: Any) -> None:
+    def __init__(
+        self, engine: Engine, close: Callable[[Engine], None], report: Any,
+        compacting: Callable[[Engine, Committer], Compact] | None = None,
+    ) -> None:  # fmt: skip
         self.engine = engine
         self.report = report
         self.committer = Committer(engine)
         self.flusher = Flusher(engine, self.committer, reap)
+        compact = None if compacting is None else compacting(engine, self.committer)
+        self.caretaker = Caretaker(engine, self.committer, compact)
         self.close = close
         self.users_count = 0
         self.forked = False
         if engine.options.background and not engine.options.readonly:
             self.flusher.start()
+            self.caretaker.start()
 
     def refuse_inside(self) -> None:
         """ReentryError inside one of the store's own calls: closing would wait for itself."""
@@ -91,6 +98,7 @@ def _close(shared: Shared) -> None:
     for key in [key for key, found in _open.items() if found is shared]:
         del _open[key]
     try:
+        shared.caretaker.stop()
         shared.flusher.stop()
     finally:
         with shared.engine.mutex:

@@ -1,0 +1,169 @@
+"""Prevents retention that nobody does, that several processes fight over, or that a kill breaks."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.engine import care
+from logstore.errors import LockTimeoutError
+from logstore.log import names
+from logstore.recovery.check import check
+from tests.engine.procs import Forked
+from tests.retention.look import Clock, ids_of, nodes_of, opened
+
+KILLS = 6
+WRITE = """
+import sys, logstore
+with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 << 16) as store:
+    stream = store.stream("s")
+    print("open", flush=True)
+    n = len(stream) and int(next(iter(stream.range(count=1, reverse=True))).fields[b"n"]) + 1
+    while True:
+        stream.add_many([{"n": n + each} for each in range(50)], batch=7)
+        n += 50
+"""
+
+
+def soon(what: Callable[[], object], within_s: float = 20.0) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
+    clock = Clock()
+    with opened(tmp_path / "store", clock, background=True) as store:
+        stream = store.stream("s")
+        stream.add_many({"n": n} for n in range(500))
+        stream.configure(max_entries=45)
+        soon(lambda: len(stream) == 50)
+        stream.configure(max_entries=None, max_bytes=1)
+        soon(lambda: len(nodes_of(store, b"s")) == 1)
+        assert len(stream) == 10
+        stream.configure(max_bytes=None, max_age=timedelta(hours=1))
+        clock.ms += 3_600_000
+        stream.add({"n": "new"})
+        soon(lambda: not stream.range(count=1) or len(stream) == 11)
+        assert len(stream) == 11, "not older than an hour, but just that"
+        clock.ms += 1
+        stream.add({"n": "newer"})
+        soon(lambda: len(stream) == 2)
+        assert store.metrics()["retained_entries"] == 450 + 40 + 10
+
+
+def test_without_background_nothing_goes(tmp_path: Path) -> None:
+    with opened(tmp_path / "store", Clock()) as store:
+        store.stream("s").add_many({"n": n} for n in range(500))
+        store.stream("s").configure(max_entries=10)
+        time.sleep(1.5)
+        assert len(store.stream("s")) == 500
+
+
+def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
+    """Each entry goes once, whoever does it; what is added meanwhile stays in order."""
+    path = tmp_path / "store"
+
+    def work() -> None:
+        with logstore.open(path, sync="os") as store:
+            stream = store.stream("s")
+            for n in range(40):
+                stream.add_many([{"n": n}] * 100)
+                time.sleep(0.02)
+            end = time.monotonic() + 20
+            while len(stream) >= 210 and time.monotonic() < end:
+                time.sleep(0.05)
+
+    with opened(path, Clock()) as store:
+        store.stream("s").configure(max_entries=200, create=True)
+    children = [Forked(work) for _ in range(4)]
+    for child in children:
+        child.join()
+    with opened(path, Clock()) as store:
+        assert 200 <= len(store.stream("s")) < 210
+        info = store.stream("s").info()
+        assert info.entries_added == 4 * 40 * 100
+        assert len(ids_of(store, b"s")) == info.length
+    assert check(path).damage == []
+
+
+def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> None:
+    """A writer with retention in its background is killed; what is left is an unbroken end."""
+    path, seed = tmp_path / "store", int.from_bytes(os.urandom(4), "little")
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with opened(path, Clock()) as store:
+        store.stream("s").configure(max_entries=100, create=True)
+    dropped = False
+    for turn in range(KILLS):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITE, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        time.sleep(0.15 + chance.random() * 0.4)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        if turn % 2:
+            shutil.rmtree(path / "index")
+        with opened(path, Clock()) as store:
+            stream = store.stream("s")
+            numbers = [int(entry.fields[b"n"]) for entry in stream]
+            assert numbers == list(range(numbers[0], numbers[-1] + 1))
+            assert stream.info().entries_added == numbers[-1] + 1
+            assert len(stream) == len(numbers) >= 100
+            assert all(len(node.ids) == 10 for node in nodes_of(store, b"s")[:-1])
+            dropped = dropped or numbers[0] > 0
+    assert dropped, "no kill came after retention had begun"
+    assert check(path).damage == []
+
+
+def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
+    from logstore.engine.retention import Retention
+
+    with opened(tmp_path / "store", Clock()) as store:
+        store.stream("s").add_many({"n": n} for n in range(500))
+        store.stream("s").configure(max_entries=10)
+        shared = store._live()
+        retention = Retention(shared.engine, shared.committer)
+        with care.alone(shared.engine, 0, names.LOG):
+            retention.tick()
+            assert len(store.stream("s")) == 500
+        retention.tick()
+        assert len(store.stream("s")) == 500, "it looks again after a second, not at once"
+        retention._next_s = 0.0
+        retention.tick()
+        assert len(store.stream("s")) == 10
+
+
+def test_a_forked_child_does_not_keep_the_care_lock(tmp_path: Path) -> None:
+    """A child made in the middle of a compaction would keep it from all until its end."""
+    with opened(tmp_path / "store", Clock()) as store:
+        engine = store._live().engine
+        with care.alone(engine):
+            child = Forked(lambda: time.sleep(20))
+            with pytest.raises(LockTimeoutError), care.alone(engine, 0):
+                pass
+        try:
+            with care.alone(engine, 0):
+                pass
+        finally:
+            child.kill()
+        with care.alone(engine):
+            Forked(lambda: None).join()  # nor does its end give the lock up
+            with pytest.raises(LockTimeoutError), care.alone(engine, 0):
+                pass
