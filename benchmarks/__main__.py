@@ -11,13 +11,13 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from benchmarks import always, batch, groups, latency, opening, reading, single, space
+from benchmarks import always, batch, groups, latency, opening, reading, single, space, waiting
 from benchmarks.harness import CORES, Bench, Result, Sample, cores
 from logstore.codec import codec_name
 
 MODULES = {
     module.NAME: module
-    for module in (batch, single, always, groups, latency, reading, opening, space)
+    for module in (batch, single, always, groups, waiting, latency, reading, opening, space)
 }
 
 

@@ -2,22 +2,26 @@
 
 Invariants: only the first task in the queue of a group tries, and each try looks at a snapshot
 before it commits, so that waiting writes nothing to the log but once that the consumer was seen; a
-worker settles entries exactly as ``logstore.worker`` does, whose steps it takes. See ``aio``.
+worker takes the same steps as a plain one (``workloop``). See ``aio``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from logstore import arguments, groupwait, worker
-from logstore.aiowait import RETRY_S, wait_for
+from logstore import arguments, groupwait, worker, workloop
+from logstore.aiowait import wait_for
+from logstore.deadletters import OnDead
 from logstore.delivery import Autoclaimed, Delivery
+from logstore.engine.burials import Limit
+from logstore.engine.slots import PLAIN
 from logstore.group import Group
 from logstore.ids import IDLike
 from logstore.info import ConsumerInfo, GroupInfo, PendingInfo
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 Name = str | bytes
 Timeout = float | timedelta | None
 Handler = Callable[[Delivery[Any]], object]
+RETRY_MIN_S, RETRY_MAX_S = 0.001, 1.0  # between two looks for what became idle
 
 
 class AsyncGroup:
@@ -69,19 +74,38 @@ class AsyncGroup:
 
     async def _wait(
         self, who: bytes, limit: int, deadline: float | None, noack: bool, idle_ms: int | None,
-        place: object, alive: Callable[[], object] | None = None,
+        place: object, alive: Callable[[], object] | None = None, dead: Limit | None = None,
+        on_dead: OnDead[Any] | None = None,
     ) -> list[Delivery[Any]]:  # fmt: skip
         group = self._group
-        probe = groupwait.Wait(group._store, group._stream, group._name, who, list, idle_ms, None)
+        probe = groupwait.Wait(
+            group._store, group._stream, group._name, who, lambda *_: [], limit, idle_ms, None,
+            noack,
+        )  # fmt: skip
+        due_ms: int | None = None  # when the next entry can be claimed
+        takes_over = False  # whether time alone may bring something
 
         def show() -> None:
-            if not group._view(probe._deliverable):
-                group._store._commit(probe._show, None)
+            if not probe.ready(probe.look()):
+                probe.show()
 
         def attempt() -> list[Delivery[Any]]:
-            if not group._view(probe._deliverable):
+            nonlocal due_ms, takes_over
+            offer = probe.look()
+            due_ms = None
+            takes_over = offer is not None and offer.wish != PLAIN
+            if offer is not None and not probe.ready(offer):
+                due_ms = offer.claimable_at_ms
                 return []
-            return group._read(who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms)
+            return group._read(
+                who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms, dead=dead, on_dead=on_dead
+            )
+
+        def pause_s() -> float | None:
+            if not takes_over:
+                return None
+            left_s = math.inf if due_ms is None else (due_ms - group._now_ms()) / 1000
+            return max(RETRY_MIN_S, min(left_s, RETRY_MAX_S))
 
         async def tried() -> list[Delivery[Any]]:
             return await self._run(attempt)
@@ -96,7 +120,7 @@ class AsyncGroup:
         try:
             found = await wait_for(
                 self._store._watcher, [group._stream], tried, deadline, queue=queue,
-                retry_s=None if idle_ms is None else RETRY_S,
+                pause_s=pause_s,
                 alive=None if alive is None else lives,
             )  # fmt: skip
         finally:
@@ -148,7 +172,7 @@ class AsyncGroup:
         self, consumer: Name, handler: Handler, *, batch: int = 10,
         max_deliveries: int | None = None, dead_letter: Name | None = None,
         claim_idle: timedelta | float | None = None, stop: Any = None, timeout: Timeout = None,
-        on_dead: Handler | None = None,
+        on_dead: OnDead[Any] | None = None,
     ) -> int:  # fmt: skip
         """Hand entries to ``handler``, as ``Group.consume``, until stopped; how many it handled.
 
@@ -157,99 +181,61 @@ class AsyncGroup:
         cancelled, what it had begun or fetched stays pending, in the consumer's backlog.
         ``on_dead`` is a plain function, called in a thread.
         """
-        work = worker.Work(
+        work = workloop.Work(
             handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
         )
         return await _AsyncWorker(self, consumer, work).run()
 
 
 class _AsyncWorker:
-    """One run of ``consume``: the loop of ``worker``, whose handlers are awaited."""
+    """One run of ``consume``: performs the steps of ``workloop``; its handlers are awaited."""
 
-    def __init__(self, group: AsyncGroup, consumer: Name, work: worker.Work) -> None:
-        self._handler = work.handler
+    def __init__(self, group: AsyncGroup, consumer: Name, work: workloop.Work) -> None:
         self._group = group
-        self._work = work._replace(handler=self._replay)
-        self._stop = worker._Stop(work.stop)
-        who = group._group._consumer(consumer)
-        self._steps = worker._Worker(group._group, who, self._work, self._stop)
-        self._failed: Exception | None = None
+        self._loop = workloop.Loop(group._group, consumer, work)
 
     async def run(self) -> int:
         """The loop."""
-        timeout, steps = self._work.timeout, self._steps
-        deadline, pause = deadline_of(timeout), worker.PAUSE_S
-        while not self._stop:
-            fetched = await self._next(deadline)
-            before = steps._handled
-            went_on = await self._batch(fetched)
-            over = deadline is not None and time.monotonic() >= deadline
-            if steps._handled > before:
-                pause = worker.PAUSE_S
-            elif not fetched or not went_on:
-                if over:
-                    break
-                if fetched:
-                    await self._sleep(pause)
-                    pause = min(2 * pause, worker.PAUSE_MAX_S)
-                continue
-            deadline = deadline_of(timeout)
-        return steps._handled
+        steps, answer = self._loop.rounds(), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                handled: int = end.value
+                return handled
+            answer = await self._perform(step)
 
-    async def _sleep(self, length_s: float) -> None:
-        until = time.monotonic() + length_s
-        while not self._stop and (left := until - time.monotonic()) > 0:
+    async def _perform(self, step: workloop.Step) -> Any:
+        if isinstance(step, workloop.Do):
+            return await self._group._run(step.call)
+        if isinstance(step, workloop.Handle):
+            return await self._handle(step.delivery)
+        if isinstance(step, workloop.Fetch):
+            return await self._fetch(step)
+        until = time.monotonic() + step.length_s
+        while not self._loop.stop and (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(worker.SLEEP_S, left))
+        return None
 
-    async def _next(self, deadline: float | None) -> list[Delivery[Any]]:
-        steps, group, run = self._steps, self._group, self._group._run
-        count = self._work.batch
-        if await run(steps._has_backlog):
-            return await run(group._group.backlog, steps._consumer, count=count)
-        idle_ms = steps._idle_ms
-        if idle_ms is None:  # only what was given back
-            now_ms, least = group._group._now_ms(), worker.NOBODYS_MS
-            idle_ms = now_ms - least if now_ms > 2 * least else now_ms
-        until = time.monotonic() + worker.ROUND_S
-        until = until if deadline is None else min(until, deadline)
-        place = ("consume", steps._idle_ms)
+    async def _fetch(self, step: workloop.Fetch) -> list[Delivery[Any]]:
+        loop = self._loop
         try:
-            return await group._wait(
-                steps._consumer, count, until, False, idle_ms, place, steps._alive
-            )
-        except worker._Stopped:
+            return await self._group._wait(
+                loop.consumer, loop.work.batch, step.until, False, loop.claim_idle_ms,
+                ("consume", loop.claim_idle_ms), loop.alive, loop.limit, loop.work.on_dead,
+            )  # fmt: skip
+        except workloop.Stopped:
             return []
 
-    async def _batch(self, fetched: list[Delivery[Any]]) -> bool:
-        """Handle a batch; False if there were failures that will come back without end."""
-        steps, run, went_on = self._steps, self._group._run, True
-        for place, delivery in enumerate(fetched):
-            if self._stop:
-                for each in fetched[place:]:
-                    await run(steps._give_back, each, each.delivery_count - 1)
-                break
-            if delivery.deleted:
-                await run(delivery.ack)
-            elif steps._limit is not None and delivery.delivery_count > steps._limit:
-                await run(steps._bury, delivery, "its workers ended without an outcome")
-            else:
-                went_on = await self._handle(delivery) and went_on
-        return went_on or steps._limit is not None
-
-    async def _handle(self, delivery: Delivery[Any]) -> bool:
-        """The handler first; then the worker's own step, to which its outcome is told."""
-        self._failed = None
+    async def _handle(self, delivery: Delivery[Any]) -> Exception | None:
+        handler = self._loop.work.handler
         try:
-            if inspect.iscoroutinefunction(self._handler):
-                await self._handler(delivery)
+            if inspect.iscoroutinefunction(handler):
+                await handler(delivery)
             else:
-                given = await asyncio.to_thread(self._handler, delivery)
+                given = await asyncio.to_thread(handler, delivery)
                 if inspect.isawaitable(given):
                     await given
-        except Exception as error:  # noqa: BLE001  the worker's step decides
-            self._failed = error
-        return await self._group._run(self._steps._handle, delivery)
-
-    def _replay(self, _delivery: Delivery[Any]) -> None:
-        if self._failed is not None:
-            raise self._failed
+        except Exception as error:  # noqa: BLE001  the loop decides
+            return error
+        return None

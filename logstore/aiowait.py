@@ -5,7 +5,7 @@ and sets the events of those whose streams changed.
 
 Invariants: a waiter registers, which loads the words of its streams, before it tries, and clears
 its event before each try, so no wake-up is lost; the watcher renews that somebody waits, and looks
-at least every ``SLICE_S`` whether a writer died between publishing and waking; it begins with the
+once a slice (``pace``) whether a writer died between publishing and waking; it begins with the
 first waiter, and ends when none is left or the store is closed. A time-out is never early.
 """
 
@@ -19,8 +19,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from logstore.engine import dues
 from logstore.engine.core import Engine
-from logstore.engine.slots import SLICE_S
+from logstore.engine.pace import PACE
 from logstore.engine.waiting import POLL_S
 from logstore.engine.waitwords import EVERY, line_of
 from logstore.engine.wake import Wake
@@ -28,7 +29,6 @@ from logstore.errors import ClosedError
 from logstore.log import names as files
 
 R = TypeVar("R")
-RETRY_S = 0.1  # where time alone brings something: what becomes idle
 
 
 class Waiter:
@@ -45,11 +45,11 @@ class Waiter:
         with suppress(RuntimeError):  # its loop is closed: nobody waits
             self._loop.call_soon_threadsafe(self.event.set)
 
-    async def wait(self, deadline: float | None, retry_s: float | None) -> None:
-        """Until woken, until the deadline, at most ``retry_s``."""
+    async def wait(self, deadline: float | None, most_s: float | None) -> None:
+        """Until woken, until the deadline, at most ``most_s``."""
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if retry_s is not None:
-            left = retry_s if left is None else min(left, retry_s)
+        if most_s is not None:
+            left = most_s if left is None else min(left, most_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self.event.wait()
@@ -152,7 +152,7 @@ def _seen(engine: Engine) -> tuple[int, int | None]:
     """The word of all streams, and how far commits are published; announces first."""
     if engine.follow is not None:  # read-only: it may not write that somebody waits
         peeked = Wake.peek(engine.fs, engine.path / files.WAKE)
-        tick = int(time.monotonic() / SLICE_S)  # and looks at the log now and then
+        tick = int(time.monotonic() / PACE.slice_s)  # and looks at the log now and then
         return tick, None if peeked is None else peeked.applied
     engine.wake.waits.announce(EVERY)
     word = engine.wake.waits.load(EVERY)  # before `applied`, which is published before it
@@ -163,18 +163,20 @@ def _sleep(engine: Engine, word: int) -> None:
     if engine.follow is not None:
         time.sleep(POLL_S)
     else:
-        engine.wake.waits.sleep(EVERY, word, SLICE_S)
+        engine.wake.waits.sleep(EVERY, word, dues.within(engine, PACE.slice_s))
 
 
 async def wait_for(
     watcher: Watcher, names: Sequence[bytes], attempt: Callable[[], Awaitable[R]],
-    deadline: float | None, *, queue: deque[Waiter] | None = None, retry_s: float | None = None,
+    deadline: float | None, *, queue: deque[Waiter] | None = None,
+    pause_s: Callable[[], float | None] | None = None,
     alive: Callable[[], Awaitable[object]] | None = None,
 ) -> R | None:  # fmt: skip
     """What ``attempt`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
 
-    In a ``queue`` only the first tries; who leaves it wakes the next. ``alive`` raises when waiting
+    ``pause_s`` says how long to sleep at most where time alone brings something, too. In a
+    ``queue`` only the first tries; who leaves it wakes the next. ``alive`` raises when waiting
     is over.
     """
     count, slept = watcher.engine().metrics.count, False
@@ -198,7 +200,7 @@ async def wait_for(
                 if not slept:
                     count("waits")
                     slept = True
-                await waiter.wait(deadline, retry_s)
+                await waiter.wait(deadline, pause_s() if pause_s is not None else None)
                 if waiter.event.is_set():
                     count("wakeups")
         finally:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from logstore import scheduling
 from logstore.codec import codec
-from logstore.engine import groups, nodes, pendings, snapshot, walks
-from logstore.engine.lookup import Lookup
+from logstore.engine import groups, nodes, pendings, snapshot
 from logstore.engine.pendings import ConsumerRow, GroupRow
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry, make_entry
@@ -38,12 +38,16 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         keys.append(record.open_master.packed())
         node = view.open_node(record.number)
         open_bytes = nodes.open_bytes(node) if node is not None else 0
+    schedules = view.index.schedules
+    due_ms = schedules.next_of(record.number)
     return StreamInfo(
         name, record.length, len(keys), radix_tree_nodes(keys), record.last,
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
         record.node_bytes, open_bytes, view.index.settings.stream(record.number),
+        schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
+        *view.index.producers.tally(record.number),
     )  # fmt: skip
 
 
@@ -84,32 +88,6 @@ def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:
     who = view.index.groups.consumer_number(number, consumer)
     found = None if who is None else view.index.groups.consumer(number, who)
     return 0 if found is None else found.pending
-
-
-def deliverable(view: Snapshot, stream: bytes, group: bytes, until_ms: int | None) -> bool:
-    """Whether a read would give something: what is new, or was delivered at ``until_ms`` or before.
-
-    True also if the group is gone: the read says so.
-    """
-    record = view.record(stream)
-    found = None if record is None else view.index.group(record.number, group)
-    if record is None or found is None:
-        return True
-    if not record.length:
-        return False
-    if found.last < record.last:
-        start = found.last.next()
-        for ref in nodes.refs(view, record, start):
-            if ref.live:
-                lp, vector = nodes.listpack(view, record, ref)
-                if codec().entries(lp, *ref.master, vector, start, MAX_ID, 1):
-                    return True
-    if until_ms is None or not found.pending:
-        return False
-    lookup = Lookup(view, record)
-    return any(
-        each.id in lookup for each in walks.by_idle(view.index.groups, found.number, until_ms)
-    )
 
 
 def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from logstore import arguments, groupwait, worker
+from logstore import arguments, deadletters, groupwait, worker, workloop
+from logstore.deadletters import OnDead
 from logstore.delivery import Autoclaimed, Delivery
 from logstore.engine import claims, deliveries
 from logstore.engine import reassign as handing
+from logstore.engine.burials import Limit
 from logstore.engine.deliveries import Delivered
+from logstore.engine.state import State
 from logstore.groupchange import GroupChanges
-from logstore.ids import IDLike, parse_id, parse_start
+from logstore.ids import IDLike, StreamID, parse_id, parse_start
 from logstore.options import Sync
 from logstore.reading import deadline_of, refuse_block
 
@@ -42,8 +45,10 @@ class Group(GroupChanges[T]):
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
         At most ``count`` (0 or None: no limit); an empty list if none came within ``timeout``
-        (None: wait for ever). With ``claim_idle`` come first those that were pending for that long
-        with any consumer, or were given back. With ``noack`` nothing of it is pending after.
+        (None: wait for ever). With ``claim_idle``, or if ``redeliver_after`` is set for the group
+        (the shorter of the two counts), come first those that were pending for that long with any
+        consumer, or were given back. With ``noack`` new entries are not pending after, and
+        ``redeliver_after`` does not count.
         """
         refuse_block(block)
         idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
@@ -55,22 +60,23 @@ class Group(GroupChanges[T]):
     def _read(
         self, who: bytes, limit: int, deadline: float | None, *, noack: bool = False,
         claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
+        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
-        """Read, and wait for what comes until the deadline; ``alive`` raises to end it."""
+        """Read, and wait for what comes until the deadline; ``alive`` raises to end it.
 
-        def once() -> list[Delivered]:
-            found: list[Delivered] = self._store._commit(
-                lambda state: deliveries.read_new(
-                    state, self._stream, self._name, who, count=limit, noack=noack,
-                    claim_idle_ms=claim_idle_ms,
-                ),
-                None,
+        ``dead`` is a worker's own limit, ``on_dead`` is told of what was buried.
+        """
+
+        def once(state: State, fresh: bool) -> list[Delivered]:
+            return deliveries.read_new(
+                state, self._stream, self._name, who, count=limit, noack=noack,
+                claim_idle_ms=claim_idle_ms, fresh=fresh, limit=dead,
             )  # fmt: skip
-            return found
 
         wait = groupwait.Wait(
-            self._store, self._stream, self._name, who, once, claim_idle_ms, alive
-        )
+            self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
+            noack, on_dead,
+        )  # fmt: skip
         return self._deliveries(who, wait.until(deadline))
 
     def backlog(
@@ -79,16 +85,23 @@ class Group(GroupChanges[T]):
         """The consumer's own pending entries above an ID, delivered to it once more.
 
         As XREADGROUP with an ID: their delivery counts and times are renewed. ``.fields`` is None
-        for those that were deleted meanwhile.
+        for those that were deleted meanwhile. What was delivered ``max_deliveries`` times, if that is
+        set for the group, goes to its dead letter stream instead.
         """
-        who, limit = self._consumer(consumer), arguments.read_count(count)
-        at = parse_id(after)
-        found: list[Delivered] = self._store._commit(
+        limit = arguments.read_count(count)
+        return self._backlog(self._consumer(consumer), parse_id(after), limit)
+
+    def _backlog(
+        self, who: bytes, after: StreamID, count: int, dead: Limit | None = None,
+        on_dead: OnDead[T] | None = None,
+    ) -> list[Delivery[T]]:  # fmt: skip
+        found: list[Delivered] = deadletters.run(
+            self._store,
             lambda state: deliveries.read_history(
-                state, self._stream, self._name, who, at, count=limit
+                state, self._stream, self._name, who, after, count=count, limit=dead
             ),
-            None,
-        )
+            None, on_dead=on_dead,
+        )  # fmt: skip
         return self._deliveries(who, found)
 
     # -- taking over ----------------------------------------------------------------------------
@@ -102,7 +115,8 @@ class Group(GroupChanges[T]):
 
         ``idle`` or ``time`` (aware) set their last delivery, ``retry_count`` their count; ``force``
         makes entries pending that are not; ``just_id`` leaves the count as it is.
-        What was deleted is no longer pending then, and left out.
+        What was deleted is no longer pending then, and left out. ``max_deliveries`` of the group
+        does not count here: who names an entry gets it.
         """
         who = self._consumer(consumer)
         ask = arguments.claim(ids, min_idle, idle, time, retry_count, last_id)
@@ -123,12 +137,14 @@ class Group(GroupChanges[T]):
         """Take over up to ``count`` entries that are pending for ``min_idle``, as XAUTOCLAIM.
 
         Without ``start`` those that are idle longest, found through an index; with ``start`` in
-        the order of IDs from there on, which ``.cursor`` continues.
+        the order of IDs from there on, which ``.cursor`` continues. What was delivered
+        ``max_deliveries`` times goes to the group's dead letter stream instead, but for ``just_id``.
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
         min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
         first = None if start is None else parse_start(start)
-        found: claims.Autoclaimed = self._store._commit(
+        found: claims.Autoclaimed = deadletters.run(
+            self._store,
             lambda state: claims.autoclaim(
                 state, self._stream, self._name, who, min_idle_ms=min_idle_ms, start=first,
                 count=limit, just_id=just_id,
@@ -164,13 +180,13 @@ class Group(GroupChanges[T]):
         max_deliveries: int | None = None, dead_letter: str | bytes | None = None,
         claim_idle: timedelta | float | None = None, stop: threading.Event | None = None,
         timeout: timedelta | float | None = None,
-        on_dead: Callable[[Delivery[T]], object] | None = None,
+        on_dead: OnDead[T] | None = None,
     ) -> int:  # fmt: skip
         """Hand entries to ``handler``, one after the other, until stopped; how many it handled.
 
         See :func:`logstore.worker.consume`.
         """
-        work = worker.Work(
+        work = workloop.Work(
             handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
         )
         return worker.consume(self, consumer, work)

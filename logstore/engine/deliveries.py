@@ -1,7 +1,8 @@
 """Deciding group reads: new entries, a consumer's own history, what others left. As XREADGROUP.
 
 Invariants: every refusal comes before the first frame; the group's last delivered ID, the entries
-read and the pending entries change in one frame; an entry that is gone is never delivered as new.
+read and the pending entries change in one frame; an entry that is gone is never delivered as new;
+what was delivered too often for its group is buried instead of delivered again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import codec
-from logstore.engine import groups, lag, nodes, walks
+from logstore.engine import groups, lag, nodes, redelivery, walks
+from logstore.engine.burials import Burial, Limit
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
 from logstore.ids import MAX_ID, StreamID
@@ -33,29 +35,53 @@ class Delivered(NamedTuple):
 
 def read_new(
     state: State, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
-    noack: bool = False, claim_idle_ms: int | None = None,
+    noack: bool = False, claim_idle_ms: int | None = None, fresh: bool = True,
+    limit: Limit | None = None,
 ) -> list[Delivered]:  # fmt: skip
-    """As XREADGROUP ``>``: at most ``count`` (0: all); with CLAIM, first what has idled so long."""
+    """As XREADGROUP ``>``: at most ``count`` (0: all); first what has idled for so long (CLAIM), or
+    for as long as is set for the group.
+
+    Without ``fresh`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
+    own, instead of what is set for the group.
+    """
     record, found = groups.existing(state, stream, group, _WHERE)
     who = groups.consumer(state, found, consumer)
     claimed: list[Delivered] = []
-    if claim_idle_ms is not None and found.pending:
-        claimed = _claim_idle(state, record, found, who, claim_idle_ms, count)
+    settings = state.settings.group(found.number)
+    idle_ms = redelivery.idle_ms(settings, claim_idle_ms, noack=noack)
+    if idle_ms is not None and found.pending:
+        burial = Burial(state, record, found, limit)
+        claimed = _claim_idle(state, burial, record, found, who, idle_ms, count)
         state.counts["claims"] += len(claimed)
         if count and len(claimed) >= count:
             return claimed
-    fresh = _fresh(state, record, found, count - len(claimed) if count else 0)
-    if not fresh:
+    new = _fresh(state, record, found, count - len(claimed) if count else 0) if fresh else []
+    if not new:
         groups.seen(state, found, who)
         return claimed
-    state.counts["deliveries"] += len(fresh)
-    ids = [each.id for each in fresh]
+    state.counts["deliveries"] += len(new)
+    ids = [each.id for each in new]
     last, read = lag.delivered(record, found, ids)
     state.emit(frames.Deliver(
         found.number, who.number, state.now_ms, *last, read, int(noack),
         b"" if noack else b"".join([each.packed() for each in ids]),
     ))  # fmt: skip
-    return claimed + fresh
+    return claimed + new
+
+
+def left(
+    state: State, stream: bytes, group: bytes, claim_idle_ms: int | None, *, noack: bool,
+    limited: bool,
+) -> bool:  # fmt: skip
+    """Whether a read left something for others: new entries, or if it was ``limited`` old ones."""
+    found = groups.maybe(state, stream, group)
+    if found is None:
+        return False
+    if found[1].last < found[0].last:
+        return True
+    settings = state.settings.group(found[1].number)
+    takes_over = redelivery.idle_ms(settings, claim_idle_ms, noack=noack) is not None
+    return limited and takes_over and found[1].pending > 0
 
 
 def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -> list[Delivered]:
@@ -77,21 +103,30 @@ def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -
 
 
 def _claim_idle(
-    state: State, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
+    state: State, burial: Burial, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
     min_idle_ms: int, limit: int,
 ) -> list[Delivered]:  # fmt: skip
-    """Take over what has idled long enough, oldest delivery first; what is gone is passed over."""
+    """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
+    cleared away.
+    """
     lookup = Lookup(state, record)
     taken: list[Delivered] = []
-    for waiting in walks.by_idle(state.groups.txn, group.number, state.now_ms - min_idle_ms):
+    until_ms = redelivery.until_ms(state.now_ms, min_idle_ms)
+    for waiting in walks.by_idle(state.groups.txn, group.number, until_ms):
+        if burial.full:
+            break
         items = lookup.fields(waiting.id)
         if items is None:
+            burial.clear(waiting.id)
+            continue
+        if burial.takes(waiting, items):
             continue
         count = min(waiting.count + 1, COUNT_MAX)
         idle_ms = waiting.idle_ms(state.now_ms)
         taken.append(Delivered(waiting.id, items, idle_ms, count, state.now_ms))
         if limit and len(taken) >= limit:
             break
+    burial.close()
     if taken:
         claimed(state, group, who, [(each.id, each.time_ms, each.count) for each in taken])
     return taken
@@ -110,26 +145,34 @@ def claimed(
 
 
 def read_history(
-    state: State, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *, count: int = 0
-) -> list[Delivered]:
+    state: State, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *,
+    count: int = 0, limit: Limit | None = None,
+) -> list[Delivered]:  # fmt: skip
     """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
 
-    Entries that are gone come back without fields, and are not counted as delivered.
+    Entries that are gone come back without fields, and are not counted as delivered. ``limit`` is a
+    worker's own, instead of what is set for the group.
     """
     record, found = groups.existing(state, stream, group, _WHERE)
     who = groups.consumer(state, found, consumer)
     replies: list[Delivered] = []
     lookup = Lookup(state, record)
+    burial = Burial(state, record, found, limit)
     if who.pending and after < MAX_ID:
         start = after.next()
         for waiting in walks.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
+            if burial.full:
+                break
             items = lookup.fields(waiting.id)
+            if items is not None and burial.takes(waiting, items):
+                continue
             again = waiting.count + (items is not None)
             time_ms = state.now_ms if items is not None else waiting.time_ms
             idle_ms = waiting.idle_ms(state.now_ms)
             replies.append(Delivered(waiting.id, items, idle_ms, min(again, COUNT_MAX), time_ms))
             if count and len(replies) >= count:
                 break
+    burial.close()
     again_delivered = [
         (each.id, each.time_ms, each.count) for each in replies if each.items is not None
     ]

@@ -42,7 +42,9 @@ def wait(address: int, expected: int, timeout_s: float) -> None:
     )  # fmt: skip
 
 
-def wake(address: int, count: int = WAKE_ALL) -> None:
-    """Wake at most ``count`` of those who sleep on the word; who waits longest first."""
-    if _libc is not None:
-        _libc.syscall(_call, ctypes.c_void_p(address), _FUTEX_WAKE, count, None, None, 0)
+def wake(address: int, count: int = WAKE_ALL) -> int:
+    """Wake at most ``count`` of those who sleep on the word, who waits longest first; how many."""
+    if _libc is None:
+        return 0
+    woken: int = _libc.syscall(_call, ctypes.c_void_p(address), _FUTEX_WAKE, count, None, None, 0)
+    return woken

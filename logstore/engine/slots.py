@@ -1,14 +1,19 @@
 """Who waits for entries of a group, in which order: a table of slots in WAKE.
 
 A slot belongs to one waiter, from its first sleep until it was served: the ticket in it is its
-place in the queue, and outlives time-outs.
+place in the queue, and outlives time-outs. Its wish says what it would take besides new entries:
+those that nobody acked for so many milliseconds, or for shorter; ``PLAIN`` is none of them.
+
+Whose turn it can be: that of the lowest ticket, which takes anything; and that of a ticket whose
+wish is smaller than all before it, for what these would not take. A waiter that has one with the
+same or a smaller wish before it is never first in line for anything.
 
 Invariants: slots are taken, and those of dead processes taken back, under the writer lock; all else
 in a slot is written by its owner alone, but for its futex word, which whoever wakes it counts up
 (two at once may count once: both published before, so the waiter sees both). Tickets are never
 given twice. A slot read without the lock may be half new: that costs a wake-up too many, and what
-is missed is found by the waiters, who look at least every ``SLICE_S``. A waiter that died, or that
-did not stir for ``STALE_MS`` (a stopped process), stands in nobody's way.
+is missed is found by the waiters, who look once a slice (``pace``). A waiter that died, or that
+did not stir for ten slices (a stopped process), stands in nobody's way.
 """
 
 from __future__ import annotations
@@ -20,17 +25,16 @@ from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex, process
+from logstore.engine.pace import PACE
 
 SLOTS = 1024
 SLOT_BYTES = 64
 TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head with the next ticket and how many slots are in use
 FREE, IDLE, WAITING = 0, 1, 2
-SLICE_S = 0.1
-FRESH_MS = 150  # who stirred since then is taken for alive without a look
-STALE_MS = 1000
+PLAIN = (1 << 64) - 1  # the wish of who wants new entries only
 # Native: the fields stand at their own size, each is stored and loaded whole.
-_SLOT = struct.Struct("@IIQQQQQI")
-_WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _LINE = 0, 4, 8, 16, 24, 32, 40, 48
+_SLOT = struct.Struct("@IIQQQQQIQ")
+_WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _LINE, _WISH = 0, 4, 8, 16, 24, 32, 40, 48, 56
 
 
 class Row(NamedTuple):
@@ -44,11 +48,12 @@ class Row(NamedTuple):
     start: int
     beat_ms: int
     line: int
+    wish: int
     slot: int
 
     def alive(self) -> bool:
         """Whether its owner lives and stirs."""
-        if monotonic_ms() - self.beat_ms > STALE_MS:
+        if monotonic_ms() - self.beat_ms > PACE.stale_ms:
             return False
         return self.pid == os.getpid() or process.lives(self.pid, self.start)
 
@@ -81,7 +86,7 @@ class Slots:
         return (self.row(slot) for slot in range(self._used()))
 
     # -- the owner's ---------------------------------------------------------------------------
-    def take_locked(self, key: int, line: int) -> tuple[int, int] | None:
+    def take_locked(self, key: int, line: int, wish: int = PLAIN) -> tuple[int, int] | None:
         """A slot at the end of the queue, and its ticket; None if all are taken."""
         used = self._used()
         while used and self.row(used - 1).state == FREE:
@@ -98,7 +103,7 @@ class Slots:
         self._words[at + _STATE >> 2] = FREE
         longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
         longs[at + _PID >> 3], longs[at + _START >> 3] = self._self
-        longs[at + _BEAT >> 3] = monotonic_ms()
+        longs[at + _BEAT >> 3], longs[at + _WISH >> 3] = monotonic_ms(), wish
         self._words[at + _LINE >> 2] = line
         self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
         longs[1] = max(used, slot + 1)
@@ -107,6 +112,10 @@ class Slots:
     def set_state(self, slot: int, state: int) -> None:
         """Waiting, or between two calls."""
         self._words[self._at(slot) + _STATE >> 2] = state
+
+    def set_wish(self, slot: int, wish: int) -> None:
+        """What it would take besides new entries; before it waits."""
+        self._longs[self._at(slot) + _WISH >> 3] = wish
 
     def free(self, slot: int) -> None:
         """Give a slot back."""
@@ -138,21 +147,26 @@ class Slots:
         found = (row for row in self._rows() if row.state == WAITING and row.key == key)
         return sorted(found, key=_by_ticket)
 
-    def is_first(self, key: int, ticket: int) -> bool:
-        """Whether nobody that lives waits with a lower ticket."""
+    def ahead(self, key: int, ticket: int, wish: int) -> list[int] | None:
+        """The wishes of those that live and wait with lower tickets, all of them larger than
+        ``wish``; None if one is not: it would take whatever this one could.
+        """
+        found: list[int] = []
         for row in self.waiting(key):
             if row.ticket >= ticket:
-                return True
+                break
             if row.alive():
-                return False
-        return True
+                if row.wish <= wish:
+                    return None
+                found.append(row.wish)
+        return found
 
     def wake_first(self, key: int) -> None:
-        """Wake the lowest living ticket of a group."""
+        """Wake those of a group whose turn it can be."""
         self._wake(self.waiting(key))
 
     def wake_lines(self, lines: Iterable[int]) -> None:
-        """Wake the lowest living ticket of each group whose stream has one of these words."""
+        """Wake those whose turn it can be in each group whose stream has one of these words."""
         queues: dict[int, list[Row]] = {}
         for row in self._rows():
             if row.state == WAITING and row.line in lines:
@@ -161,18 +175,23 @@ class Slots:
             self._wake(sorted(queue, key=_by_ticket))
 
     def _wake(self, queue: list[Row]) -> None:
-        """Wake the first that stirred lately and still waits, and those of doubt before it."""
-        now = monotonic_ms()
+        """Wake each whose wish is smaller than all before it, of those that stirred lately and
+        still wait; and those of doubt before it.
+        """
+        now, least = monotonic_ms(), PLAIN + 1
         for row in queue:
+            if row.wish >= least:
+                continue
             at = self._at(row.slot)
             self._words[at >> 2] = (self._words[at >> 2] + 1) & 0xFFFFFFFF
-            futex.wake(self._address + at)
+            woken = futex.wake(self._address + at)
             # Once more: who stopped waiting before it was woken may not have seen it.
             again = self.row(row.slot)
             if (again.state, again.ticket) != (WAITING, row.ticket):
                 continue
-            if now - again.beat_ms <= FRESH_MS:
-                return
+            # Nobody slept there: it is about to look, or was killed.
+            if now - again.beat_ms <= PACE.fresh_ms and (woken > 0 or again.alive()):
+                least = row.wish
 
 
 def _by_ticket(row: Row) -> int:

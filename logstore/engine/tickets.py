@@ -1,25 +1,28 @@
 """Reads of a group that wait: first come, first served, over threads and processes.
 
 ``serve`` is the whole loop. Who finds nobody waiting tries at once; who must wait takes a ticket,
-and only the lowest living ticket of a group tries. A writer wakes that one; it passes the wake-up
-on when entries are left, when its try failed, and when it gives up after it was woken.
+and tries only when it may be its turn (``slots`` says whose that can be), knowing what those before
+it would take. A writer wakes these; who was served wakes the next if entries are left, and so does
+who gives up, or fails, after it was woken.
 
 Invariants: a ticket is kept over time-outs, so that its owner's next call waits where it stood
 (taking a new one would invert the order); between two calls it stands in nobody's way; it ends when
-its owner was served. A waiter looks at least every ``SLICE_S`` whether the tickets before it still
-have living owners, so a wake-up that died with one costs no more than that.
+its owner was served. What time alone brings (an entry that becomes idle) wakes nobody: a try tells
+when that will be, and its waiter sleeps no longer. A waiter looks once a slice whether those before
+it still live, so a wake-up that died with one costs no more than that.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
+from logstore.engine import dues
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
-from logstore.engine.slots import IDLE, WAITING
+from logstore.engine.slots import IDLE, PLAIN, WAITING
 from logstore.engine.waiting import left_of, wait_streams
 from logstore.engine.waitwords import line_of
 
@@ -27,28 +30,44 @@ T = TypeVar("T")
 KEPT_S = 60.0  # a ticket whose owner did not come back
 
 
+class Tried(NamedTuple, Generic[T]):
+    """What a try gave."""
+
+    found: T | None
+    left: bool = True  # whether others may find something after it
+    due_ms: int | None = None  # when time alone will bring something, by the store's clock
+
+
+Try = Callable[[Sequence[int]], Tried[T]]  # given the wishes of those before it, () if it is first
+
+
 class GroupTicket:
     """A place in the queue of one group."""
 
-    def __init__(self, engine: Engine, stream: bytes, key: int, slot: int, number: int) -> None:
+    def __init__(
+        self, engine: Engine, line: int, key: int, slot: int, number: int, wish: int
+    ) -> None:
         self._waits = engine.wake.waits
-        self._line = line_of(stream)
+        self._line = line
         self._key = key
         self._slot = slot
+        self._wish = wish
         self.number = number
 
     @classmethod
     def take(
-        cls, engine: Engine, committer: Committer, stream: bytes, key: int
+        cls, engine: Engine, committer: Committer, stream: bytes, key: int, wish: int
     ) -> GroupTicket | None:
         """A ticket at the end of the queue; None if every slot is taken."""
-        slots = engine.wake.waits.slots
+        slots, line = engine.wake.waits.slots, line_of(stream)
         with committer.locked():
-            found = slots.take_locked(key, line_of(stream))
-        return None if found is None else cls(engine, stream, key, *found)
+            found = slots.take_locked(key, line, wish)
+        return None if found is None else cls(engine, line, key, *found, wish)
 
     @classmethod
-    def kept(cls, engine: Engine, stream: bytes, key: int, owner: object) -> GroupTicket | None:
+    def kept(
+        cls, engine: Engine, stream: bytes, key: int, wish: int, owner: object
+    ) -> GroupTicket | None:
         """The ticket that ``owner`` kept from its last call; it waits again."""
         slots = engine.wake.waits.slots
         old = time.monotonic() - KEPT_S
@@ -58,9 +77,11 @@ class GroupTicket:
         found = slots.kept.pop((key, owner), None)
         if found is None:
             return None
-        slots.beat(found[0])
-        slots.set_state(found[0], WAITING)
-        return cls(engine, stream, key, found[0], found[1])
+        slot, number, _ = found
+        slots.beat(slot)
+        slots.set_wish(slot, wish)
+        slots.set_state(slot, WAITING)
+        return cls(engine, line_of(stream), key, slot, number, wish)
 
     def load(self) -> int:
         """Say that it waits, then the word to sleep on; try after it."""
@@ -68,18 +89,22 @@ class GroupTicket:
         self._waits.slots.beat(self._slot)
         return self._waits.slots.load(self._slot)
 
-    def my_turn(self) -> bool:
-        """Whether nobody that lives waits with a lower ticket."""
-        return self._waits.slots.is_first(self._key, self.number)
+    def ahead(self) -> list[int] | None:
+        """The wishes of those before it; None if it is not its turn, whatever there is."""
+        return self._waits.slots.ahead(self._key, self.number, self._wish)
 
-    def wait(self, seen: int, deadline: float | None) -> bool:
-        """Sleep until woken, at most a slice; whether it was woken since ``seen``."""
-        self._waits.slots.sleep(self._slot, seen, left_of(deadline))
+    def wait(self, seen: int, timeout_s: float) -> bool:
+        """Sleep until woken, at most so long; whether it was woken since ``seen``."""
+        self._waits.slots.sleep(self._slot, seen, timeout_s)
         return self._waits.slots.load(self._slot) != seen
 
-    def pass_on(self) -> None:
-        """Wake the lowest ticket; call it when this one no longer waits."""
-        self._waits.slots.wake_first(self._key)
+    def pass_on(self, seen: int | None = None) -> None:
+        """Wake whose turn it can be; with ``seen`` only if this one was woken since.
+
+        Call it when this one no longer waits: who wakes it in between is seen by one of the two.
+        """
+        if seen is None or self._waits.slots.load(self._slot) != seen:
+            self._waits.slots.wake_first(self._key)
 
     def keep(self, owner: object) -> None:
         """Stop waiting, and keep the place for the next call of ``owner``."""
@@ -96,58 +121,59 @@ class GroupTicket:
 
 
 def serve(
-    engine: Engine, committer: Committer, stream: bytes, key: int, try_once: Callable[[], T],
-    deadline: float | None, *, more: Callable[[], bool] | None = None, owner: object = None,
+    engine: Engine, committer: Committer, stream: bytes, key: int, try_once: Try[T],
+    deadline: float | None, *, wish: int = PLAIN, owner: object = None,
     alive: Callable[[], object] | None = None,
 ) -> T | None:  # fmt: skip
     """What ``try_once`` finds when it is this caller's turn; None at the deadline.
 
-    ``stream`` and ``key`` name the group (its stream's name, its number). ``more`` says whether
-    entries are left for the next in the queue (without it the next one looks itself). ``owner``
-    keeps a place over time-outs: a consumer's handle, the thread if none is given. ``alive`` raises
-    when waiting is over. A deadline that has passed makes it one try, out of turn.
+    ``stream`` and ``key`` name the group (its stream's name, its number), ``wish`` is what it would
+    take besides new entries (``slots``). ``owner`` keeps a place over time-outs: a consumer's
+    handle, the thread if none is given. ``alive`` raises when waiting is over. A deadline that has
+    passed makes it one try, out of turn.
     """
     check = alive or engine.check_open
     slots = engine.wake.waits.slots
     whose = threading.get_ident() if owner is None else owner
     now = deadline is not None and time.monotonic() >= deadline
-    ticket = None if now else GroupTicket.kept(engine, stream, key, whose)
+    ticket = None if now else GroupTicket.kept(engine, stream, key, wish, whose)
     if now or (ticket is None and not slots.waiting(key)):
-        found = try_once()
+        found = try_once(()).found
         if found or now:
             return found or None
     if ticket is None:
-        ticket = GroupTicket.take(engine, committer, stream, key)
+        ticket = GroupTicket.take(engine, committer, stream, key, wish)
         if ticket is None:  # more waiters than slots: without order
-            return wait_streams(engine, [stream], try_once, deadline, check)
-    return _in_turn(engine, ticket, try_once, deadline, more, whose, check)
+            return wait_streams(engine, [stream], lambda: try_once(()).found, deadline, check)
+    return _in_turn(engine, ticket, try_once, deadline, whose, check)
 
 
 def _in_turn(
-    engine: Engine, ticket: GroupTicket, try_once: Callable[[], T], deadline: float | None,
-    more: Callable[[], bool] | None, owner: object, check: Callable[[], object],
+    engine: Engine, ticket: GroupTicket, try_once: Try[T], deadline: float | None, owner: object,
+    check: Callable[[], object],
 ) -> T | None:  # fmt: skip
     """Wait in the queue, try when it is this ticket's turn, leave the queue in the right way."""
     tried: tuple[int, int] | None = None
+    due_ms: int | None = None
     count = engine.metrics.count
     count("waits")
     try:
         while True:
             looked = ticket.load(), engine.wake.applied
-            if looked != tried and ticket.my_turn():
-                found = try_once()
-                tried = looked
-                if found:
-                    ticket.close()
-                    if more is None or more():
-                        ticket.pass_on()
-                    return found
+            if looked != tried or (due_ms is not None and engine.clock.now_ms() >= due_ms):
+                ahead = ticket.ahead()
+                if ahead is not None:
+                    found, left, due_ms = try_once(ahead)
+                    tried = looked
+                    if found:
+                        ticket.close()
+                        ticket.pass_on(None if left else looked[0])
+                        return found
             if deadline is not None and time.monotonic() >= deadline:
                 ticket.keep(owner)
-                if ticket.load() != looked[0]:
-                    ticket.pass_on()  # woken after its last look
+                ticket.pass_on(looked[0])
                 return None
-            if ticket.wait(looked[0], deadline):
+            if ticket.wait(looked[0], _sleep_s(engine, deadline, due_ms)):
                 count("wakeups")
             check()
             engine.notice_drops()
@@ -157,4 +183,9 @@ def _in_turn(
         raise
 
 
-__all__ = ["GroupTicket", "serve"]
+def _sleep_s(engine: Engine, deadline: float | None, due_ms: int | None) -> float:
+    left_s = dues.within(engine, left_of(deadline))
+    return left_s if due_ms is None else min(left_s, (due_ms - engine.clock.now_ms()) / 1000)
+
+
+__all__ = ["GroupTicket", "Tried", "Try", "serve"]

@@ -1,9 +1,9 @@
 """Waiting for entries: try, then sleep until a commit touches one of the streams.
 
 Invariants: nothing is held while a thread sleeps, no lock, no snapshot; no wake-up is lost (see
-``waitwords``); a sleep is never longer than ``SLICE_S``, so that an interrupt, a closed store and a
-writer that died between publishing and waking are noticed; a time-out is never early. The clock is
-the monotonic one, never the store's.
+``waitwords``); a sleep is never longer than a slice (``pace``), so that an interrupt, a closed
+store and a writer that died between publishing and waking are noticed; a time-out is never early.
+The clock is the monotonic one, never the store's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from logstore.engine import dues
 from logstore.engine.core import Engine
-from logstore.engine.slots import SLICE_S
+from logstore.engine.pace import PACE
 from logstore.engine.waitwords import EVERY, line_of
 from logstore.engine.wake import Wake
 from logstore.log import names as files
@@ -53,7 +54,7 @@ def wait_streams(
             count("waits")
             slept = True
         while True:
-            waits.sleep(line, seen, left_of(deadline))
+            waits.sleep(line, seen, dues.within(engine, left_of(deadline)))
             unchanged = waits.load(line) == seen
             check()
             engine.notice_drops()
@@ -74,7 +75,8 @@ def _over(deadline: float | None) -> bool:
 
 def left_of(deadline: float | None) -> float:
     """How long to sleep now."""
-    return SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+    slice_s = PACE.slice_s
+    return slice_s if deadline is None else min(slice_s, deadline - time.monotonic())
 
 
 def _poll(
@@ -87,7 +89,7 @@ def _poll(
         found = try_once()
         if found:
             return found
-        again = time.monotonic() + SLICE_S
+        again = time.monotonic() + PACE.slice_s
         while True:
             if _over(deadline):
                 return None

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex
+from logstore.engine.pace import PACE
 from logstore.engine.slots import TABLE_BYTES, Slots
 
 LINES = 256
@@ -24,7 +25,6 @@ LINE_BYTES = 64
 LINES_OFFSET = 4096
 SLOTS_OFFSET = LINES_OFFSET + 320 * LINE_BYTES
 END = SLOTS_OFFSET + TABLE_BYTES
-ANNOUNCED_MS = 1000  # longer than the time between two renewals, SLICE_S
 _UNTIL, _GROUPS_UNTIL = 8, 16  # in a line, behind the word
 
 
@@ -79,9 +79,9 @@ class Waits:
 
     # -- the waiter's --------------------------------------------------------------------------
     def announce(self, line: int, *, group: bool = False) -> None:
-        """Somebody waits here from now on, for at least ``ANNOUNCED_MS``; load the word next."""
+        """Somebody waits here from now on, for ten slices; load the word next."""
         at = LINES_OFFSET + line * LINE_BYTES + (_GROUPS_UNTIL if group else _UNTIL)
-        self._longs[at >> 3] = monotonic_ms() + ANNOUNCED_MS
+        self._longs[at >> 3] = monotonic_ms() + PACE.announced_ms
 
     def load(self, line: int) -> int:
         """The word of a line."""

@@ -8,13 +8,15 @@ enough, oldest delivery first. Works alike on a write state and on a snapshot.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from logstore.codec.run import EVERYONE, Due
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import ID_BYTES
 from logstore.index.grouptxn import GroupTxn
+
+LATEST_MS = (1 << 63) - 1
 
 
 class Waiting(NamedTuple):
@@ -83,6 +85,27 @@ def by_idle(txn: GroupTxn, group: int, until_ms: int) -> Iterator[Waiting]:
         heapq.heapify(heap)
     while heap:
         yield _popped(heap)
+
+
+def oldest(txn: GroupTxn, group: int, there: Callable[[StreamID], bool]) -> int | None:
+    """The earliest delivery of a pending entry that is still there; None if none is.
+
+    Reads the run that begins with the earliest, and others only if what it holds is gone.
+    """
+    found: int | None = None
+    for oldest_ms, first in txn.idle(group):
+        if found is not None and oldest_ms >= found:
+            break
+        run = txn.run_floor(group, first)
+        if run is None:
+            continue
+        for time_ms, ms, seq, *_ in sorted(run.due(LATEST_MS)):
+            if found is not None and time_ms >= found:
+                break
+            if there(StreamID(ms, seq)):
+                found = time_ms
+                break
+    return found
 
 
 def _popped(heap: list[Due]) -> Waiting:

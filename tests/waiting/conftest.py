@@ -1,4 +1,4 @@
-"""What the tests of waiting share: a store whose commits need no disk."""
+"""What the tests of waiting share: a store that needs no disk, and waiters who never look."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.engine.pace import PACE
 from logstore.store import Store
+
+PATIENT_S = 60.0  # longer than any test waits
 
 
 @pytest.fixture
@@ -17,3 +20,15 @@ def store(tmp_path: Path) -> Iterator[Store[Any]]:
     """An open, empty store."""
     with logstore.open(tmp_path / "store", sync="os", background=False) as opened:
         yield opened
+
+
+@pytest.fixture
+def patient() -> Iterator[None]:
+    """Waiters sleep until they are woken, in this process and in those forked from it.
+
+    Otherwise looking once a slice would hide a wake-up that is missing.
+    """
+    before = PACE.slice_s
+    PACE.set(PATIENT_S)
+    yield
+    PACE.set(before)

@@ -15,6 +15,7 @@ import pytest
 
 import logstore
 from logstore.engine import tickets
+from logstore.engine.tickets import Tried
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
@@ -38,8 +39,9 @@ def serve(
     """Wait in the queue for one entry."""
     shared = store._live()
     return tickets.serve(
-        shared.engine, shared.committer, b"work", KEY, once or (lambda: pop(store, who)),
-        time.monotonic() + timeout, owner=who,
+        shared.engine, shared.committer, b"work", KEY,
+        lambda _: Tried((once or (lambda: pop(store, who)))()), time.monotonic() + timeout,
+        owner=who,
     )  # fmt: skip
 
 

@@ -1,0 +1,69 @@
+"""Processes that wait for a group, for the tests: who stands in the queue, and who got what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import logstore
+from logstore.group import Group
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+
+SOON_S = 10.0  # shorter than a patient waiter's slice
+
+
+def eventually(condition: Callable[[], bool], seconds: float = SOON_S) -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.001)
+
+
+def group_of(store: Store[Any], name: str = "work") -> Group[Any]:
+    """The group that all wait for."""
+    return store.stream(name).group("g", start="0")
+
+
+def queue(store: Store[Any], key: int | None = None) -> list[int]:
+    """The living processes in the queue of the group, in order."""
+    number = key if key is not None else key_of(store)
+    waiting = engine_of(store).wake.waits.slots.waiting(number)
+    return [row.pid for row in waiting if row.alive()]
+
+
+def key_of(store: Store[Any]) -> int:
+    """The number of the group."""
+    group = group_of(store)
+    number = group._view(
+        lambda view: view.index.groups.number(view.record(b"work").number, b"g")  # type: ignore[union-attr]
+    )
+    assert number is not None
+    return number
+
+
+def owners(store: Store[Any]) -> list[str]:
+    """With whom the entries are pending, by ID; told without a commit, which might wake one."""
+    return [(each.consumer or b"").decode() for each in group_of(store).pending_entries()]
+
+
+def reader(store: Store[Any], who: str, times: int = 1, **options: Any) -> Forked:
+    """A process that reads one entry after the other, and ends; it stands in the queue."""
+
+    def work() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            for _ in range(times):
+                assert group_of(theirs).read(who, **{"count": 1, "timeout": SOON_S, **options})
+
+    return queued(store, work)
+
+
+def queued(store: Store[Any], work: Callable[[], object]) -> Forked:
+    """A process of this work, once it stands in the queue."""
+    key = key_of(store)
+    child = Forked(work)
+    eventually(lambda: child.pid in queue(store, key))
+    return child

@@ -1,0 +1,277 @@
+"""Prevents waiters of a group that are served out of turn, and wake-ups that nobody passes on.
+
+Waiters here sleep until they are woken: what looking once a slice would find is not found.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine import tickets
+from logstore.engine.pace import PACE
+from logstore.engine.tickets import Tried
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners, queue, queued, reader
+
+WAITERS = 10
+NAMES = [f"w{number}" for number in range(WAITERS)]
+
+
+@pytest.mark.usefixtures("patient")
+def test_processes_are_served_in_the_order_they_came(store: Store[Any]) -> None:
+    group_of(store)
+    with ExitStack() as stack:
+        for who in NAMES:
+            stack.enter_context(reader(store, who))
+        for n in range(WAITERS // 2):
+            store.stream("work").add({"n": n})
+        store.stream("work").add_many({"n": n} for n in range(WAITERS // 2, WAITERS))
+        eventually(lambda: len(owners(store)) == WAITERS)
+    assert owners(store) == NAMES
+    assert queue(store) == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_threads_are_served_in_the_order_they_came(store: Store[Any]) -> None:
+    group = group_of(store)
+    key = key_of(store)
+    threads = []
+    for place, who in enumerate(NAMES):
+        threads.append(
+            threading.Thread(target=group.read, args=(who,), kwargs={"count": 1, "timeout": SOON_S})
+        )
+        threads[-1].start()
+        eventually(lambda place=place: len(queue(store, key)) == place + 1)  # type: ignore[misc]
+    store.stream("work").add_many({"n": n} for n in range(WAITERS // 2))
+    for n in range(WAITERS // 2, WAITERS):
+        store.stream("work").add({"n": n})
+    for thread in threads:
+        thread.join(SOON_S)
+    assert owners(store) == NAMES
+
+
+@pytest.mark.usefixtures("patient")
+def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
+    """Ten that come back at once are served round and round; one that is killed is left out."""
+    group_of(store)
+    key, lasting = key_of(store), WAITERS - 1
+
+    def serve_one(served: int, left: int) -> None:
+        store.stream("work").add({"n": served})
+        eventually(lambda: len(owners(store)) == served)
+        eventually(lambda: len(queue(store, key)) == left)
+
+    with ExitStack() as stack:
+        for who in NAMES[:-1]:
+            stack.enter_context(reader(store, who, 3))
+        doomed = reader(store, NAMES[-1], 3)
+        for number in range(1, WAITERS + 1):
+            serve_one(number, WAITERS)
+        doomed.kill()
+        for number in range(1, lasting + 1):
+            serve_one(WAITERS + number, lasting)
+        for number in range(1, lasting + 1):
+            serve_one(WAITERS + lasting + number, lasting - number)
+    assert owners(store) == NAMES + 2 * NAMES[:-1]
+
+
+@pytest.mark.usefixtures("patient")
+def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
+    group_of(store)
+    first = reader(store, "first")
+    with reader(store, "second"):
+        first.kill()
+        store.stream("work").add({"a": "b"})
+        eventually(lambda: owners(store) == ["second"])
+
+
+def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
+    """The wake-up died with it: the next one finds that out by looking, in this test alone."""
+    group_of(store)
+    key = key_of(store)
+
+    def die_at_work() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+
+            def once(_: object) -> Tried[None]:
+                if theirs.stream("work").first is not None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return Tried(None)
+
+            _serve(theirs, key, "first", SOON_S, once)
+
+    PACE.stale_ms = 60_000  # it is seen to be dead, and not merely to have done nothing for long
+    try:
+        first = queued(store, die_at_work)
+        with reader(store, "second"):
+            store.stream("work").add({"a": "b"})
+            os.waitpid(first.pid, 0)
+            eventually(lambda: owners(store) == ["second"])
+    finally:
+        PACE.set(PACE.slice_s)
+
+
+def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
+    """The first is stopped for some slices of the others: what is there stays there for it."""
+    group_of(store)
+    PACE.set(0.02)
+    PACE.stale_ms = PACE.fresh_ms = 60_000
+    try:
+        with reader(store, "first") as first, reader(store, "second"), reader(store, "third"):
+            os.kill(first.pid, signal.SIGSTOP)
+            store.stream("work").add({"a": "b"})
+            time.sleep(0.3)
+            assert owners(store) == []
+            os.kill(first.pid, signal.SIGCONT)
+            eventually(lambda: owners(store) == ["first"])
+            store.stream("work").add_many([{"a": "b"}] * 2)
+        assert owners(store) == ["first", "second", "third"]
+    finally:
+        PACE.set(0.1)
+
+
+def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) -> None:
+    group_of(store)
+    with reader(store, "first") as first, reader(store, "second"):
+        os.kill(first.pid, signal.SIGSTOP)
+        store.stream("work").add({"a": "b"})
+        eventually(lambda: owners(store) == ["second"])
+        os.kill(first.pid, signal.SIGCONT)
+        store.stream("work").add({"a": "b"})
+    assert owners(store) == ["second", "first"]
+
+
+def _serve(
+    store: Store[Any], key: int, who: object, timeout: float, once: Callable[[Any], Tried[Any]]
+) -> Any:
+    shared = store._live()
+    return tickets.serve(
+        shared.engine, shared.committer, b"work", key, once, time.monotonic() + timeout, owner=who
+    )
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> None:
+    group_of(store)
+    key, timeout = key_of(store), 0.5
+    began: list[float] = []
+
+    def give_up(store: Store[Any]) -> None:
+        def once(_: object) -> Tried[None]:
+            """Looks in vain; then, too late for it, an entry comes, and wakes it alone."""
+            began.append(time.monotonic())
+            if len(began) == 2:  # the first try was before it took its ticket
+                eventually(lambda: len(queue(store, key)) == 2)
+                store.stream("work").add({"a": "b"})
+                time.sleep(max(0.0, began[0] + timeout - time.monotonic()))
+            return Tried(None)
+
+        assert _serve(store, key, "first", timeout, once) is None
+
+    first = threading.Thread(target=give_up, args=(store,))
+    first.start()
+    eventually(lambda: len(queue(store, key)) == 1)
+    second = threading.Thread(
+        target=group_of(store).read, args=("second",), kwargs={"timeout": SOON_S}
+    )
+    second.start()
+    first.join(SOON_S)
+    eventually(lambda: owners(store) == ["second"])
+    second.join(SOON_S)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("how", ["leaves some", "fails", "is interrupted"])
+def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> None:
+    group = group_of(store)
+    key = key_of(store)
+    stopped: list[bool] = []
+
+    def alive() -> None:
+        if stopped:
+            raise KeyboardInterrupt
+
+    def once(_: object) -> Tried[str]:
+        if store.stream("work").first is None:
+            return Tried(None)
+        if how == "leaves some":
+            return Tried("something", left=True)
+        raise logstore.UsageError(how)
+
+    def work() -> None:
+        shared = store._live()
+        with suppress(KeyboardInterrupt, logstore.UsageError):
+            tickets.serve(
+                shared.engine, shared.committer, b"work", key, once, None,
+                alive=alive if how == "is interrupted" else None,
+            )  # fmt: skip
+
+    first = threading.Thread(target=work)
+    first.start()
+    eventually(lambda: len(queue(store, key)) == 1)
+    second = threading.Thread(target=group.read, args=("second",), kwargs={"timeout": SOON_S})
+    second.start()
+    eventually(lambda: len(queue(store, key)) == 2)
+    stopped.append(True)
+    store.stream("work").add({"a": "b"})
+    second.join(SOON_S)
+    assert owners(store) == ["second"]
+    first.join(SOON_S)
+
+
+def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_path: Path) -> None:
+    """Ten processes, one after the other killed and replaced; each entry goes to one of them, and
+    again only by claim; each lives on its share.
+    """
+    group_of(store)
+    count, chosen = 300, random.Random(7)
+
+    def work(who: str) -> None:
+        told = os.open(tmp_path / who, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            group = group_of(theirs)
+            while True:
+                for each in group.read(who, count=1, timeout=None, claim_idle=0.5):
+                    os.write(told, b"%d %d\n" % (each.id.ms, each.delivery_count))
+                    each.ack()
+
+    steady, doomed = ([Forked(lambda n=n: work(f"w{n}")) for n in some] for some in (  # type: ignore[misc]
+        range(WAITERS // 2), range(WAITERS // 2, WAITERS)
+    ))  # fmt: skip
+    try:
+        for n in range(1, count + 1):
+            store.stream("work").add({"n": n}, f"{n}-0")
+            time.sleep(chosen.uniform(0, 0.006))
+            if n % 30 == 0:
+                doomed.pop(chosen.randrange(len(doomed))).kill()
+                doomed.append(Forked(lambda n=n: work(f"x{n}")))  # type: ignore[misc]
+        group = group_of(store)
+        eventually(lambda: group.info().lag == 0 and group.pending().count == 0, 20)
+    finally:
+        for child in steady + doomed:
+            child.kill()
+    got = [
+        (who.name, *map(int, line.split()))
+        for who in tmp_path.glob("[wx][0-9]*")
+        for line in who.read_text().splitlines()
+    ]
+    assert {id for _, id, _ in got} == set(range(1, count + 1))
+    first = [id for _, id, deliveries in got if deliveries == 1]
+    assert len(first) == len(set(first))
+    assert not engine_of(store).wake.waits.slots._used() > 2 * WAITERS
+    for number in range(WAITERS // 2):  # these lived all the time
+        share = sum(who == f"w{number}" for who, _, _ in got)
+        assert count / WAITERS / 3 < share < 3 * count / WAITERS, got

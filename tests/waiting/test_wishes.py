@@ -1,0 +1,242 @@
+"""Prevents a reader that could claim something and sleeps, behind others who would not take it.
+
+Waiters here sleep until they are woken, or until the moment they reckoned.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine import offers, snapshot
+from logstore.engine.slots import PLAIN
+from logstore.engine.waitwords import line_of
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners, queue, queued, reader
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+def deliver(store: Store[Any], *ids: str) -> None:
+    """Add entries, and hand them to a consumer that does nothing with them."""
+    group = group_of(store)
+    for id in ids:
+        store.stream("work").add({"a": "b"}, id)
+    assert len(group.read("gone", count=len(ids))) == len(ids)
+
+
+def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any]) -> None:
+    deliver(store, "1-0")
+    began = time.monotonic()
+    with reader(store, "first"), reader(store, "second"), reader(store, "claims", claim_idle=0.6):
+        eventually(lambda: owners(store) == ["claims"])
+        assert time.monotonic() - began >= 0.55
+        assert len(queue(store)) == 2
+        store.stream("work").add_many([("2-0", {"a": "b"}), ("3-0", {"a": "b"})])
+    assert owners(store) == ["claims", "first", "second"]
+
+
+def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
+    deliver(store, "1-0")
+    with reader(store, "first"), reader(store, "claims", claim_idle=1_000):
+        group_of(store).nack("1-0")
+        eventually(lambda: owners(store) == ["claims"])
+        store.stream("work").add({"a": "b"}, "2-0")
+    assert owners(store) == ["claims", "first"]
+
+
+def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
+    """It takes what it may, and leaves what is new, though it asked for more of both."""
+    deliver(store, "1-0")
+    with reader(store, "first") as first, reader(store, "claims", count=10, claim_idle=0.4):
+        os.kill(first.pid, signal.SIGSTOP)
+        store.stream("work").add({"a": "b"}, "2-0")
+        eventually(lambda: owners(store) == ["claims"])
+        time.sleep(0.1)
+        assert owners(store) == ["claims"]
+        os.kill(first.pid, signal.SIGCONT)
+    assert owners(store) == ["claims", "first"]
+
+
+def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
+    deliver(store, "1-0", "2-0", "3-0")
+    with (
+        reader(store, "plain"),
+        reader(store, "a", claim_idle=0.7),
+        reader(store, "b", claim_idle=0.7),
+        reader(store, "c", claim_idle=0.7),
+    ):
+        eventually(lambda: owners(store) == ["a", "b", "c"])
+        store.stream("work").add({"a": "b"}, "4-0")
+    assert owners(store) == ["a", "b", "c", "plain"]
+
+
+def test_the_less_patient_is_served_before_the_more_patient(store: Store[Any]) -> None:
+    deliver(store, "1-0")
+    with reader(store, "long", claim_idle=1_000), reader(store, "short", claim_idle=0.4):
+        eventually(lambda: owners(store) == ["short"])
+        group_of(store).nack("1-0")  # this suits both
+        eventually(lambda: owners(store) == ["long"])
+
+
+def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
+    """Who looks on its own account yields to those before it that would take it as well."""
+    deliver(store, "1-0")
+    key = key_of(store)
+    slots = engine_of(store).wake.waits.slots
+    group = group_of(store)
+    with store._live().committer.locked():
+        taken = slots.take_locked(key, line_of(b"work"), 100)  # it waits, and does nothing
+    assert taken is not None
+    time.sleep(0.15)
+    assert group.read("second", timeout=0.3, claim_idle=0.05) == []
+    slots.set_wish(taken[0], PLAIN)
+    assert [each.id.ms for each in group.read("second", timeout=0.3, claim_idle=0.05)] == [1]
+    slots.free(taken[0])
+
+
+def test_whose_turn_it_can_be(store: Store[Any]) -> None:
+    slots = engine_of(store).wake.waits.slots
+    with store._live().committer.locked():
+        taken = [slots.take_locked(5, 1, wish) for wish in (PLAIN, 300, PLAIN, 300, 100, 200)]
+    made = [each for each in taken if each is not None]
+    wishes = [slots.row(slot).wish for slot, _ in made]
+    ahead = [slots.ahead(5, made[at][1], wishes[at]) for at in range(6)]
+    assert ahead == [[], [PLAIN], None, None, [PLAIN, 300, PLAIN, 300], None]
+    before = [slots.load(slot) for slot, _ in made]
+    slots.wake_first(5)
+    assert [slots.load(slot) - was for (slot, _), was in zip(made, before, strict=True)] == [
+        1, 1, 0, 0, 1, 0
+    ]  # fmt: skip
+    for slot, _ in made:
+        slots.free(slot)
+
+
+def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
+    group = group_of(store)
+    deliver(store, "1-0", "2-0")
+    time.sleep(0.02)
+    deliver(store, "3-0")
+
+    def look(idle_ms: int | None) -> offers.Offer:
+        found = snapshot.read(
+            engine_of(store), lambda view: offers.look(view, b"work", b"g", idle_ms)
+        )
+        assert found is not None
+        return found
+
+    now_ms = engine_of(store).clock.now_ms()
+    plain, first = look(None), look(500)
+    assert (plain.claimable_at_ms, plain.wish, plain.fresh) == (None, PLAIN, False)
+    assert first.claimable_at_ms is not None
+    assert now_ms - 1_000 < first.claimable_at_ms - 500 <= now_ms
+    group.ack("1-0")
+    assert look(500) == first  # the second was delivered with it
+    store.stream("work").delete("2-0")  # still pending, and gone
+    third = look(500)
+    assert third.claimable_at_ms is not None
+    assert third.claimable_at_ms >= first.claimable_at_ms + 20
+    group.nack("3-0")
+    assert look(10**6).claimable(now_ms)
+    assert look(1 << 50).wish == look(1 << 60).wish
+
+
+def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> None:
+    deliver(store, "1-0")
+    group = group_of(store)
+    new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": SOON_S})
+    new.start()
+    eventually(lambda: len(queue(store)) == 1)
+    began = time.monotonic()
+    assert [each.id.ms for each in group.read("claims", timeout=SOON_S, claim_idle=0.4)] == [1]
+    assert time.monotonic() - began < 0.8
+    store.stream("work").add({"a": "b"}, "2-0")
+    new.join(SOON_S)
+    assert owners(store) == ["claims", "first"]
+
+
+@pytest.mark.parametrize("how", ["destroy", "drop", "anew"])
+def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) -> None:
+    """One after the other, over processes and threads; of one that is made anew they read on."""
+    group = group_of(store)
+    told: list[BaseException | int] = []
+
+    def work() -> None:
+        try:
+            told.append(len(group.read("thread", count=1, timeout=SOON_S)))
+        except logstore.GroupNotFoundError as error:
+            told.append(error)
+
+    def fail() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            if how == "anew":
+                assert group_of(theirs).read("process", count=1, timeout=SOON_S)
+            else:
+                with pytest.raises(logstore.GroupNotFoundError, match="NOGROUP"):
+                    theirs.stream("work").group("g").read("process", timeout=SOON_S)
+
+    with queued(store, fail), queued(store, fail):
+        thread = threading.Thread(target=work)
+        thread.start()
+        eventually(lambda: len(queue(store)) == 3)
+        with queued(store, fail):
+            if how == "drop":
+                store.drop("work")
+            elif how == "destroy":
+                group.destroy()
+            else:
+                with store.transaction() as tx:
+                    tx.stream("work").group("g").destroy()
+                    tx.stream("work").group("g").create("0")
+                eventually(lambda: len(queue(store)) == 4)
+                store.stream("work").add_many([{"a": "b"}] * 4)
+            thread.join(SOON_S)
+    assert len(told) == 1
+    assert isinstance(told[0], int if how == "anew" else logstore.GroupNotFoundError)
+
+
+def test_readers_of_several_streams_in_several_processes_all_wake(
+    store: Store[Any], tmp_path: Path
+) -> None:
+    wanted = [("a",), ("a", "b"), ("b", "c"), ("c", "a", "d"), ("a", "b", "c", "d")]
+    for name in "abcd":
+        store.create(name)
+
+    def work(number: int) -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            names = wanted[number]
+            if len(names) == 1:
+                theirs.stream(names[0]).read("0", timeout=None)
+            else:
+                theirs.read(dict.fromkeys(names, "0"), timeout=None)
+            (tmp_path / f"{number}").touch()
+
+    children = [Forked(lambda number=number: work(number)) for number in range(len(wanted))]  # type: ignore[misc]
+    waits = engine_of(store).wake.waits
+
+    def woken() -> set[int]:
+        return {number for number in range(len(wanted)) if (tmp_path / f"{number}").exists()}
+
+    try:
+        time.sleep(0.3)  # asleep, as a rule; else they find it by their first look
+        store.stream("c").add({"a": "b"})
+        eventually(lambda: woken() == {2, 3, 4})
+        store.stream("b").add({"a": "b"})
+        eventually(lambda: woken() == {1, 2, 3, 4})
+        store.stream("a").add({"a": "b"})
+        eventually(lambda: woken() == {0, 1, 2, 3, 4})
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                child.kill()
+    assert not waits.pending
