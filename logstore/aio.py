@@ -146,18 +146,19 @@ class AsyncStore:
 
     async def read(
         self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
-        timeout: Timeout = 0,
+        max_count: int | None = None, max_bytes: int | None = None, timeout: Timeout = 0,
     ) -> dict[Any, list[Entry[Any]]]:  # fmt: skip
         """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
         store, deadline = self._store, reading.deadline_of(timeout)
+        read = partial(store.read, count=count, max_count=max_count, max_bytes=max_bytes)
         if timeout == 0 or not isinstance(after, Mapping) or not after:
-            return await self._run(store.read, after, count=count, timeout=timeout)
+            return await self._run(read, after, timeout=timeout)
 
         def first() -> tuple[dict[Any, StreamID], dict[Any, list[Entry[Any]]]]:
             starts: dict[Any, StreamID] = {}
             for name, given in after.items():
                 starts[name] = reading._start(store.stream(name), given)
-            return starts, store.read(after, count=count)
+            return starts, read(after)
 
         starts, found = await self._run(first)
         if found:
@@ -165,7 +166,7 @@ class AsyncStore:
         names = [store.stream(name)._name for name in starts]
 
         async def attempt() -> dict[Any, list[Entry[Any]]]:
-            return await self._run(store.read, starts, count=count)
+            return await self._run(read, starts)
 
         return await wait_for(self._watcher, names, attempt, deadline) or {}
 

@@ -69,11 +69,14 @@ class AsyncStream:
                 yield each
 
     async def read(
-        self, after: IDLike = "$", *, count: int | None = None, timeout: Timeout = 0
-    ) -> list[Entry[Any]]:
+        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: Timeout = 0,
+    ) -> list[Entry[Any]]:  # fmt: skip
         """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
         raw = self._stream._name
-        found = await self._store.read({raw: after}, count=count, timeout=timeout)
+        found = await self._store.read(
+            {raw: after}, count=count, max_count=max_count, max_bytes=max_bytes, timeout=timeout
+        )
         return next(iter(found.values()), [])
 
     def follow(

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from logstore.ids import U64_MAX, StreamID
 
 T = TypeVar("T", bytes, str)
+ID_BYTES = 16
 
 
 class Fields(Mapping[T, T]):
@@ -67,6 +68,15 @@ class Entry(Generic[T]):
         """All (field, value) pairs as they were added."""
         flat = self._flat
         return list(zip(flat[::2], flat[1::2], strict=True))
+
+    @property
+    def size_bytes(self) -> int:
+        """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
+        encoding, flat = self._encoding, self._flat
+        if encoding is None:
+            return ID_BYTES + sum(map(len, flat))
+        raw: Any = flat
+        return ID_BYTES + sum(len(part.encode(encoding, "surrogateescape")) for part in raw)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Entry):

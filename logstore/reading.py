@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from logstore import arguments
 from logstore.engine.waiting import wait_streams
@@ -45,59 +45,119 @@ def refuse_block(block: object) -> None:
         raise UsageError("block= is not taken: give timeout= in seconds (None waits for ever)")
 
 
+class Limits(NamedTuple):
+    """How much a read may give."""
+
+    count: int = 0  # type: ignore[assignment]  # entries of one stream; 0: no limit
+    max_count: int | None = None  # entries of all streams
+    max_bytes: int | None = None  # of all entries, but the first entry comes in any case
+
+
+def limits(count: int | None, max_count: int | None, max_bytes: int | None) -> Limits:
+    """The limits of a read, checked; OptionError."""
+    arguments.check_count(count, "count")
+    for value, name in ((max_count, "max_count"), (max_bytes, "max_bytes")):
+        arguments.check_count(value, name)
+        if value is not None and value < 1:
+            raise OptionError(f"{name} must be 1 or more, or None (no limit): {value}")
+    if count is not None and max_count is not None and max_count < count:
+        raise OptionError(f"max_count must not be below count: {max_count} < {count}")
+    return Limits(max(count or 0, 0), max_count, max_bytes)
+
+
+class Budget:
+    """What one read has left of its limits, over all its streams."""
+
+    def __init__(self, allowed: Limits) -> None:
+        self._allowed = allowed
+        self._left = -1 if allowed.max_count is None else allowed.max_count
+        self._left_bytes = allowed.max_bytes
+        self._first = True
+
+    def above(self, stream: StreamHandle[T], start: StreamID) -> list[Entry[T]]:
+        """Entries of a stream above an ID, as many as it may give."""
+        if start == MAX_ID or not self._left:
+            return []
+        most = self._allowed.count or -1
+        if self._left >= 0:
+            most = self._left if most < 0 else min(most, self._left)
+        return self.take(stream._range(start.next(), MAX_ID, most, False))
+
+    def take(self, entries: Iterable[Entry[T]]) -> list[Entry[T]]:
+        """Those of the entries that are within the limits."""
+        if not self._left:
+            return []
+        if self._left_bytes is None:
+            found = list(entries)
+        else:
+            found = []
+            for entry in entries:
+                self._left_bytes -= entry.size_bytes
+                if self._left_bytes < 0 and not self._first:
+                    self._left = 0  # nothing behind it either: entries come in order
+                    break
+                self._first = False
+                found.append(entry)
+        if self._left > 0:
+            self._left -= len(found)
+        return found
+
+
 def read_stream(
-    stream: StreamHandle[T], after: IDLike, count: int | None, timeout: float | timedelta | None
+    stream: StreamHandle[T], after: IDLike, allowed: Limits, timeout: float | timedelta | None
 ) -> list[Entry[T]]:
     """Entries of one stream above an ID."""
-    arguments.check_count(count, "count")
     deadline = deadline_of(timeout)
     start = _start(stream, after)
     if after in ("+", b"+") and (newest := list(stream.range(count=1, reverse=True))):
         return newest
-    found = _above(stream, start, count)
+
+    def look() -> list[Entry[T]]:
+        return Budget(allowed).above(stream, start)
+
+    found = look()
     if found or _over(deadline):
         return found
     store = stream._store
-    waited = wait_streams(
-        store._engine(), [stream._name], lambda: _above(stream, start, count), deadline,
-        store._engine,
-    )  # fmt: skip
+    waited = wait_streams(store._engine(), [stream._name], look, deadline, store._engine)
     return waited or []
 
 
 def read_many(
-    store: Store[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike], count: int | None,
+    store: Store[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike], allowed: Limits,
     timeout: float | timedelta | None,
 ) -> dict[T, list[Entry[T]]]:  # fmt: skip
-    """Entries of several streams, each above its ID; streams without any are left out."""
+    """Entries of several streams, each above its ID; streams without any are left out.
+
+    In the order in which they are named: what the first ones use up is not left for the others.
+    """
     if not isinstance(after, Mapping):
         raise UsageError(
             f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
         )
-    arguments.check_count(count, "count")
     deadline = deadline_of(timeout)
-    found: dict[T, list[Entry[T]]] = {}
-    starts: list[tuple[StreamHandle[T], StreamID]] = []
+    places: list[tuple[StreamHandle[T], StreamID, list[Entry[T]]]] = []
     for name, given in after.items():
         stream = store.stream(name)
         start = _start(stream, given)
-        if given in ("+", b"+") and (newest := list(stream.range(count=1, reverse=True))):
-            found[stream.name] = newest
-        else:
-            starts.append((stream, start))
+        newest = list(stream.range(count=1, reverse=True)) if given in ("+", b"+") else []
+        places.append((stream, start, newest))
 
     def look() -> dict[T, list[Entry[T]]]:
-        for stream, start in starts:
-            entries = _above(stream, start, count)
+        budget = Budget(allowed)
+        found: dict[T, list[Entry[T]]] = {}
+        for stream, start, newest in places:
+            entries = budget.take(newest) if newest else budget.above(stream, start)
             if entries:
                 found[stream.name] = entries
         return found
 
-    if look() or _over(deadline):
+    found = look()
+    if found or _over(deadline):
         return found
-    if not starts and deadline is None:
+    if not places and deadline is None:
         raise UsageError("no stream is named: there is nothing to wait for")
-    names = [stream._name for stream, _ in starts]
+    names = [stream._name for stream, _, _ in places]
     return wait_streams(store._engine(), names, look, deadline, store._engine) or {}
 
 
@@ -116,22 +176,17 @@ def _follow(
     stream: StreamHandle[T], newest: list[Entry[T]], start: StreamID, count: int,
     timeout: float | timedelta | None,
 ) -> Iterator[Entry[T]]:  # fmt: skip
-    found = newest or read_stream(stream, start, count, timeout)
+    allowed = Limits(count)
+    found = newest or read_stream(stream, start, allowed, timeout)
     while found:
         yield from found
         start = max(start, found[-1].id)
-        found = read_stream(stream, start, count, timeout)
+        found = read_stream(stream, start, allowed, timeout)
 
 
 def _start(stream: StreamHandle[Any], after: IDLike) -> StreamID:
     """The ID that ``after`` stands for now."""
     return stream.last_id if after in ("$", b"$", "+", b"+") else parse_id(after)
-
-
-def _above(stream: StreamHandle[T], start: StreamID, count: int | None) -> list[Entry[T]]:
-    if start == MAX_ID:
-        return []
-    return list(stream._range(start.next(), MAX_ID, count or -1, False))
 
 
 def _over(deadline: float | None) -> bool:

@@ -102,16 +102,20 @@ class StreamHandle(Generic[T]):
         return self.range()
 
     def read(
-        self, after: IDLike = "$", *, count: int | None = None,
-        timeout: float | timedelta | None = 0, block: None = None,
+        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
     ) -> list[Entry[T]]:  # fmt: skip
         """Entries above an ID, as XREAD; a list, empty if none came within ``timeout``.
 
         ``timeout``: seconds or timedelta; 0 does not wait, None waits for ever. ``"$"`` stands for
         the last ID at the call, ``"+"`` for the last entry itself. ``count`` 0 or None is no limit.
+        ``max_bytes`` stops before the entry that passes it, but never before the first; an entry
+        has ``size_bytes``: 16, and those of its field names and values. ``max_count``, not below
+        ``count``, is for reads of many streams (``Store.read``); here it is one more limit.
         """
         reading.refuse_block(block)
-        return reading.read_stream(self, after, count, timeout)
+        limits = reading.limits(count, max_count, max_bytes)
+        return reading.read_stream(self, after, limits, timeout)
 
     def follow(
         self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
