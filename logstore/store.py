@@ -160,14 +160,18 @@ class Store(Generic[T]):
 
     def read(
         self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
+        max_count: int | None = None, max_bytes: int | None = None,
         timeout: float | timedelta | None = 0, block: None = None,
     ) -> dict[T, list[Entry[T]]]:  # fmt: skip
         """Entries above an ID of each stream; streams without any are left out.
 
         ``timeout`` as in ``Stream.read``: until one of the streams has some; {} if none came.
+        At most ``count`` entries of each stream, and ``max_count`` of all, in the order in which
+        the streams are named. ``max_bytes`` as in ``Stream.read``, for all together.
         """
         reading.refuse_block(block)
-        return reading.read_many(self, after, count, timeout)
+        limits = reading.limits(count, max_count, max_bytes)
+        return reading.read_many(self, after, limits, timeout)
 
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""
