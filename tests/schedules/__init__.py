@@ -1,0 +1,1 @@
+"""Entries that wait for their time."""

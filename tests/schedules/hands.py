@@ -1,0 +1,54 @@
+"""What the tests of scheduled entries share: a clock to set, and a hand that wakes a store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import logstore
+from logstore.engine import dues
+from logstore.store import Store
+from logstore.stream import Stream
+
+START_MS = 1_700_000_000_000
+
+
+class SetClock:
+    """A clock that stands until it is set."""
+
+    def __init__(self, ms: int = START_MS) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        """What it was set to."""
+        return self.ms
+
+
+def opened(path: Path, clock: SetClock) -> Store[Any]:
+    """The store, with nobody awake in it."""
+    return logstore.open(path, encoding="utf-8", sync="os", background=False, clock=clock)
+
+
+def wake(store: Store[Any]) -> None:
+    """What whoever sleeps in the store does when it wakes, until nothing more is due."""
+    engine = store._engine()
+    for _ in range(1000):
+        if dues.within(engine, 1.0):
+            return
+    raise AssertionError("it never sleeps again")
+
+
+def values(stream: Stream[Any]) -> list[str]:
+    """The entries of a stream that was given one field, ``n``."""
+    return [entry.fields["n"] for entry in stream]
+
+
+def waiting(stream: Stream[Any]) -> list[str]:
+    """The same of what is scheduled."""
+    return [entry.fields["n"] for entry in stream.scheduled()]
+
+
+def lose_index(path: Path) -> None:
+    """The index is lost, and will be rebuilt."""
+    shutil.rmtree(path / "index")

@@ -1,0 +1,211 @@
+"""Prevents scheduled entries that a checkpoint taken meanwhile, a death or an erasure harms."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine import attempt, checkpoints, schedulecopy
+from logstore.engine.core import Engine
+from logstore.index.txn import IndexTxn
+from logstore.recovery import compare
+from logstore.recovery.check import check
+from logstore.store import Store
+from tests.schedules.hands import START_MS, SetClock, lose_index, opened, values, waiting, wake
+
+NAMES = ("a", "b", "c")
+
+
+def told(store: Store[Any]) -> dict[str, tuple[list[str], list[str], int]]:
+    """All that a store holds: entries, what waits, how many of them."""
+    return {
+        name: (values(stream), waiting(stream), stream.info().scheduled)
+        for name in store.streams()
+        for stream in [store.stream(name)]
+    }
+
+
+def step(store: Store[Any], clock: SetClock, chance: random.Random) -> None:
+    """One change of what is scheduled."""
+    stream = store.stream(chance.choice(NAMES))
+    what = chance.random()
+    if what < 0.5:
+        text = str(chance.randrange(1 << 40))
+        stream.schedule({"n": text}, at=clock.ms + chance.randrange(-10, 60))
+    elif what < 0.6:
+        waits = list(stream.scheduled())
+        if waits:
+            assert stream.cancel(chance.choice(waits).key)
+    elif what < 0.65:
+        store.drop(stream.name)
+    else:
+        clock.ms += chance.randrange(10)
+        wake(store)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_checkpoint_while_all_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Entries are scheduled, added, cancelled and dropped between any two snapshots of it."""
+    chance = random.Random(seed)
+    clock = SetClock()
+    pages = 0
+    with opened(tmp_path / "s", clock) as store:
+        rows, groups = schedulecopy._rows, checkpoints.groupcopy.chunks
+
+        def page(*given: Any, **named: Any) -> Any:
+            nonlocal pages
+            pages += 1
+            return rows(*given, **named)
+
+        def copied(engine: Engine) -> Any:
+            for _ in range(chance.randrange(8)):
+                step(store, clock, chance)
+            return groups(engine)
+
+        read = schedulecopy.snapshot.read
+
+        def between(engine: Engine, batch: Any) -> Any:
+            if getattr(batch, "func", None) is page:
+                for _ in range(chance.randrange(4)):
+                    step(store, clock, chance)
+            return read(engine, batch)
+
+        monkeypatch.setattr(schedulecopy, "ROWS_A_CHUNK", 2)
+        monkeypatch.setattr(schedulecopy, "_rows", page)
+        monkeypatch.setattr(schedulecopy.snapshot, "read", between)
+        monkeypatch.setattr(checkpoints.groupcopy, "chunks", copied)
+        for _ in range(30):
+            step(store, clock, chance)
+        store.checkpoint()
+        before = told(store)
+        monkeypatch.undo()
+        for _ in range(seed % 3):
+            step(store, clock, chance)
+            before = told(store)
+    assert pages
+    lose_index(tmp_path / "s")
+    with opened(tmp_path / "s", clock) as store:
+        assert store.recovery["rebuilt"]
+        assert told(store) == before
+        clock.ms += 100
+        wake(store)
+        every = [text for added, _, _ in before.values() for text in added]
+        every += [text for _, waits, _ in before.values() for text in waits]
+        assert sorted(text for name in store.streams() for text in values(store.stream(name))) == (
+            sorted(every)
+        )
+    assert check(tmp_path / "s").index == compare.AGREES
+
+
+@pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
+def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, point: str) -> None:
+    """Before the append, behind it, behind LMDB's commit: it is added once, and the word that says
+    what is due next is right."""
+    clock = SetClock()
+    with opened(tmp_path / "s", clock) as store:
+        stream = store.stream("a")
+        stream.schedule({"n": "1"}, after=1)
+        stream.schedule({"n": "2"}, after=5)
+        clock.ms += 2_000
+
+        def die(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def work() -> None:
+            engine = store._engine()  # opened anew in the child
+            if point == "announced":
+                file = engine.active_file(engine.wake.log().active_segment)
+                file.pwrite = die  # type: ignore[method-assign]
+            elif point == "appended":
+                attempt._keep_promise = die
+            else:
+                engine.publish = die  # type: ignore[assignment]
+            wake(store)
+
+        pid = os.fork()
+        if not pid:
+            try:
+                work()
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        assert store._engine().wake.log().in_progress
+        wake(store)
+        assert values(stream) == ["1"]
+        assert waiting(stream) == ["2"]
+        assert store._engine().wake.next_due_ms == START_MS + 5_000
+
+
+def test_erasure_takes_the_bytes_of_what_was_scheduled(tmp_path: Path) -> None:
+    """Of an entry that was added and deleted, and of one that was cancelled; not of what waits."""
+    clock = SetClock()
+    path = tmp_path / "s"
+    with opened(path, clock) as store:
+        stream = store.stream("a")
+        stream.schedule({"n": "secret-added"}, after=0)
+        wake(store)
+        key = stream.schedule({"n": "secret-cancelled"}, after=1)
+        assert key is not None
+        stream.schedule({"n": "waits-on"}, after=60)
+        store.checkpoint()
+        assert stream.cancel(key)
+        assert stream.last is not None
+        stream.delete(stream.last.id, purge=True)
+        assert waiting(stream) == ["waits-on"]
+    held = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
+    assert b"secret" not in held
+    assert b"waits-on" in held
+    lose_index(path)
+    clock.ms += 60_000
+    with opened(path, clock) as store:
+        wake(store)
+        assert values(store.stream("a")) == ["waits-on"]
+
+
+def test_check_sees_a_schedule_that_the_index_lost(tmp_path: Path) -> None:
+    """The comparison of indexes covers what is scheduled."""
+    path = tmp_path / "s"
+    with opened(path, SetClock()) as store:
+        key = store.stream("a").schedule({"n": "1"}, after=1)
+        assert key is not None
+        generation = store._engine().index()
+        with generation.env.begin(write=True) as txn:
+            assert IndexTxn(generation, txn).schedules.delete(1, tuple(key))
+    assert [each.why for each in check(path).damage] == [
+        "index: scheduled entries differ: delete the index directory",
+    ]
+
+
+def test_a_word_that_is_wrong_is_put_right(tmp_path: Path) -> None:
+    """Whoever finds nothing due although the word says so sets it; nobody looks again and again."""
+    clock = SetClock()
+    with opened(tmp_path / "s", clock) as store:
+        stream = store.stream("a")
+        stream.schedule({"n": "1"}, after=5)
+        engine = store._engine()
+        engine.wake.next_due_ms = 1
+        wake(store)
+        assert engine.wake.next_due_ms == START_MS + 5_000
+        assert waiting(stream) == ["1"]
+
+
+def test_a_backup_holds_what_waits(tmp_path: Path) -> None:
+    """And adds it once, as the store itself does."""
+    clock = SetClock()
+    with opened(tmp_path / "s", clock) as store:
+        store.stream("a").schedule({"n": "1"}, after=5)
+        store.backup(tmp_path / "copy")
+    clock.ms += 5_000
+    with opened(tmp_path / "copy", clock) as store:
+        wake(store)
+        assert values(store.stream("a")) == ["1"]
+    with logstore.open(tmp_path / "s", encoding="utf-8", readonly=True) as store:
+        assert waiting(store.stream("a")) == ["1"]
