@@ -21,7 +21,8 @@ from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
-DATABASES = ("names", "nodes", "segments", "groups", "settings")  # beside the main one
+# Beside the main one.
+DATABASES = ("names", "nodes", "segments", "groups", "settings", "schedule")
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -57,6 +58,7 @@ class Generation:
         self.segments = databases["segments"]
         self.groups = databases["groups"]
         self.settings = databases["settings"]
+        self.schedule = databases["schedule"]
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""

@@ -18,6 +18,7 @@ from logstore.index.env import Generation
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.grouptxn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.scheduletxn import ScheduleTxn
 from logstore.index.settingtxn import SettingTxn
 
 _NODE = keys.NODE_KEY
@@ -30,14 +31,13 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "_groups", "_settings", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
         self.txn = txn
         self._cursor: Any = None
         self._groups: GroupTxn | None = None
-        self._settings: SettingTxn | None = None
 
     @property
     def groups(self) -> GroupTxn:
@@ -49,9 +49,12 @@ class IndexTxn:
     @property
     def settings(self) -> SettingTxn:
         """The settings of streams and groups, in the same transaction."""
-        if self._settings is None:
-            self._settings = SettingTxn(self.generation, self.txn)
-        return self._settings
+        return SettingTxn(self.generation, self.txn)
+
+    @property
+    def schedules(self) -> ScheduleTxn:
+        """The scheduled entries, in the same transaction."""
+        return ScheduleTxn(self.generation, self.txn)
 
     def group(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""
@@ -241,9 +244,7 @@ class IndexTxn:
             for key, data in cursor:
                 segment, payload_bytes = place(_unseal(key, data))
                 stream = int.from_bytes(key[:8], "big")
-                total = totals.get((stream, segment))
-                if total is None:
-                    total = totals[stream, segment] = [0, 0]
+                total = totals.setdefault((stream, segment), [0, 0])
                 total[0] += 1
                 total[1] += payload_bytes
         return totals

@@ -22,6 +22,8 @@ _HOME = {
     "Entry": ("logstore.entry", "Entry"),
     "Fields": ("logstore.entry", "Fields"),
     "IDRuns": ("logstore.entry", "IDRuns"),
+    "ScheduleKey": ("logstore.scheduling", "ScheduleKey"),
+    "ScheduledEntry": ("logstore.scheduling", "ScheduledEntry"),
     "StreamInfo": ("logstore.info", "StreamInfo"),
     "GroupInfo": ("logstore.info", "GroupInfo"),
     "ConsumerInfo": ("logstore.info", "ConsumerInfo"),
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync
     from logstore.outcome import DeleteOutcome as DeleteOutcome
+    from logstore.scheduling import ScheduledEntry as ScheduledEntry
+    from logstore.scheduling import ScheduleKey as ScheduleKey
     from logstore.settings import GroupSettings as GroupSettings
     from logstore.settings import StreamSettings as StreamSettings
     from logstore.store import Store as Store

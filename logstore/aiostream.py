@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from logstore import arguments, reading
@@ -18,6 +18,7 @@ from logstore.fullinfo import FullStreamInfo
 from logstore.ids import IDLike, StreamID
 from logstore.info import StreamInfo
 from logstore.outcome import DeleteOutcome
+from logstore.scheduling import ScheduledEntry, ScheduleKey
 from logstore.settings import StreamSettings
 from logstore.stream import Stream
 
@@ -60,8 +61,8 @@ class AsyncStream:
         """Entries of an interval, lazily, as ``Stream.range``."""
         return self._pages(self._stream.range(start, end, **options))
 
-    async def _pages(self, entries: Iterator[Entry[Any]]) -> AsyncIterator[Any]:
-        def page() -> list[Entry[Any]]:
+    async def _pages(self, entries: Iterator[Any]) -> AsyncIterator[Any]:
+        def page() -> list[Any]:
             return list(itertools.islice(entries, PAGE_ENTRIES))
 
         while found := await self._run(page):
@@ -102,6 +103,21 @@ class AsyncStream:
                 yield each
             start = max(start, found[-1].id)
             found = await self.read(start, count=count, timeout=timeout)
+
+    async def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, **options: Any,
+    ) -> ScheduleKey | None:  # fmt: skip
+        """Keep an entry until its time, as ``Stream.schedule``; its key."""
+        return await self._run(self._stream.schedule, fields, at=at, after=after, **options)
+
+    async def cancel(self, key: ScheduleKey | str, **options: Any) -> bool:
+        """Schedule an entry no longer, as ``Stream.cancel``."""
+        return await self._run(self._stream.cancel, key, **options)
+
+    def scheduled(self) -> AsyncIterator[ScheduledEntry[Any]]:
+        """What is scheduled and was not added yet, lazily, as ``Stream.scheduled``."""
+        return self._pages(self._stream.scheduled())
 
     async def delete(self, id: IDLike, *more_ids: IDLike, **options: Any) -> int:
         """Delete entries by ID; how many there were."""

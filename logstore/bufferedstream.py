@@ -8,19 +8,21 @@ told before the commit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from logstore import arguments
+from logstore import arguments, scheduling
 from logstore.bufferedgroup import TransactionGroup
 from logstore.codec import Row
 from logstore.delivery import References
-from logstore.engine import adds, deletes, trims
+from logstore.engine import adds, deletes, schedules, trims
 from logstore.engine import references as held
 from logstore.engine.state import State
 from logstore.entry import IDRuns
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.outcome import DeleteOutcome, Pending, collect, outcomes
+from logstore.scheduling import ScheduleKey
 
 if TYPE_CHECKING:
     from logstore.transaction import Transaction
@@ -81,6 +83,21 @@ class TransactionStream(Generic[T]):
             return given
 
         return self._tx._collect(step)
+
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool = True,
+    ) -> Pending[ScheduleKey | None]:  # fmt: skip
+        """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
+        when = scheduling.when(at, after)
+        kept = scheduling.fields(fields, self._tx._store.encoding)
+        step = partial(schedules.schedule, name=self._name, fields=kept, when=when, create=create)
+        return self._tx._collect(step, scheduling.typed_key)
+
+    def cancel(self, key: ScheduleKey | str) -> Pending[bool]:
+        """Schedule an entry no longer; the result says whether it was scheduled."""
+        step = partial(schedules.cancel, name=self._name, key=scheduling.key(key))
+        return self._tx._collect(step, frees=True)
 
     def delete(
         self, id: IDLike, *more_ids: IDLike, references: References = "keep"

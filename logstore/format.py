@@ -75,10 +75,10 @@ class Kind(IntEnum):
     ACK = 36
     CLAIM = 37
     SETTING = 40
+    SCHEDULE = 41
     # reserved for what is to come
     NACK = 38
     IDEMPOTENT = 39
-    SCHEDULE = 41
     EXPIRE = 42
     RENAME = 43
     COPY = 44
@@ -86,7 +86,7 @@ class Kind(IntEnum):
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.SETTING]
+    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.SETTING, Kind.SCHEDULE]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -124,6 +124,12 @@ ACK_BODY = struct.Struct("<Q")  # group; then the IDs, 16 bytes each, big endian
 CLAIM_BODY = struct.Struct("<QIqq")
 CLAIM_ITEM = struct.Struct(">QQQQ")  # ID, delivery time (or place in the line), delivery count
 SETTING_BODY = struct.Struct("<QQ")  # stream, group (0: the stream's own); then a msgpack map
+# stream, form; then of form 0 (it is kept) when it is due and its fields and values, each behind its
+# length; of forms 1 (added) and 2 (cancelled) the keys
+SCHEDULE_BODY = struct.Struct("<QB")
+SCHEDULE_DUE = struct.Struct("<Q")  # unix ms
+SCHEDULE_PART = struct.Struct("<I")
+SCHEDULE_KEY = struct.Struct("<QQ")  # due (unix ms), number: the position of the frame of form 0
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29
 assert DELIVER_BODY.size == 45

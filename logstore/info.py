@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from logstore.entry import Entry
@@ -31,6 +31,8 @@ class StreamInfo:
     node_bytes: int
     open_node_bytes: int
     settings: StreamSettings = StreamSettings()
+    scheduled: int = 0  # entries that wait for their time
+    next_due: datetime | None = None  # the time of the first of them
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -49,6 +51,8 @@ class StreamInfo:
             "node-bytes": self.node_bytes,
             "open-node-bytes": self.open_node_bytes,
             "settings": settings_as_dict(self.settings),
+            "scheduled": self.scheduled,
+            "next-due": None if self.next_due is None else self.next_due.isoformat(),
         }
 
 
@@ -168,6 +172,7 @@ class StoreInfo:
     uuid: str
     format_version: int
     streams: int
+    scheduled: int  # entries that wait for their time
     nodes: int
     segments: int
     log_bytes: int

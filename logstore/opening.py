@@ -76,9 +76,10 @@ def store_info(shared: Shared) -> StoreInfo:
 
     def collect(view: Snapshot) -> tuple[Any, ...]:
         rows = view.index.segment_rows()
-        return view.index.generation.entries(), rows, view.meta
+        scheduled = view.index.schedules.count()
+        return view.index.generation.entries(), rows, view.meta, scheduled
 
-    entries, rows, meta = snapshot.read(engine, collect)
+    entries, rows, meta, scheduled = snapshot.read(engine, collect)
     sizes = {}
     for number in rows:
         try:
@@ -99,10 +100,10 @@ def store_info(shared: Shared) -> StoreInfo:
     durable = position_parts(engine.wake.durable_upto)
     version = storefile.read(engine.fs, engine.path).version
     return StoreInfo(
-        str(engine.path), engine.uuid.hex(), version, entries["streams"], entries["nodes"],
-        len(rows), sum(sizes.values()), live, generation.used_bytes(), generation.number,
-        engine.fs.tree_bytes(engine.path), sum(dead.values()), min(oldest, default=0), *applied,
-        *durable, codec_name(),
+        str(engine.path), engine.uuid.hex(), version, entries["streams"], scheduled,
+        entries["nodes"], len(rows), sum(sizes.values()), live, generation.used_bytes(),
+        generation.number, engine.fs.tree_bytes(engine.path), sum(dead.values()),
+        min(oldest, default=0), *applied, *durable, codec_name(),
     )  # fmt: skip
 
 

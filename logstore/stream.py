@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, TypeVar
 
-from logstore import arguments, configuring
+from logstore import arguments, configuring, scheduling
 from logstore.codec import Row
 from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import References
-from logstore.engine import adds, deletes, trims
+from logstore.engine import adds, deletes, schedules, trims
 from logstore.engine import references as held
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
@@ -25,6 +25,7 @@ from logstore.group import Group
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.options import BATCH_MAX_ROWS, Sync
 from logstore.outcome import DeleteOutcome, collect, outcomes
+from logstore.scheduling import ScheduleKey
 from logstore.settings import StreamSettings
 from logstore.streamhandle import StreamHandle
 
@@ -85,6 +86,31 @@ class Stream(StreamHandle[T]):
                 break
             collect(given, added)
         return given
+
+    # -- scheduling ---------------------------------------------------------------------------
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool = True, sync: Sync | None = None,
+    ) -> ScheduleKey | None:  # fmt: skip
+        """Keep an entry, and add it when its time has come, with an ID of that moment; its key.
+
+        ``at``: an aware datetime or unix milliseconds, or ``after``: seconds or timedelta from now;
+        a time in the past is as good as now. It is added once, not before its time, by whichever
+        process is awake: a waiting reader, or the background thread of one that has the store open.
+        Dropping the stream cancels it. None if ``create`` is False and there is no stream.
+        OptionError, TooLargeError (16 MiB), and what ``add`` says of fields.
+        """
+        when = scheduling.when(at, after)
+        kept = scheduling.fields(fields, self._store.encoding)
+        step = partial(schedules.schedule, name=self._name, fields=kept, when=when, create=create)
+        return scheduling.typed_key(self._store._commit(step, sync))
+
+    def cancel(self, key: ScheduleKey | str, *, sync: Sync | None = None) -> bool:
+        """Schedule an entry no longer, by its key or the key's text; False if it was added already,
+        cancelled, or never scheduled here."""
+        step = partial(schedules.cancel, name=self._name, key=scheduling.key(key))
+        cancelled: bool = self._store._free(step, sync)
+        return cancelled
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(

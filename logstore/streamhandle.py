@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import arguments, configuring, describe, describefull, interchange, reading
+from logstore import (
+    arguments,
+    configuring,
+    describe,
+    describefull,
+    interchange,
+    reading,
+    scheduling,
+)
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import OptionError, UsageError
@@ -19,6 +27,7 @@ from logstore.fullinfo import FullStreamInfo
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
 from logstore.info import GroupInfo, StreamInfo
+from logstore.scheduling import ScheduledEntry
 from logstore.settings import StreamSettings
 
 if TYPE_CHECKING:
@@ -185,6 +194,10 @@ class StreamHandle(Generic[T]):
         StreamNotFoundError; TooLargeError above 512 MiB.
         """
         return interchange.payload(self._store, self._name)
+
+    def scheduled(self) -> Iterator[ScheduledEntry[T]]:
+        """What is scheduled for the stream and was not added yet, soonest first, lazily."""
+        return scheduling.entries(self._store._engine, self._name, self._store.encoding)
 
     def groups(self) -> list[GroupInfo[T]]:
         """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""

@@ -71,11 +71,19 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         for which in (OF_STREAM, OF_GROUP):
             if list(true.settings.rows(which)) != list(kept.settings.rows(which)):
                 found.append("settings differ")
+        if not _same_schedules(true, kept):
+            found.append("scheduled entries differ")
         counts = (replayed.entries(), own.entries())
     for name in ("streams", "nodes", "open", "names", "groups"):
         if counts[0][name] != counts[1][name]:
             found.append(f"{counts[1][name]} rows of {name}, {counts[0][name]} in the log")
     return found
+
+
+def _same_schedules(true: IndexTxn, kept: IndexTxn) -> bool:
+    left, right = true.schedules, kept.schedules
+    same = all(a == b for a, b in zip_longest(left.due(), right.due()))
+    return same and list(left.counts()) == list(right.counts())
 
 
 def _groups(true: IndexTxn, kept: IndexTxn) -> list[str]:

@@ -196,7 +196,8 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
     """After a clean close the index stands at the end of the log, which is durable."""
     generation = engine.index()
     with generation.env.begin() as txn:
-        meta = IndexTxn(generation, txn).meta()
+        index = IndexTxn(generation, txn)
+        meta, due_ms = index.meta(), index.schedules.first_due()
     links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.active_segment)
     end = links[-1].end_offset
     number, offset = fmt.position_parts(meta.applied)
@@ -204,6 +205,7 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
     if links[-1].number != meta.active_segment or not at_end:
         _finish_tail(engine, report)
         return
+    engine.wake.next_due_ms = due_ms
     engine.publish(meta)
     engine.wake.reset_durable(meta.applied)
 

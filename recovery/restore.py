@@ -6,10 +6,11 @@ node frames of its segment in order; a vector is taken only for the version it n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import checkpoints, groupcopy, settingcopy
+from logstore.engine import checkpoints, groupcopy, schedulecopy, settingcopy
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
@@ -18,6 +19,13 @@ from logstore.index.keys import Locator, SegmentRow, StreamRecord
 from logstore.log import chain, checkpoint, names, reader
 from logstore.log import frame as frames
 from logstore.recovery.report import RecoveryReport
+
+_LOADERS: dict[str, Callable[[State, dict[str, Any]], None]] = {
+    "groups": groupcopy.load,
+    "pending": groupcopy.load,
+    "settings": settingcopy.load,
+    "scheduled": schedulecopy.load,
+}
 
 
 def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
@@ -57,10 +65,8 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
                 record = StreamRecord.unpack(number, packed)
                 if state.record(number) is None:
                     state.create(record)
-        elif kind in ("groups", "pending"):
-            groupcopy.load(state, chunk)
-        elif kind == "settings":
-            settingcopy.load(state, chunk)
+        elif kind in _LOADERS:
+            _LOADERS[kind](state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
-from logstore.engine import groupapply, opens, settingapply
+from logstore.engine import groupapply, opens, scheduleapply, settingapply
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -52,6 +52,7 @@ def _drop(state: State, at: int, _: int, body: frames.Drop) -> None:
     for master, locator in list(state.index.nodes(body.stream)):
         state.drop_node(body.stream, master, locator)
     groupapply.drop_all(state, body.stream, at)
+    scheduleapply.drop_all(state, body.stream)
     record = state.record(body.stream)
     if record is not None and record.position < at:
         state.remove(record)
@@ -237,4 +238,5 @@ _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
     frames.Note: _note, **groupapply.APPLY, **settingapply.APPLY,
+    **scheduleapply.APPLY,
 }  # fmt: skip

@@ -131,6 +131,8 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         batch.appended = True
         _keep_promise(engine, file, rank, start, buffer.end)
         txn.commit()
+        if state.next_due_ms is not None:
+            engine.wake.next_due_ms = state.next_due_ms  # or the tail check does it
         engine.publish(state.meta)
         engine.wake.waits.bump_locked(state.woken)
         batch.committed = batch.over = True

@@ -1,8 +1,8 @@
 """Taking a checkpoint: a fuzzy copy of the state that changes.
 
-It holds streams, groups, settings, tombstone vectors with their versions, the set of segments with
-one live bit for each of their node frames, and the numbers that are never used again; no open
-nodes.
+It holds streams, groups, settings, scheduled entries, tombstone vectors with their versions, the
+set of segments with one live bit for each of their node frames, and the numbers that are never used
+again; no open nodes.
 
 Invariants: the log is synced up to the checkpoint's position before the file gets its name; the
 state is read in short snapshots, each at or behind that position; replay from the position is
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import care, groupcopy, settingcopy, snapshot, sync
+from logstore.engine import care, groupcopy, schedulecopy, settingcopy, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
@@ -49,6 +49,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     chunks += _streams(engine)
     chunks += groupcopy.chunks(engine)
     chunks += settingcopy.chunks(engine)
+    chunks += schedulecopy.chunks(engine)
     live, vectors = _nodes(engine, pause)
     chunks += vectors
     adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))

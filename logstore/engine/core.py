@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.clock import Clock
@@ -30,6 +31,9 @@ from logstore.log import frame as frames
 from logstore.log import names, segment
 from logstore.log.writer import CommitBuffer, crc_seed
 from logstore.options import StoreLimits, StoreOptions
+
+if TYPE_CHECKING:
+    from logstore.engine.dues import Adder
 
 log = logging.getLogger("logstore")
 
@@ -64,6 +68,7 @@ class Engine:
         self.accept_loss = False  # 'recover': go on past what is damaged or missing
         self.index_home = path  # elsewhere for a read-only store
         self.follow: Callable[[], None] | None = None  # read-only: take in what was appended
+        self.adder: Adder | None = None  # of scheduled entries; None: read-only
         self._rebuild = rebuild
         self.care_files: set[File] = set()  # whose flocks are held, or waited for: see ``care``
         self._active: File | None = None

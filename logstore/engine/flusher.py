@@ -8,9 +8,11 @@ take longer is the caretaker's, in a thread of its own.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from logstore.clock import monotonic_ms
+from logstore.engine import dues
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.sync import flush
@@ -18,6 +20,7 @@ from logstore.options import SYNC_INTERVAL_MS
 
 POLL_S = 0.2
 READER_CHECK_POLLS = 25
+LATE_MAX_MS = 16
 
 
 class Flusher:
@@ -45,7 +48,7 @@ class Flusher:
 
     def _run(self) -> None:
         polls = 0
-        while not self._stop.wait(POLL_S):
+        while not self._pause():
             polls += 1
             try:
                 self._keep_promise()
@@ -59,6 +62,19 @@ class Flusher:
                 log.error("work in the background failed: %s", exc)
                 if self._engine.wake.failed_at:
                     return
+
+    def _pause(self) -> bool:
+        """Until the next poll, adding scheduled entries when they are due; True when it must end.
+
+        Waiting readers come first: they know best when, and one commit for each of many processes
+        that wake together would be one too many for all but the first.
+        """
+        late_ms = 2 + self._engine.pid % LATE_MAX_MS
+        end = time.monotonic() + POLL_S
+        while not self._stop.wait(dues.within(self._engine, end - time.monotonic(), late_ms)):
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def _keep_promise(self) -> None:
         oldest = self._engine.wake.oldest_unsynced_ms

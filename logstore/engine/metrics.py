@@ -30,6 +30,7 @@ COUNTERS = (
     "claims",
     "acks",
     "nacks",
+    "scheduled_added",
     "syncs",
     "sync_ns",
     "sync_ns_max",

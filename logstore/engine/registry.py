@@ -20,6 +20,7 @@ from typing import Any
 from logstore.engine.caretaker import Caretaker, Compact
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
+from logstore.engine.dues import Adder
 from logstore.engine.flusher import Flusher
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
@@ -37,6 +38,8 @@ class Shared:
         self.engine = engine
         self.report = report
         self.committer = Committer(engine)
+        if not engine.options.readonly:
+            engine.adder = Adder(engine, self.committer)
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
         self.caretaker = Caretaker(engine, self.committer, compact)

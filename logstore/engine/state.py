@@ -55,7 +55,7 @@ class State:
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
         "_settings", "_tops", "buffer", "counts", "index", "joined", "kept", "limits", "meta",
-        "now_ms", "segments", "woken",
+        "next_due_ms", "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class State:
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None
+        self.next_due_ms: int | None = None  # of scheduled entries, if this commit changes it
         self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()

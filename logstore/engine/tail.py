@@ -88,6 +88,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         if sync and state.meta.active_segment != meta.active_segment:
             # Its maker may have died, or failed, between the rename and the directory's sync.
             engine.fs.sync_directory(engine.path / names.LOG)
+        due_ms = index.schedules.first_due()
         if state.meta != meta or count:
             state.flush()
         else:
@@ -96,6 +97,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         engine.wake.raise_durable(state.meta.applied)
         engine.wake.oldest_unsynced_ms = 0
     engine.kept.clear()
+    engine.wake.next_due_ms = due_ms
     words = engine.publish(state.meta)
     engine.wake.waits.bump_locked(state.woken)
     return words, torn._replace(commits=count)

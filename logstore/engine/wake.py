@@ -38,6 +38,7 @@ _NAMESPACE_OFFSET = _OWNER_OFFSET + 16
 _DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
 _INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
 _FULL_OFFSET = _INDEX_FILES_OFFSET + 16
+_DUE_OFFSET = _FULL_OFFSET + 8
 _WAITING_OFFSET = 192  # a cache line of its own
 WAIT_SLICE_S = 0.005
 
@@ -221,6 +222,15 @@ class Wake:
     @full.setter
     def full(self, value: bool) -> None:
         self._map[_FULL_OFFSET] = value
+
+    @property
+    def next_due_ms(self) -> int:
+        """When the next scheduled entry of all streams is due (unix ms); 0: there is none."""
+        return self._words[_DUE_OFFSET >> 3]
+
+    @next_due_ms.setter
+    def next_due_ms(self, value: int) -> None:
+        self._words[_DUE_OFFSET >> 3] = value
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:

@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import groupframe, settingframe
+from logstore.log import groupframe, scheduleframe, settingframe
 from logstore.log.groupframe import GroupBody
+from logstore.log.scheduleframe import ScheduleBody
 from logstore.log.settingframe import Setting
 
 
@@ -142,13 +143,14 @@ class Note(NamedTuple):
 
 
 StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
-Body: TypeAlias = StreamBody | GroupBody | Setting | Seal | DropSegment | Note
+OwnBody: TypeAlias = GroupBody | Setting | ScheduleBody
+Body: TypeAlias = StreamBody | OwnBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
     Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
-    **settingframe.KIND_OF,
+    **settingframe.KIND_OF, **scheduleframe.KIND_OF,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -202,6 +204,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     Note: lambda body: body.text,
     **groupframe.ENCODERS,
     **settingframe.ENCODERS,
+    **scheduleframe.ENCODERS,
 }
 
 
@@ -255,6 +258,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.NOTE: Note,
     **groupframe.DECODERS,
     **settingframe.DECODERS,
+    **scheduleframe.DECODERS,
 }
 
 
