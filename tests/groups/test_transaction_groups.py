@@ -3,6 +3,8 @@ outside of it."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 import logstore
 from logstore import DeleteOutcome
+from tests.crash import steps
+from tests.crash.steps import Step
 from tests.groups.shop import numbers, shop
 from tests.store.look import delete_index, log_bytes
 
@@ -178,3 +182,50 @@ def test_outcomes_have_names(tmp_path: Path) -> None:
         with store.transaction() as tx:
             told = tx.stream("work").group("g").ack_delete("1-0", "2-0")
         assert told.result == [DeleteOutcome.DELETED, DeleteOutcome.MISSING]
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize(
+    "step", [Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED]
+)
+def test_a_kill_leaves_all_or_nothing(tmp_path: Path, step: Step, rebuilt: bool) -> None:
+    """At each step of the commit; the next one to open finds the whole of it, or nothing."""
+    with shop(tmp_path, 10) as (store, group, _):
+        prepared(store, group)
+        before = everything(store)
+        store.checkpoint()
+    pid = os.fork()
+    if not pid:
+        try:
+            _killed_at(step, tmp_path)
+        finally:
+            os._exit(1)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    if rebuilt:
+        delete_index(tmp_path / "store")
+    with shop(tmp_path) as (store, _, _):
+        found = everything(store)
+    with shop(tmp_path / "whole", 10) as (store, group, _):
+        prepared(store, group)
+        with store.transaction() as tx:
+            for _, each in STEPS:
+                each(tx.stream)
+        after = everything(store)
+    assert found == (before if step == Step.HALF_APPENDED else after)
+
+
+def _killed_at(target: Step, path: Path) -> None:
+    watch = steps.watch(path / "step", 0, Step.OUTSIDE)
+    with shop(path) as (store, _, _):
+        watch.opening = False
+
+        def at(step: Step) -> None:
+            if step == target:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        watch.at = at  # type: ignore[method-assign]
+        with store.transaction() as tx:
+            for _, each in STEPS:
+                each(tx.stream)
