@@ -1,0 +1,160 @@
+"""Reading RDB files: the streams in them, one after the other; all else is passed over.
+
+Invariants: memory holds one chunk, and of a stream what its user keeps of the nodes that are handed
+on one by one. The file's CRC stands at its end: only when ``streams`` has ended is it known that
+the file is whole, so who must not take in half a file calls ``verify`` on it first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from logstore.errors import InvalidPayloadError, TooLargeError
+from logstore.rdb import othertypes, streamreader, streamtypes
+from logstore.rdb.reader import Fill, Reader
+from logstore.rdb.value import Node, StreamInfoValue, StreamValue
+
+_REDIS, _VALKEY, _HEAD_BYTES = b"REDIS", b"VALKEY", 9
+_SLOT_INFO, _FUNCTION, _MODULE_AUX = 244, 245, 247
+_IDLE, _FREQUENCY, _AUX, _RESIZE = 248, 249, 250, 251
+_EXPIRES_MS, _EXPIRES_S, _SELECT, _END = 252, 253, 254, 255
+_OPCODE_MIN = 240  # what is from here on is no type of a value
+_AUX_KEPT_BYTES, _AUX_KEPT = 1024, 64
+_CRC_SINCE = 5
+
+
+class StreamKey:
+    """One stream of a file. Its parts are read in order: ``nodes``, then ``info``."""
+
+    def __init__(
+        self, reader: Reader, kind: int, database: int, name: bytes, expires_ms: int | None
+    ) -> None:
+        self.database = database
+        self.name = name
+        self.expires_ms = expires_ms  # unix ms; None: never
+        self.kind = kind
+        self._reader = reader
+        self._nodes = streamreader.nodes(reader)
+        self._count = 0
+        self._info: StreamInfoValue | None = None
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes that were not read yet."""
+        for node in self._nodes:
+            self._count += 1
+            yield node
+
+    def info(self) -> StreamInfoValue:
+        """All but the nodes, of which those that were not read are passed over."""
+        if self._info is None:
+            for _ in self.nodes():
+                pass
+            self._info = streamreader.info(self._reader, self.kind, self._count)
+        return self._info
+
+    def value(self, most_bytes: int) -> StreamValue:
+        """All of it in memory; TooLargeError if its nodes have more than ``most_bytes``."""
+        found: list[Node] = []
+        size = 0
+        for node in self.nodes():
+            size += len(node[1])
+            if size > most_bytes:
+                raise TooLargeError(f"the stream has more than {most_bytes} bytes of nodes")
+            found.append(node)
+        return StreamValue(found, self.info())
+
+
+class FileReader:
+    """An RDB file that ``fill`` gives in pieces (b"": its end)."""
+
+    def __init__(self, fill: Fill) -> None:
+        self._reader = reader = Reader(b"", fill)
+        head = reader.take(_HEAD_BYTES)
+        valkey = head.startswith(_VALKEY)
+        digits = head[len(_VALKEY if valkey else _REDIS) :]
+        if not (valkey or head.startswith(_REDIS)) or not digits.isdigit():
+            raise InvalidPayloadError("this is no RDB file: it does not begin with REDIS or VALKEY")
+        self.version = int(digits)
+        known = streamtypes.version_known(self.version)
+        if not known or valkey != (self.version >= streamtypes.VALKEY_VERSION):
+            raise InvalidPayloadError(
+                f"an RDB file of version {self.version} is not known, only those up to "
+                f"{streamtypes.VERSION_MAX}, and that of Valkey 9"
+            )
+        self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
+        self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
+        self._database = 0
+        self._expires_ms: int | None = None
+
+    @property
+    def offset(self) -> int:
+        """How many bytes were read."""
+        return self._reader.offset
+
+    def streams(self) -> Iterator[StreamKey]:
+        """The streams in the order of the file; InvalidPayloadError, also at its end.
+
+        What was not read of a stream is passed over when the next one is asked for.
+        """
+        reader = self._reader
+        while (kind := reader.byte()) != _END:
+            reader.new_value()
+            if kind >= _OPCODE_MIN:
+                self._opcode(kind)
+                continue
+            name = reader.string()
+            expires_ms, self._expires_ms = self._expires_ms, None
+            if streamtypes.readable(kind, self.version):
+                key = StreamKey(reader, kind, self._database, name, expires_ms)
+                yield key
+                key.info()
+            else:
+                othertypes.skip(reader, kind, self.version)
+                self.skipped[othertypes.name(kind)] += 1
+        self._end()
+
+    def _opcode(self, opcode: int) -> None:
+        reader = self._reader
+        if opcode == _SELECT:
+            self._database = reader.length()
+        elif opcode == _RESIZE:
+            reader.length(), reader.length()
+        elif opcode == _EXPIRES_MS:
+            self._expires_ms = reader.i64()
+        elif opcode == _EXPIRES_S:
+            self._expires_ms = 1000 * int.from_bytes(reader.take(4), "little", signed=True)
+        elif opcode == _IDLE:
+            reader.length()
+        elif opcode == _FREQUENCY:
+            reader.byte()
+        elif opcode == _FUNCTION:
+            reader.skip_string()
+        elif opcode == _SLOT_INFO:
+            reader.length(), reader.length(), reader.length()
+        elif opcode == _AUX:
+            self._note(reader.string(), reader.string())
+        elif opcode == _MODULE_AUX:
+            reader.length()
+            othertypes.skip_module(reader)
+        else:
+            raise reader.error(f"the part {opcode} of an RDB file is not known")
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if len(name) + len(value) <= _AUX_KEPT_BYTES and len(self.notes) < _AUX_KEPT:
+            self.notes[name] = value
+
+    def _end(self) -> None:
+        reader = self._reader
+        if self.version >= _CRC_SINCE:
+            found = reader.crc
+            told = int.from_bytes(reader.take(8), "little")
+            if told not in (0, found):  # 0: the server was told not to reckon it
+                raise reader.error("the checksum of the file is wrong")
+        if not reader.ended():
+            raise reader.error("something stands behind the end of the file")
+
+
+def verify(fill: Fill) -> int:
+    """Read a whole file and keep nothing: how many streams it has; InvalidPayloadError."""
+    return sum(1 for _ in FileReader(fill).streams())
