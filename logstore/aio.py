@@ -30,6 +30,7 @@ from typing import Any, ParamSpec, TypeVar
 from logstore import reading
 from logstore.aiostream import AsyncStream
 from logstore.aiowait import Waiter, Watcher, closed, wait_for
+from logstore.deadletters import OnDead
 from logstore.entry import Entry
 from logstore.ids import IDLike, StreamID
 from logstore.info import StoreInfo
@@ -136,6 +137,10 @@ class AsyncStore:
     async def info(self) -> StoreInfo:
         """What the store holds and where it stands."""
         return await self._run(self._store.info)
+
+    def on_dead_letter(self, callback: OnDead[Any]) -> OnDead[Any]:
+        """As ``Store.on_dead_letter``: a plain function, called in a thread."""
+        return self._store.on_dead_letter(callback)
 
     def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction:
         """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.

@@ -74,8 +74,8 @@ class AsyncGroup:
 
     async def _wait(
         self, who: bytes, limit: int, deadline: float | None, noack: bool, idle_ms: int | None,
-        place: object, alive: Callable[[], object] | None = None, dead: Limit | None = None,
-        on_dead: OnDead[Any] | None = None,
+        place: object, alive: Callable[[], object] | None = None, worker: bool = False,
+        dead: Limit | None = None, on_dead: OnDead[Any] | None = None,
     ) -> list[Delivery[Any]]:  # fmt: skip
         group = self._group
         probe = groupwait.Wait(
@@ -98,8 +98,9 @@ class AsyncGroup:
                 due_ms = offer.claimable_at_ms
                 return []
             return group._read(
-                who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms, dead=dead, on_dead=on_dead
-            )
+                who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms, worker=worker, dead=dead,
+                on_dead=on_dead,
+            )  # fmt: skip
 
         def pause_s() -> float | None:
             if not takes_over:
@@ -222,7 +223,7 @@ class _AsyncWorker:
         try:
             return await self._group._wait(
                 loop.consumer, loop.work.batch, step.until, False, loop.claim_idle_ms,
-                ("consume", loop.claim_idle_ms), loop.alive, loop.limit, loop.work.on_dead,
+                ("consume", loop.claim_idle_ms), loop.alive, True, loop.limit, loop.work.on_dead,
             )  # fmt: skip
         except workloop.Stopped:
             return []

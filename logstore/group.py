@@ -60,17 +60,18 @@ class Group(GroupChanges[T]):
     def _read(
         self, who: bytes, limit: int, deadline: float | None, *, noack: bool = False,
         claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
-        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
+        worker: bool = False, dead: Limit | None = None, on_dead: OnDead[T] | None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
         """Read, and wait for what comes until the deadline; ``alive`` raises to end it.
 
-        ``dead`` is a worker's own limit, ``on_dead`` is told of what was buried.
+        For a ``worker`` what was delivered before comes alone, where entries may die of it;
+        ``dead`` is its own limit, ``on_dead`` is told of what was buried.
         """
 
         def once(state: State, fresh: bool) -> list[Delivered]:
             return deliveries.read_new(
                 state, self._stream, self._name, who, count=limit, noack=noack,
-                claim_idle_ms=claim_idle_ms, fresh=fresh, limit=dead,
+                claim_idle_ms=claim_idle_ms, fresh=fresh, limit=dead, singly=worker,
             )  # fmt: skip
 
         wait = groupwait.Wait(
@@ -85,20 +86,21 @@ class Group(GroupChanges[T]):
         """The consumer's own pending entries above an ID, delivered to it once more.
 
         As XREADGROUP with an ID: their delivery counts and times are renewed. ``.fields`` is None
-        for those that were deleted meanwhile. What was delivered ``max_deliveries`` times, if that is
-        set for the group, goes to its dead letter stream instead.
+        for those that were deleted meanwhile. What was delivered ``max_deliveries`` times, if that
+        is set for the group, goes to its dead letter stream instead.
         """
         limit = arguments.read_count(count)
         return self._backlog(self._consumer(consumer), parse_id(after), limit)
 
     def _backlog(
-        self, who: bytes, after: StreamID, count: int, dead: Limit | None = None,
-        on_dead: OnDead[T] | None = None,
+        self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
+        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
         found: list[Delivered] = deadletters.run(
             self._store,
             lambda state: deliveries.read_history(
-                state, self._stream, self._name, who, after, count=count, limit=dead
+                state, self._stream, self._name, who, after, count=count, limit=dead,
+                singly=worker,
             ),
             None, on_dead=on_dead,
         )  # fmt: skip
@@ -137,8 +139,8 @@ class Group(GroupChanges[T]):
         """Take over up to ``count`` entries that are pending for ``min_idle``, as XAUTOCLAIM.
 
         Without ``start`` those that are idle longest, found through an index; with ``start`` in
-        the order of IDs from there on, which ``.cursor`` continues. What was delivered
-        ``max_deliveries`` times goes to the group's dead letter stream instead, but for ``just_id``.
+        the order of IDs from there on, which ``.cursor`` continues. What was delivered as often as
+        is set for the group goes to its dead letter stream instead (not with ``just_id``).
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
         min_idle_ms = arguments.milliseconds(min_idle, "min_idle")

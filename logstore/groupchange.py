@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeVar
 
-from logstore import arguments, configuring
+from logstore import arguments, configuring, deadletters
 from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import NackMode, References
 from logstore.engine import acks, groups
@@ -110,9 +110,12 @@ class GroupChanges(GroupHandle[T]):
 
     def nack(
         self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
-        force: bool = False, sync: Sync | None = None,
+        force: bool = False, error: str = "", sync: Sync | None = None,
     ) -> int:  # fmt: skip
         """Not done: give these back to the group, which offers them first; how many were pending.
+
+        What was delivered ``max_deliveries`` times by then goes to the dead letter stream of the
+        group at once, and ``error`` with it.
 
         ``mode``: "fail" keeps the delivery count, "silent" takes one delivery back, "fatal" sets
         it as high as it goes; ``retry_count`` sets it. ``force``: also entries that are not
@@ -121,12 +124,14 @@ class GroupChanges(GroupHandle[T]):
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         given = [parse_id(each) for each in ids]
-        done: int = self._store._free(
+        reason = error.encode("utf-8", "backslashreplace")
+        done: int = deadletters.run(
+            self._store,
             lambda state: acks.nack(
                 state, self._stream, self._name, given, mode=mode, retry_count=retry_count,
-                force=force,
+                force=force, error=reason,
             ),
-            sync,
+            sync, free=True,
         )  # fmt: skip
         return done
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from logstore import arguments, interchange, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
+from logstore.deadletters import OnDead
 from logstore.engine import deletes, reserve, retention, snapshot
 from logstore.engine import sync as flushing
 from logstore.engine.commit import Op
@@ -53,6 +54,7 @@ class Store(Generic[T]):
         self._limits = limits
         self._shared: Shared | None = None
         self._closed = False
+        self._on_dead: list[OnDead[T]] = []
         self._shared = opening.acquire(path, options, limits, create=create)
 
     # -- lifetime -----------------------------------------------------------------------------
@@ -176,6 +178,15 @@ class Store(Generic[T]):
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""
         return Transaction(self, sync)
+
+    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
+        """Call this with a ``DeadLetter`` for each entry that this handle moves to a dead letter
+        stream, after the commit, in the thread that did it; may stand as a decorator.
+
+        What it raises is logged. Other processes and handles have callbacks of their own.
+        """
+        self._on_dead.append(callback)
+        return callback
 
     # -- durability and care ------------------------------------------------------------------
     def sync(self) -> None:

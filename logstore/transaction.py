@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from logstore import arguments
+from logstore import arguments, deadletters
 from logstore.bufferedstream import TransactionStream
 from logstore.delivery import Delivery, NackMode
 from logstore.engine import acks, deletes
@@ -107,8 +107,8 @@ class Transaction(Generic[T]):
         def run(state: State) -> list[Any]:
             return [step(state) for step, _ in steps]
 
-        commit = self._store._free if self._frees else self._store._commit
-        for (_, pending), value in zip(steps, commit(run, self._sync), strict=True):
+        done = deadletters.run(self._store, run, self._sync, free=self._frees)
+        for (_, pending), value in zip(steps, done, strict=True):
             pending._settle(value)
         for delivery in self._settled:
             delivery._settled = True

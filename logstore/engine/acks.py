@@ -1,7 +1,8 @@
 """Deciding what ends or gives back a delivery: as XACK, XACKDEL, XNACK; and the fenced ack.
 
 Invariants: every refusal comes before the first frame; a fenced ack holds only for the delivery
-that was handed out: same consumer, same count, same time.
+that was handed out: same consumer, same count, same time. What is given back for the last time is
+buried at once.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logstore.engine import groups, holds, references, walks
+from logstore.engine.burials import Burial, Limit
 from logstore.engine.deliveries import COUNT_MAX
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
+from logstore.engine.walks import Waiting
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import StreamID
 from logstore.index.groupkeys import NO_ONE
@@ -40,11 +43,14 @@ def fenced_ack(
 
 def fenced_nack(
     state: State, stream: bytes, group: bytes, consumer: bytes, id: StreamID, count: int,
-    time_ms: int, *, mode: str = "fail", retry_count: int | None = None,
+    time_ms: int, *, mode: str = "fail", retry_count: int | None = None, error: bytes = b"",
+    limit: Limit | None = None,
 ) -> None:  # fmt: skip
     """Give a delivery back if it is still this consumer's; else NotOwner, and nothing happens."""
     _owned(state, stream, group, consumer, id, count, time_ms)
-    nack(state, stream, group, [id], mode=mode, retry_count=retry_count)
+    nack(
+        state, stream, group, [id], mode=mode, retry_count=retry_count, error=error, limit=limit
+    )  # fmt: skip
 
 
 def _owned(
@@ -69,15 +75,21 @@ def _owned(
 
 def nack(
     state: State, stream: bytes, group: bytes, ids: Sequence[StreamID], *, mode: str = "fail",
-    retry_count: int | None = None, force: bool = False,
+    retry_count: int | None = None, force: bool = False, error: bytes = b"",
+    limit: Limit | None = None,
 ) -> int:  # fmt: skip
-    """As XNACK (by its documentation): give entries back, nobody's, at the head of the line."""
+    """As XNACK (by its documentation): give entries back, nobody's, at the head of the line.
+
+    What was delivered too often for its group by then is buried at once, for the reason ``error``;
+    ``limit`` is a worker's own, instead of what is set for the group.
+    """
     if mode not in NACK_MODES:
         raise OptionError("mode must be SILENT, FAIL, or FATAL")
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT value, must be >= 0")
     record, found = groups.existing(state, stream, group)
     lookup = Lookup(state, record)
+    burial = Burial(state, record, found, limit)
     place = found.next_nack
     items: dict[StreamID, tuple[int, int]] = {}
     for id in ids:
@@ -94,11 +106,27 @@ def nack(
         items[id] = (place, count)
         place += 1
     state.counts["nacks"] += len(items)
+    done = len(items)
+    for id in [id for id, (_, count) in items.items() if burial.reached(count)]:
+        if burial.full:
+            break  # the rest is given back, and buried by who would take it over
+        del items[id]
+        waiting = walks.find(state.groups.txn, found.number, id) or Waiting(id, NO_ONE, 0, 0)
+        fields = lookup.fields(id)
+        if fields is None:
+            burial.end(id)
+        else:
+            burial.put(waiting, fields, error or _reason(mode, waiting.count))
+    burial.close()
     if items:
         state.emit(frames.Claim(
             found.number, NO_ONE, 0, 0, tuple((id.ms, id.seq, *items[id]) for id in sorted(items))
         ))  # fmt: skip
-    return len(items)
+    return done
+
+
+def _reason(mode: str, count: int) -> bytes:
+    return b"given back as fatal" if mode == "fatal" else b"given back at delivery %d" % count
 
 
 def ack_delete(

@@ -2,7 +2,9 @@
 
 Invariants: every refusal comes before the first frame; a pending entry whose entry is gone is
 removed, never claimed; the walk with a cursor is the peers' own (10 attempts for each entry asked
-for), the one without goes by idle time and reads only what is old enough.
+for), the one without goes by idle time and reads only what is old enough. What was delivered too
+often for its group is buried by autoclaim instead of handed out; a claim by ID is an operator's
+tool, and asks nothing, nor does one that counts as no delivery (``just_id``).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logstore.engine import groups, walks
+from logstore.engine.burials import Burial
 from logstore.engine.deliveries import COUNT_MAX, Delivered, claimed
 from logstore.engine.holds import removed
 from logstore.engine.lookup import Lookup
@@ -102,14 +105,15 @@ def autoclaim(
     lookup = Lookup(state, record)
     entries: list[Delivered] = []
     deleted: list[StreamID] = []
+    burial = Burial(state, record, found)
     cursor = ZERO_ID
     attempts = count * ATTEMPTS_AN_ENTRY
     left = count
     for waiting in _walk(state, found, min_idle_ms, start):
-        if start is not None and (not attempts or not left):
+        if start is not None and (not attempts or not left or burial.full):
             cursor = waiting.id
             break
-        if not left:
+        if not left or burial.full:
             break
         attempts -= 1
         items = lookup.fields(waiting.id)
@@ -120,9 +124,12 @@ def autoclaim(
         idle_ms = waiting.idle_ms(state.now_ms)
         if idle_ms < min_idle_ms:
             continue
+        if not just_id and burial.takes(waiting, items):
+            continue
         again = waiting.count if just_id else min(waiting.count + 1, COUNT_MAX)
         entries.append(Delivered(waiting.id, items, idle_ms, again, state.now_ms))
         left -= 1
+    burial.close()
     if deleted:
         removed(state, found, deleted)
     state.counts["claims"] += len(entries)

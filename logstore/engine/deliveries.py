@@ -20,7 +20,7 @@ from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 
 COUNT_MAX = (1 << 63) - 1
-_WHERE = " in XREADGROUP with GROUP option"
+WHERE = " in XREADGROUP with GROUP option"
 
 
 class Delivered(NamedTuple):
@@ -36,24 +36,27 @@ class Delivered(NamedTuple):
 def read_new(
     state: State, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
     noack: bool = False, claim_idle_ms: int | None = None, fresh: bool = True,
-    limit: Limit | None = None,
+    limit: Limit | None = None, singly: bool = False,
 ) -> list[Delivered]:  # fmt: skip
     """As XREADGROUP ``>``: at most ``count`` (0: all); first what has idled for so long (CLAIM), or
     for as long as is set for the group.
 
     Without ``fresh`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
-    own, instead of what is set for the group.
+    own, instead of what is set for the group. ``singly``: where entries may die of it, what was
+    delivered before comes alone, so that one that kills its worker counts against no other.
     """
-    record, found = groups.existing(state, stream, group, _WHERE)
+    record, found = groups.existing(state, stream, group, WHERE)
     who = groups.consumer(state, found, consumer)
     claimed: list[Delivered] = []
     settings = state.settings.group(found.number)
     idle_ms = redelivery.idle_ms(settings, claim_idle_ms, noack=noack)
     if idle_ms is not None and found.pending:
         burial = Burial(state, record, found, limit)
-        claimed = _claim_idle(state, burial, record, found, who, idle_ms, count)
+        alone = singly and burial.limit is not None
+        most = 1 if alone else count
+        claimed = _claim_idle(state, burial, record, found, who, idle_ms, most)
         state.counts["claims"] += len(claimed)
-        if count and len(claimed) >= count:
+        if claimed and (alone or 0 < count <= len(claimed)):
             return claimed
     new = _fresh(state, record, found, count - len(claimed) if count else 0) if fresh else []
     if not new:
@@ -146,18 +149,20 @@ def claimed(
 
 def read_history(
     state: State, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *,
-    count: int = 0, limit: Limit | None = None,
+    count: int = 0, limit: Limit | None = None, singly: bool = False,
 ) -> list[Delivered]:  # fmt: skip
     """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
 
-    Entries that are gone come back without fields, and are not counted as delivered. ``limit`` is a
-    worker's own, instead of what is set for the group.
+    Entries that are gone come back without fields, and are not counted as delivered. ``limit`` and
+    ``singly`` as in ``read_new``.
     """
-    record, found = groups.existing(state, stream, group, _WHERE)
+    record, found = groups.existing(state, stream, group, WHERE)
     who = groups.consumer(state, found, consumer)
     replies: list[Delivered] = []
     lookup = Lookup(state, record)
     burial = Burial(state, record, found, limit)
+    if singly and burial.limit is not None:
+        count = 1
     if who.pending and after < MAX_ID:
         start = after.next()
         for waiting in walks.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):

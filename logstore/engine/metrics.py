@@ -31,6 +31,7 @@ COUNTERS = (
     "acks",
     "nacks",
     "scheduled_added",
+    "dead_letters",
     "syncs",
     "sync_ns",
     "sync_ns_max",

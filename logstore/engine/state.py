@@ -8,6 +8,7 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
@@ -54,8 +55,8 @@ class State:
 
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
-        "_settings", "_tops", "buffer", "counts", "index", "joined", "kept", "limits", "meta",
-        "next_due_ms", "now_ms", "segments", "woken",
+        "_settings", "_tops", "buffer", "buried", "counts", "index", "joined", "kept", "limits",
+        "meta", "next_due_ms", "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,7 @@ class State:
         self.now_ms = now_ms
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
+        self.buried: list[Any] = []  # ``burials.Buried``, for who tells of them after the commit
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None

@@ -100,8 +100,9 @@ def test_what_kills_its_workers_is_buried_unseen(tmp_path: Path) -> None:
             "c", lambda _: 1 / 0, timeout=0, claim_idle=30, max_deliveries=2, dead_letter="dead"
         )
         assert handled == 0
-        assert store.stream("dead").last.fields["origin_delivery_count"] == "3"
-        assert "without an outcome" in store.stream("dead").last.fields["origin_error"]
+        found = store.stream("dead").last.fields
+        assert (found["origin_delivery_count"], found["origin_consumer"]) == ("2", "b")
+        assert found["origin_error"] == "delivered 2 times without an ack"
 
 
 def test_without_a_limit_a_failure_is_given_back_and_ends_the_round(tmp_path: Path) -> None:

@@ -1,0 +1,251 @@
+"""What a worker does next: the loop of ``consume`` without its waiting and without its handlers.
+
+``rounds`` is a generator of steps: fetch, sleep, handle, do; who drives it, with threads
+(``worker``) or with asyncio (``aiogroup``), performs each and sends back what came of it.
+
+Invariants: as of ``worker``, whose promises are kept here; a step ``Do`` is one short call of the
+store, and nothing else here takes a lock or waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from logstore import arguments, deadletters, describe
+from logstore.deadletters import OnDead
+from logstore.delivery import Delivery
+from logstore.engine import acks
+from logstore.engine.burials import Limit
+from logstore.engine.redelivery import GIVEN_BACK_ONLY
+from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
+from logstore.errors import NotOwner, OptionError
+from logstore.ids import ZERO_ID
+from logstore.reading import deadline_of
+
+if TYPE_CHECKING:
+    from logstore.group import Group
+
+T = TypeVar("T", bytes, str)
+R = TypeVar("R")
+Handler = Callable[[Delivery[Any]], object]
+log = logging.getLogger("logstore.worker")
+
+ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and being seen
+PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
+
+
+class Work(NamedTuple):
+    """What ``consume`` was asked for."""
+
+    handler: Handler
+    batch: int = 10
+    max_deliveries: int | None = None
+    dead_letter: str | bytes | None = None
+    claim_idle: timedelta | float | None = None
+    stop: threading.Event | None = None
+    timeout: timedelta | float | None = None
+    on_dead: OnDead[Any] | None = None
+
+
+class Fetch(NamedTuple):
+    """Wait for entries until then (``time.monotonic``); the answer is a list of deliveries."""
+
+    until: float
+
+
+class Sleep(NamedTuple):
+    """Sleep for so long, or until a stop is asked for."""
+
+    length_s: float
+
+
+class Handle(NamedTuple):
+    """Call the handler; the answer is the Exception that it raised, or None."""
+
+    delivery: Delivery[Any]
+
+
+class Do(NamedTuple):
+    """Call this; the answer is what it gives."""
+
+    call: Callable[[], Any]
+
+
+Step = Fetch | Sleep | Handle | Do
+
+
+class Stopped(Exception):  # noqa: N818
+    """Waiting is over: a stop was asked for, or entries were handed to this consumer."""
+
+
+class Stop:
+    """Whether to stop: the caller's event, or SIGTERM. (An Event is no thing for a signal.)"""
+
+    def __init__(self, event: threading.Event | None) -> None:
+        self._event = event
+        self.terminated = False
+
+    def __bool__(self) -> bool:
+        return self.terminated or (self._event is not None and self._event.is_set())
+
+
+class Loop(Generic[T]):
+    """One run of ``consume``."""
+
+    def __init__(self, group: Group[T], consumer: str | bytes, work: Work) -> None:
+        """OptionError for options that contradict each other."""
+        self.group: Group[T] = group
+        self.consumer = arguments.consumer_name(consumer, group._store.encoding)
+        self.work = work
+        self.stop = Stop(work.stop)
+        self.limit = _limit(group, work)
+        self.claim_idle_ms = GIVEN_BACK_ONLY
+        if work.claim_idle is not None:
+            self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+        self._handled = 0
+
+    def rounds(self) -> Generator[Step, Any, int]:
+        """The steps to perform; how many entries were handled."""
+        timeout = self.work.timeout
+        deadline, pause = deadline_of(timeout), PAUSE_S
+        while not self.stop:
+            batch = yield from self._next(deadline)
+            if not batch:
+                if _over(deadline):
+                    break
+                continue
+            before = self._handled
+            went_on = yield from self._batch(batch)
+            if self._handled > before:
+                pause = PAUSE_S
+            elif not went_on:
+                if _over(deadline):
+                    break  # only what fails again and again is left
+                yield Sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+                continue
+            deadline = deadline_of(timeout)
+        return self._handled
+
+    def alive(self) -> None:
+        """Stopped if there is something better to do than to wait on."""
+        if self.stop or self.has_backlog():
+            raise Stopped
+        self.group._store._engine()
+
+    def has_backlog(self) -> bool:
+        """Whether something is pending with this consumer."""
+        group = self.group
+        return group._view(
+            lambda view: describe.held(view, group._stream, group._name, self.consumer) > 0
+        )
+
+    # -- getting entries ------------------------------------------------------------------------
+    def _next(self, deadline: float | None) -> Generator[Step, Any, list[Delivery[T]]]:
+        found: list[Delivery[T]]
+        if (yield Do(self.has_backlog)):
+            found = yield Do(self._backlog)
+        else:
+            until = time.monotonic() + ROUND_S
+            found = yield Fetch(until if deadline is None else min(until, deadline))
+        return found
+
+    def _backlog(self) -> list[Delivery[T]]:
+        return self.group._backlog(
+            self.consumer, ZERO_ID, self.work.batch, worker=True, dead=self.limit,
+            on_dead=self.work.on_dead,
+        )  # fmt: skip
+
+    # -- handling them --------------------------------------------------------------------------
+    def _batch(self, batch: list[Delivery[T]]) -> Generator[Step, Any, bool]:
+        """Handle a batch; False if there were failures that will come back without end."""
+        went_on = True
+        for place, delivery in enumerate(batch):
+            if self.stop:
+                for each in batch[place:]:
+                    yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                break
+            if delivery.deleted:
+                yield Do(delivery.ack)
+            else:
+                went_on = (yield from self._handle(delivery)) and went_on
+        if went_on:
+            return True
+        limited: bool = yield Do(self._limited)
+        return limited
+
+    def _handle(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+        failed: Exception | None = yield Handle(delivery)
+        if failed is None:
+            if not delivery.settled:
+                yield Do(delivery.ack)
+            self._handled += 1
+            return True
+        lost = isinstance(failed, NotOwner)
+        if lost:
+            log.info("entry %s: %s", delivery.id, failed)
+        else:
+            log.error(
+                "entry %s failed at delivery %d", delivery.id, delivery.delivery_count,
+                exc_info=failed,
+            )  # fmt: skip
+        if not delivery.settled:
+            error = repr(failed)
+            yield Do(partial(self._give_back, delivery, delivery.delivery_count, error))
+            return lost
+        return True
+
+    def _give_back(self, delivery: Delivery[T], count: int, error: str = "") -> None:
+        """Give it back with this delivery count, or bury it, if it is still this worker's."""
+        reason = error.encode("utf-8", "backslashreplace")
+
+        def step(state: State) -> None:
+            acks.fenced_nack(
+                state, *delivery._fence(), retry_count=count, error=reason, limit=self.limit
+            )
+
+        try:
+            deadletters.run(self.group._store, step, None, free=True, on_dead=self.work.on_dead)
+        except NotOwner:
+            log.info("entry %s is another consumer's now", delivery.id)
+
+    def _limited(self) -> bool:
+        """Whether what fails again and again ends in a dead letter stream."""
+        group = self.group
+
+        def look(view: Snapshot) -> bool:
+            number = describe.group_number(view, group._stream, group._name)
+            return number is not None and (
+                view.index.settings.group(number).max_deliveries is not None
+            )
+
+        return self.limit is not None or group._view(look)
+
+
+def _limit(group: Group[Any], work: Work) -> Limit | None:
+    """The worker's own limit; None: what is set for the group."""
+    arguments.check_count(work.batch, "batch")
+    arguments.check_count(work.max_deliveries, "max_deliveries")
+    if work.batch < 1:
+        raise OptionError(f"batch must be 1 or more: {work.batch}")
+    if (work.max_deliveries is None) != (work.dead_letter is None):
+        raise OptionError("give max_deliveries and dead_letter both, or neither")
+    if work.max_deliveries is None or work.dead_letter is None:
+        return None
+    if work.max_deliveries < 1:
+        raise OptionError(f"max_deliveries must be 1 or more: {work.max_deliveries}")
+    name = arguments.stream_name(work.dead_letter, group._store.encoding)
+    if name == group._stream:
+        raise OptionError("dead_letter must be another stream: its entries would come back")
+    return Limit(work.max_deliveries, name)
+
+
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline

@@ -1,0 +1,322 @@
+"""Prevents an entry that is delivered for ever, buried twice or unheard, or lost on its way."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import deadletters
+from logstore.engine import burials
+from tests.groups.shop import numbers, shop
+from tests.store.look import stream_nodes
+
+
+def delivered(group: Any, times: int, name: str = "a") -> None:
+    """Entry 1 is delivered so often, without an outcome."""
+    group.read(name, count=1)
+    for _ in range(times - 1):
+        group.claim(name, ["1-0"], min_idle=0)
+
+
+def origin(store: Any) -> dict[str, str]:
+    """What the one dead entry tells of where it came from."""
+    (buried,) = store.stream("dead")
+    assert buried.pairs[0] == ("n", "1")
+    names = [name for name, _ in buried.pairs[1:]]
+    assert names == [
+        "origin_stream", "origin_id", "origin_group", "origin_consumer", "origin_delivery_count",
+        "origin_error",
+    ]  # fmt: skip
+    return dict(buried.pairs[1:])
+
+
+AGAIN: dict[str, Callable[[Any], Any]] = {
+    "redelivery": lambda group: group.read("b"),
+    "redelivery, waiting": lambda group: group.read("b", timeout=0.05),
+    "claim_idle": lambda group: group.read("b", claim_idle=1),
+    "autoclaim": lambda group: group.autoclaim("b", min_idle=1).entries,
+    "autoclaim by ID": lambda group: group.autoclaim("b", min_idle=1, start="-").entries,
+    "its own backlog": lambda group: group.backlog("a"),
+}
+
+
+@pytest.mark.parametrize("how", AGAIN)
+def test_instead_of_one_delivery_more(tmp_path: Path, how: str) -> None:
+    """At the limit the entry goes; below it, it is delivered once more."""
+    with shop(tmp_path, 2) as (store, group, clock):
+        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+        delivered(group, 2)
+        clock.ms += 60_000
+        again = AGAIN[how](group)
+        assert 1 in numbers(again)
+        assert "dead" not in store
+        clock.ms += 60_000
+        rest = AGAIN[how](group)
+        assert 1 not in numbers(rest)
+        assert origin(store) == {
+            "origin_stream": "work", "origin_id": "1-0", "origin_group": "g",
+            "origin_consumer": again[0].consumer, "origin_delivery_count": "3",
+            "origin_error": "delivered 3 times without an ack",
+        }  # fmt: skip
+        assert 1 not in numbers(group.pending_entries())
+        assert group.info().pending == group.pending().count == len(list(group.pending_entries()))
+        assert sum(each.pending for each in group.consumers()) == group.info().pending
+        assert numbers(store.stream("work")) == [1, 2]  # acked, not deleted
+
+
+@pytest.mark.parametrize("mode", ["fail", "fatal", "silent"])
+def test_given_back_for_the_last_time(tmp_path: Path, mode: Any) -> None:
+    with shop(tmp_path, 1) as (store, group, _):
+        group.configure(max_deliveries=2, dead_letter="dead")
+        delivered(group, 2)
+        assert group.nack("1-0", mode=mode, error="no such rider") == 1
+        if mode == "silent":  # takes the delivery back
+            assert next(group.pending_entries()).delivery_count == 1
+            assert "dead" not in store
+            return
+        found = origin(store)
+        assert (found["origin_consumer"], found["origin_delivery_count"]) == ("a", "2")
+        assert found["origin_error"] == "no such rider"
+        assert group.pending().count == 0
+
+
+def test_given_back_before_it_is_offered_again(tmp_path: Path) -> None:
+    """A fatal nack buries at the first delivery; another one waits for its turn."""
+    with shop(tmp_path, 2) as (store, group, _):
+        group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=1000)
+        one, two = group.read("a")
+        assert two.nack()
+        assert one.nack("fatal")
+        assert origin(store)["origin_error"] == "given back as fatal"
+        assert [(each.id.ms, each.delivery_count) for each in group.read("b")] == [(2, 2)]
+
+
+def test_in_a_transaction_all_or_nothing(tmp_path: Path) -> None:
+    with shop(tmp_path, 2) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        told: list[Any] = []
+        store.on_dead_letter(told.append)
+        one, two = group.read("a")
+        two.ack()
+        tx = store.transaction()
+        tx.nack(one)
+        tx.ack(two)
+        with pytest.raises(logstore.NotOwner):
+            tx.commit()
+        assert ("dead" in store, told) == (False, [])
+        with store.transaction() as tx:
+            tx.nack(one)
+            tx.stream("out").add({"n": "1"})
+        assert numbers(told) == [1]
+        assert origin(store)["origin_error"] == "given back at delivery 1"
+
+
+def test_a_claim_by_id_asks_nothing(tmp_path: Path) -> None:
+    """Nor does what counts as no delivery: both are how an operator looks at it."""
+    with shop(tmp_path, 1) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        delivered(group, 3)
+        assert numbers(group.claim("b", ["1-0"], min_idle=0)) == [1]
+        assert numbers(group.autoclaim("b", min_idle=0, just_id=True).entries) == [1]
+        assert "dead" not in store
+
+
+def test_groups_without_settings_deliver_for_ever(tmp_path: Path) -> None:
+    with shop(tmp_path, 1) as (store, group, clock):
+        delivered(group, 50)
+        group.nack("1-0", mode="fatal")
+        assert numbers(group.read("b", claim_idle=1)) == [1]
+        clock.ms += 10**6
+        assert group.read("c") == []
+        assert store.streams() == ["work"]
+
+
+def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
+    with shop(tmp_path, 4) as (store, group, clock):
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=30)
+        group.read("a")
+        store.stream("work").delete("1-0", "3-0")
+        assert group.nack("3-0") == 1
+        clock.ms += 60_000
+        assert group.read("b") == []
+        assert group.pending().count == 0
+        assert [each.fields["origin_id"] for each in store.stream("dead")] == ["2-0", "4-0"]
+        before = store.metrics()["commits"]
+        assert group.read("b", timeout=0.3) == []
+        assert store.metrics()["commits"] - before <= 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_dead_stand_as_if_added_one_by_one(tmp_path: Path, at_once: bool) -> None:
+    """The bytes of their nodes, whether one commit buried many or each its own."""
+    with shop(tmp_path, 300) as (store, group, clock):
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        found = group.read("a")
+        clock.ms += 60_000
+        if at_once:
+            group.read("b")
+        else:
+            for each in found:
+                each.nack()
+                clock.ms += 1
+        dead, by_hand = store.stream("dead"), store.stream("hand")
+        for each in dead:
+            by_hand.add(each.pairs, id=each.id)
+        assert [each.fields["n"] for each in dead] == [str(number) for number in range(1, 301)]
+        assert stream_nodes(store, b"dead") == stream_nodes(store, b"hand")
+
+
+def test_an_entry_that_has_no_room_for_its_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not stop its group for ever."""
+    monkeypatch.setattr(burials, "ROW_MAX_BYTES", 2000)
+    with shop(tmp_path, 2) as (store, group, clock):
+        store.stream("work").add({"n": "x" * 1500}, id="3-0")
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.read("a")
+        clock.ms += 60_000
+        assert group.read("b") == []
+        *others, big = store.stream("dead")
+        assert [each.fields["n"] for each in others] == ["1", "2"]
+        assert "n" not in big.fields
+        assert big.fields["origin_id"] == "3-0"
+        assert big.fields["origin_error"].startswith("too large")
+
+
+def test_a_dead_letter_stream_without_ids_left(tmp_path: Path) -> None:
+    """Nothing can be moved there: the group delivers on."""
+    last = (1 << 64) - 1
+    with shop(tmp_path, 1) as (store, group, clock):
+        store.stream("dead").add({"a": "b"}, id=(last, last))
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.read("a")
+        clock.ms += 60_000
+        assert [each.delivery_count for each in group.read("b")] == [2]
+        assert group.nack("1-0") == 1
+        assert group.pending().count == 1
+
+
+def test_many_at_once_are_buried_a_part_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(burials, "MOST_ENTRIES", 20)
+    caplog.set_level(logging.WARNING, logger="logstore")
+    with shop(tmp_path, 50) as (store, group, clock):
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.read("a", count=45)
+        clock.ms += 60_000
+        assert numbers(group.read("b", count=2)) == [46, 47]
+        assert group.pending().count == 45 - 20 + 2
+        moved = [each for each in caplog.messages if "moved to 'dead'" in each]
+        assert len(moved) == deadletters.WARNINGS_MAX
+        assert "and 10 more in the same commit" in caplog.messages
+        assert store.metrics()["dead_letters"] == 20
+        assert numbers(group.autoclaim("b", min_idle=10, start="-", count=100).entries) == []
+        assert group.backlog("a") == []
+        assert numbers(group.pending_entries()) == [46, 47]
+        assert len(store.stream("dead")) == 45
+        group.read("c")
+        assert group.nack(*[f"{number}-0" for number in range(46, 51)]) == 5
+        assert len(store.stream("dead")) == 50
+
+
+def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="logstore")
+    with shop(tmp_path, 3) as (store, group, clock):
+        told: list[Any] = []
+
+        @store.on_dead_letter
+        def failing(_dead: Any) -> None:
+            raise ValueError("nobody listens")
+
+        @store.on_dead_letter
+        def note(dead: logstore.DeadLetter[str]) -> None:
+            told.append(dead)
+            store.stream("seen").add({"n": dead.fields["n"]})  # no lock is held
+
+        assert failing is not None
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.read("a")
+        group.ack("2-0")
+        clock.ms += 60_000
+        assert group.read("b") == []
+        first, second = told
+        assert (first.id.ms, first.fields, first.pairs) == (1, {"n": "1"}, [("n", "1")])
+        assert (first.group.name, first.consumer, first.delivery_count) == ("g", "a", 1)
+        assert first.error == "delivered 1 times without an ack"
+        assert (first.dead_letter, first.dead_id) == ("dead", store.stream("dead").first.id)
+        assert second.dead_id == store.stream("dead").last.id
+        assert "now" in repr(first)
+        assert [each.fields["n"] for each in store.stream("seen")] == ["1", "3"]
+        assert store.metrics()["dead_letters"] == 2
+        assert len([each for each in caplog.messages if "moved to 'dead'" in each]) == 2
+        assert len([each for each in caplog.messages if "callback" in each]) == 2
+
+
+def test_a_limit_of_the_worker_goes_before_the_groups(tmp_path: Path) -> None:
+    with shop(tmp_path, 2) as (store, group, _):
+        group.configure(max_deliveries=5, dead_letter="dead")
+        tried: list[int] = []
+        heard: list[Any] = []
+
+        def handler(delivery: Any) -> None:
+            tried.append(delivery.id.ms)
+            raise ValueError("never")
+
+        group.consume(
+            "a", handler, timeout=0, max_deliveries=2, dead_letter="mine", on_dead=heard.append
+        )
+        assert (sorted(tried), numbers(heard)) == ([1, 1, 2, 2], [1, 2])
+        assert store.streams() == ["mine", "work"]
+        assert store.stream("mine").last.fields["origin_error"] == "ValueError('never')"
+
+
+def test_a_worker_takes_the_groups_limit(tmp_path: Path) -> None:
+    with shop(tmp_path, 2) as (store, group, _):
+        group.configure(max_deliveries=3, dead_letter="dead")
+        tried: list[int] = []
+
+        def handler(delivery: Any) -> None:
+            tried.append(delivery.id.ms)
+            if delivery.id.ms == 1:
+                raise ValueError("never")
+
+        heard: list[Any] = []
+        assert group.consume("a", handler, timeout=0, on_dead=heard.append) == 1
+        assert sorted(tried) == [1, 1, 1, 2]
+        assert [(each.id.ms, each.error) for each in heard] == [(1, "ValueError('never')")]
+        assert origin(store)["origin_delivery_count"] == "3"
+
+
+def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
+    """Reopened, rebuilt from the log, and from a checkpoint."""
+    with shop(tmp_path, 5) as (store, group, _):
+        group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=30)
+        delivered(group, 2)
+        group.nack("1-0")
+        group.read("b", count=2)
+        path = store.path
+
+    def look() -> list[Any]:
+        with logstore.open(path, encoding="utf-8", background=False) as found:
+            there = found.stream("work").group("g")
+            return [
+                there.settings, there.info(), numbers(there.pending_entries()),
+                [(each.id, each.pairs) for each in found.stream("dead")], found.streams(),
+            ]  # fmt: skip
+
+    before = look()
+    assert before[1].pending == 2
+    shutil.rmtree(path / "index")
+    assert look() == before
+    with logstore.open(path, background=False) as store:
+        store.checkpoint()
+    shutil.rmtree(path / "index")
+    assert look() == before
