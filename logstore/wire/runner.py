@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
-from logstore import arguments
+from logstore import arguments, deadletters
 from logstore.engine import adds, snapshot
 from logstore.engine.segments import Segments
 from logstore.engine.snapshot import Snapshot
@@ -168,7 +168,7 @@ class Runner:
 
         while True:
             try:
-                went = self.store._commit(op, None)
+                went = deadletters.run(self.store, op, None)
             except _Again:
                 continue
             return together.replies if went else None
@@ -188,7 +188,7 @@ class Runner:
         together = _Together(steps)
         while True:
             try:
-                self.store._commit(together, None)
+                deadletters.run(self.store, together, None)
                 return together.replies
             except _Again:
                 continue
@@ -203,6 +203,6 @@ class Runner:
         if not isinstance(step, Change) or not step.frees:
             return failure_of(full)
         try:
-            return step.reply(self.store._free(step.op, None))
+            return step.reply(deadletters.run(self.store, step.op, None, free=True))
         except (Error, Failed) as exc:
             return failure_of(exc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 
 import logstore
 from logstore import deadletters
-from logstore.engine import burials
+from logstore.engine import acks, burials
+from logstore.ids import StreamID
+from logstore.wire.runner import Runner
+from logstore.wire.steps import Change
 from tests.groups.shop import numbers, shop
-from tests.store.look import stream_nodes
+from tests.store.look import delete_index, log_bytes, stream_nodes
 
 
 def delivered(group: Any, times: int, name: str = "a") -> None:
@@ -260,6 +264,21 @@ def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         assert len([each for each in caplog.messages if "callback" in each]) == 2
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_what_servers_bury_for_clients_is_told_too(tmp_path: Path, together: bool) -> None:
+    with shop(tmp_path, 1, encoding=None) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        told: list[Any] = []
+        store.on_dead_letter(told.append)
+        group.read("a")
+        give_back = Change(
+            lambda state: acks.nack(state, b"work", b"g", [StreamID(1, 0)]), lambda done: done
+        )
+        runner = Runner(store)
+        assert (runner.transaction if together else runner.run)([give_back]) == [1]
+        assert [(each.consumer, each.fields[b"n"]) for each in told] == [(b"a", b"1")]
+
+
 def test_a_limit_of_the_worker_goes_before_the_groups(tmp_path: Path) -> None:
     with shop(tmp_path, 2) as (store, group, _):
         group.configure(max_deliveries=5, dead_letter="dead")
@@ -293,6 +312,31 @@ def test_a_worker_takes_the_groups_limit(tmp_path: Path) -> None:
         assert sorted(tried) == [1, 1, 1, 2]
         assert [(each.id.ms, each.error) for each in heard] == [(1, "ValueError('never')")]
         assert origin(store)["origin_delivery_count"] == "3"
+
+
+def test_a_burial_that_is_cut_off_leaves_the_entry_in_one_place(tmp_path: Path) -> None:
+    """Wherever a crash cuts the commit: pending, or dead."""
+    with shop(tmp_path, 1) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        group.read("a")
+        before = log_bytes(store.path)
+        group.nack("1-0")
+        after = log_bytes(store.path)
+        path = shutil.copytree(store.path, tmp_path / "crashed")
+    places: set[tuple[bool, int]] = set()
+    (segment,) = (path / "log").glob("*.log")
+    for cut in [*range(before + 1, after, 9), after]:
+        clone = tmp_path / "clone"
+        shutil.copytree(path, clone)
+        delete_index(clone)
+        os.truncate(clone / "log" / segment.name, cut)
+        with logstore.open(clone, background=False) as found:
+            pending = found.stream("work").group("g").info().pending
+            dead = len(found.stream("dead")) if "dead" in found else 0
+            assert pending + dead == 1
+            places.add((cut == after, pending))
+        shutil.rmtree(clone)
+    assert places == {(False, 1), (True, 0)}
 
 
 def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
