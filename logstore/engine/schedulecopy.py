@@ -1,10 +1,9 @@
 """Scheduled entries in a checkpoint: copied out of the index, and loaded into an empty one.
 
-Invariants: read behind the streams of the same checkpoint, so that no entry is kept for a stream
-whose drop is not replayed. Each row is read at or behind the checkpoint's position: one that was
-scheduled later comes by its own frame, one that was added later is taken out by the frame that
-says so, and one that was added before its row was read is in the stream and not among the rows. So
-none is lost, and none comes twice, however long the copy took.
+Invariants: each row is read at or behind the checkpoint's position, however long the copy takes.
+What was scheduled later comes by its own frame; what was added, cancelled or dropped with its
+stream later is taken out by the frame that says so; what went before its row was read is not among
+the rows. So none is lost, and none comes twice.
 """
 
 from __future__ import annotations
