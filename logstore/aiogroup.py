@@ -25,7 +25,7 @@ from logstore.engine.slots import PLAIN
 from logstore.group import Group
 from logstore.ids import IDLike
 from logstore.info import ConsumerInfo, GroupInfo, PendingInfo
-from logstore.reading import deadline_of
+from logstore.reading import deadline_of, group_limits
 from logstore.settings import GroupSettings
 
 if TYPE_CHECKING:
@@ -59,23 +59,25 @@ class AsyncGroup:
         return await self._run(self._group.destroy, **options)
 
     async def read(
-        self, consumer: Name, *, count: int | None = None, timeout: Timeout = 0,
-        noack: bool = False, claim_idle: timedelta | float | None = None,
+        self, consumer: Name, *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: Timeout = 0, noack: bool = False,
+        claim_idle: timedelta | float | None = None,
     ) -> list[Delivery[Any]]:  # fmt: skip
         """Entries that no consumer of the group got before, as ``Group.read``."""
         idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
-        who, limit = self._group._consumer(consumer), arguments.read_count(count)
-        deadline = deadline_of(timeout)
+        limit, most_bytes = group_limits(count, max_count, max_bytes)
+        who, deadline = self._group._consumer(consumer), deadline_of(timeout)
         if timeout == 0:
             return await self._run(
-                self._group._read, who, limit, deadline, noack=noack, claim_idle_ms=idle_ms
-            )
-        return await self._wait(who, limit, deadline, noack, idle_ms, idle_ms)
+                self._group._read, who, limit, deadline, noack=noack, claim_idle_ms=idle_ms,
+                max_bytes=most_bytes,
+            )  # fmt: skip
+        return await self._wait(who, limit, deadline, noack, idle_ms, idle_ms, max_bytes=most_bytes)
 
     async def _wait(
         self, who: bytes, limit: int, deadline: float | None, noack: bool, idle_ms: int | None,
         place: object, alive: Callable[[], object] | None = None, worker: bool = False,
-        dead: Limit | None = None, on_dead: OnDead[Any] | None = None,
+        dead: Limit | None = None, on_dead: OnDead[Any] | None = None, max_bytes: int = 0,
     ) -> list[Delivery[Any]]:  # fmt: skip
         group = self._group
         probe = groupwait.Wait(
@@ -99,7 +101,7 @@ class AsyncGroup:
                 return []
             return group._read(
                 who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms, worker=worker, dead=dead,
-                on_dead=on_dead,
+                on_dead=on_dead, max_bytes=max_bytes,
             )  # fmt: skip
 
         def pause_s() -> float | None:

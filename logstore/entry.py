@@ -6,13 +6,13 @@ the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+from logstore.engine.room import entry_bytes
 from logstore.ids import U64_MAX, StreamID
 
 T = TypeVar("T", bytes, str)
-ID_BYTES = 16
 
 
 class Fields(Mapping[T, T]):
@@ -73,10 +73,10 @@ class Entry(Generic[T]):
     def size_bytes(self) -> int:
         """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
         encoding, flat = self._encoding, self._flat
-        if encoding is None:
-            return ID_BYTES + sum(map(len, flat))
         raw: Any = flat
-        return ID_BYTES + sum(len(part.encode(encoding, "surrogateescape")) for part in raw)
+        if encoding is not None:
+            raw = [part.encode(encoding, "surrogateescape") for part in raw]
+        return entry_bytes(raw)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Entry):
@@ -116,6 +116,11 @@ class IDRuns(Sequence[StreamID]):
                 self._runs[-1] = (start, length + count)
                 return
         self._runs.append((first, count))
+
+    def extend(self, ids: Iterable[StreamID]) -> None:
+        """More IDs, in any order."""
+        for each in ids:
+            self.add(each)
 
     @property
     def first(self) -> StreamID | None:

@@ -23,7 +23,7 @@ from logstore.engine.state import State
 from logstore.groupchange import GroupChanges
 from logstore.ids import IDLike, StreamID, parse_id, parse_start
 from logstore.options import Sync
-from logstore.reading import deadline_of, refuse_block
+from logstore.reading import deadline_of, group_limits, refuse_block
 
 if TYPE_CHECKING:
     import threading
@@ -38,8 +38,8 @@ class Group(GroupChanges[T]):
 
     # -- reading --------------------------------------------------------------------------------
     def read(
-        self, consumer: str | bytes, *, count: int | None = None,
-        timeout: timedelta | float | None = 0, noack: bool = False,
+        self, consumer: str | bytes, *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: timedelta | float | None = 0, noack: bool = False,
         claim_idle: timedelta | float | None = None, block: None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
@@ -48,19 +48,22 @@ class Group(GroupChanges[T]):
         (None: wait for ever). With ``claim_idle``, or if ``redeliver_after`` is set for the group
         (the shorter of the two counts), come first those that were pending for that long with any
         consumer, or were given back. With ``noack`` new entries are not pending after, and
-        ``redeliver_after`` does not count.
+        ``redeliver_after`` does not count. ``max_count`` and ``max_bytes`` as in ``Stream.read``:
+        what they leave out is not delivered, and stays for the next read.
         """
         refuse_block(block)
         idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
+        limit, most_bytes = group_limits(count, max_count, max_bytes)
         return self._read(
-            self._consumer(consumer), arguments.read_count(count), deadline_of(timeout),
-            noack=noack, claim_idle_ms=idle_ms,
+            self._consumer(consumer), limit, deadline_of(timeout), noack=noack,
+            claim_idle_ms=idle_ms, max_bytes=most_bytes,
         )  # fmt: skip
 
     def _read(
         self, who: bytes, limit: int, deadline: float | None, *, noack: bool = False,
         claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
         worker: bool = False, dead: Limit | None = None, on_dead: OnDead[T] | None = None,
+        max_bytes: int = 0,
     ) -> list[Delivery[T]]:  # fmt: skip
         """Read, and wait for what comes until the deadline; ``alive`` raises to end it.
 
@@ -72,11 +75,12 @@ class Group(GroupChanges[T]):
             return deliveries.read_new(
                 state, self._stream, self._name, who, count=limit, noack=noack,
                 claim_idle_ms=claim_idle_ms, fresh=fresh, limit=dead, singly=worker,
+                max_bytes=max_bytes,
             )  # fmt: skip
 
         wait = groupwait.Wait(
             self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
-            noack, on_dead,
+            noack, on_dead, max_bytes > 0,
         )  # fmt: skip
         return self._deliveries(who, wait.until(deadline))
 

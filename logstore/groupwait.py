@@ -41,6 +41,7 @@ class Wait(NamedTuple):
     alive: Callable[[], object] | None  # raises when waiting is over
     noack: bool = False
     on_dead: OnDead[Any] | None = None  # told of what the read buried
+    capped: bool = False  # by bytes: it may leave something however few it takes
 
     def until(self, deadline: float | None) -> list[Delivered]:
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
@@ -109,7 +110,7 @@ class Wait(NamedTuple):
     def _read(self, fresh: bool) -> Tried[list[Delivered]]:
         def step(state: State) -> tuple[list[Delivered], bool]:
             found = self.once(state, fresh)
-            limited = 0 < self.limit <= len(found)
+            limited = self.capped or 0 < self.limit <= len(found)
             return found, deliveries.left(
                 state, self.stream, self.group, self.claim_idle_ms, noack=self.noack,
                 limited=limited,

@@ -65,6 +65,15 @@ def limits(count: int | None, max_count: int | None, max_bytes: int | None) -> L
     return Limits(max(count or 0, 0), max_count, max_bytes)
 
 
+def group_limits(
+    count: int | None, max_count: int | None, max_bytes: int | None
+) -> tuple[int, int]:
+    """The same for a read of one group: entries, bytes; 0: no limit."""
+    arguments.read_count(count)
+    allowed = limits(count, max_count, max_bytes)
+    return allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
+
+
 class Budget:
     """What one read has left of its limits, over all its streams."""
 

@@ -13,6 +13,7 @@ from logstore.codec import codec
 from logstore.engine import groups, lag, nodes, redelivery, walks
 from logstore.engine.burials import Burial, Limit
 from logstore.engine.lookup import Lookup
+from logstore.engine.room import Room
 from logstore.engine.state import State
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.groupkeys import ConsumerRecord, GroupRecord
@@ -36,10 +37,10 @@ class Delivered(NamedTuple):
 def read_new(
     state: State, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
     noack: bool = False, claim_idle_ms: int | None = None, fresh: bool = True,
-    limit: Limit | None = None, singly: bool = False,
+    limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
 ) -> list[Delivered]:  # fmt: skip
-    """As XREADGROUP ``>``: at most ``count`` (0: all); first what has idled for so long (CLAIM), or
-    for as long as is set for the group.
+    """As XREADGROUP ``>``: at most ``count`` (0: all) and ``max_bytes`` (0: any; see ``room``); first
+    what has idled for so long (CLAIM), or for as long as is set for the group.
 
     Without ``fresh`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
@@ -48,17 +49,19 @@ def read_new(
     record, found = groups.existing(state, stream, group, WHERE)
     who = groups.consumer(state, found, consumer)
     claimed: list[Delivered] = []
+    room = Room(max_bytes)
     settings = state.settings.group(found.number)
     idle_ms = redelivery.idle_ms(settings, claim_idle_ms, noack=noack)
     if idle_ms is not None and found.pending:
         burial = Burial(state, record, found, limit)
         alone = singly and burial.limit is not None
         most = 1 if alone else count
-        claimed = _claim_idle(state, burial, record, found, who, idle_ms, most)
+        claimed = _claim_idle(state, burial, record, found, who, idle_ms, most, room)
         state.counts["claims"] += len(claimed)
-        if claimed and (alone or 0 < count <= len(claimed)):
+        if claimed and (alone or room.full or 0 < count <= len(claimed)):
             return claimed
-    new = _fresh(state, record, found, count - len(claimed) if count else 0) if fresh else []
+    left_count = count - len(claimed) if count else 0
+    new = _fresh(state, record, found, left_count, room) if fresh else []
     if not new:
         groups.seen(state, found, who)
         return claimed
@@ -87,7 +90,9 @@ def left(
     return limited and takes_over and found[1].pending > 0
 
 
-def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -> list[Delivered]:
+def _fresh(
+    state: State, record: StreamRecord, group: GroupRecord, limit: int, room: Room
+) -> list[Delivered]:
     """Entries above the group's last delivered ID."""
     if group.last >= record.last or group.last == MAX_ID or not record.length:
         return []
@@ -99,6 +104,8 @@ def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -
         lp, vector = nodes.listpack(state, record, ref)
         left = limit - len(found) if limit else -1
         for _, ms, seq, items in codec().entries(lp, *ref.master, vector, start, MAX_ID, left):
+            if not room.takes(items):
+                return found
             found.append(Delivered(StreamID(ms, seq), items, 0, 1, state.now_ms))
         if limit and len(found) >= limit:
             break
@@ -107,7 +114,7 @@ def _fresh(state: State, record: StreamRecord, group: GroupRecord, limit: int) -
 
 def _claim_idle(
     state: State, burial: Burial, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
-    min_idle_ms: int, limit: int,
+    min_idle_ms: int, limit: int, room: Room,
 ) -> list[Delivered]:  # fmt: skip
     """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
     cleared away.
@@ -124,6 +131,8 @@ def _claim_idle(
             continue
         if burial.takes(waiting, items):
             continue
+        if not room.takes(items):
+            break
         count = min(waiting.count + 1, COUNT_MAX)
         idle_ms = waiting.idle_ms(state.now_ms)
         taken.append(Delivered(waiting.id, items, idle_ms, count, state.now_ms))
