@@ -39,7 +39,7 @@ def read_new(
     noack: bool = False, claim_idle_ms: int | None = None, fresh: bool = True,
     limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
 ) -> list[Delivered]:  # fmt: skip
-    """As XREADGROUP ``>``: at most ``count`` (0: all) and ``max_bytes`` (0: any; see ``room``); first
+    """As XREADGROUP ``>``: at most ``count`` (0: all), ``max_bytes`` (0: any; see ``room``); first
     what has idled for so long (CLAIM), or for as long as is set for the group.
 
     Without ``fresh`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
