@@ -8,8 +8,10 @@ once for all its lists, which share their items.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from logstore import describe
@@ -32,8 +34,15 @@ ROWS_A_STEP = 10_000
 
 def full_info(store: Store[T], name: bytes, count: int) -> FullStreamInfo[T]:
     """A stream with at most ``count`` of each list (0: all); StreamNotFoundError."""
+    return full_info_on(partial(snapshot.read, store._engine()), store, name, count)
+
+
+def full_info_on(
+    once: Callable[[Callable[[Snapshot], bool]], bool], store: Store[T], name: bytes, count: int
+) -> FullStreamInfo[T]:
+    """The same on what ``once`` reads: fresh snapshots, or the state inside a commit."""
     gather = _Stream(store, name, count)
-    while not snapshot.read(store._engine(), gather.step):
+    while not once(gather.step):
         pass
     return gather.result()
 

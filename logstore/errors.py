@@ -49,6 +49,8 @@ from typing import Any
 class Error(Exception):
     """Base of every error of logstore."""
 
+    told: bytes | None = None  # the peers' words, where the message had to write names otherwise
+
     def __init__(
         self,
         message: str,

@@ -21,16 +21,23 @@ NO_KEY = (
 )
 
 
-def text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
+def refused(words: bytes, stream: bytes) -> GroupNotFoundError:
+    """The error with these words, in which names are as they are."""
+    error = GroupNotFoundError(words.decode("utf-8", "backslashreplace"), stream=stream)
+    error.told = words
+    return error
 
 
 def not_found(stream: bytes, group: bytes, where: str = "") -> GroupNotFoundError:
     """The error for a stream or group that is missing, in the words of most commands."""
-    return GroupNotFoundError(
-        f"NOGROUP No such key '{text(stream)}' or consumer group '{text(group)}'{where}",
-        stream=stream,
-    )
+    words = b"NOGROUP No such key '%b' or consumer group '%b'%b"
+    return refused(words % (stream, group, where.encode()), stream)
+
+
+def no_group(stream: bytes, group: bytes) -> GroupNotFoundError:
+    """The error for a group that is missing, in the words of XGROUP and XINFO."""
+    words = b"NOGROUP No such consumer group '%b' for key name '%b'"
+    return refused(words % (group, stream), stream)
 
 
 def existing(
@@ -58,10 +65,7 @@ def _managed(state: State, stream: bytes, group: bytes) -> tuple[StreamRecord, G
         raise StreamNotFoundError(NO_KEY, stream=stream)
     found = state.groups.named(record.number, group)
     if found is None:
-        raise GroupNotFoundError(
-            f"NOGROUP No such consumer group '{text(group)}' for key name '{text(stream)}'",
-            stream=stream,
-        )
+        raise no_group(stream, group)
     return record, found
 
 

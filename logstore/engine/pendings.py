@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from logstore.engine import groups, lag, walks
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import GroupNotFoundError, StreamNotFoundError
+from logstore.errors import StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.index.groupkeys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
@@ -133,11 +133,7 @@ def consumer_rows(view: Snapshot, stream: bytes, group: bytes, now_ms: int) -> l
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
     found = view.index.group(record.number, group)
     if found is None:
-        raise GroupNotFoundError(
-            f"NOGROUP No such consumer group '{groups.text(group)}' for key name "
-            f"'{groups.text(stream)}'",
-            stream=stream,
-        )
+        raise groups.no_group(stream, group)
     return [
         ConsumerRow(
             each.name,

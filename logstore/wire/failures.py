@@ -77,6 +77,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(error.text)
     if not isinstance(error, Error):
         return Failure(f"ERR internal error: {type(error).__name__}")
+    if error.told is not None:
+        return Failure(error.told.decode("utf-8", "surrogateescape"))
     message = error.message
     if isinstance(error, GroupNotFoundError | GroupExistsError):
         return Failure(message)

@@ -12,7 +12,8 @@ from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.wire.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
-_DIGITS = re.compile(rb"[0-9]{1,127}\Z")
+_PART = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,127})\Z")
+_NEGATIVE = re.compile(rb"-[1-9][0-9]*\Z")
 I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -63,13 +64,18 @@ def interval_end(word: bytes) -> StreamID:
     return found.previous()
 
 
-def _part(digits: bytes) -> int:
-    if not _DIGITS.match(digits):
+def _part(text: bytes) -> int:
+    """One of the two numbers, as C's strtoull reads it: blanks and a sign are taken, too."""
+    if text.isdigit() and len(text) < 20:
+        return int(text)
+    found = _PART.match(text)
+    if found is None or _NEGATIVE.match(text):
         raise Failed(INVALID_ID)
+    sign, digits = found.groups()
     value = int(digits)
     if value > U64_MAX:
         raise Failed(INVALID_ID)
-    return value
+    return -value & U64_MAX if sign == b"-" else value
 
 
 class Words:

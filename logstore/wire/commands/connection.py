@@ -51,7 +51,7 @@ def echo(_session: Session, words: Words) -> Step:
 
 def select(_session: Session, words: Words) -> Step:
     """As SELECT: there is one database, number 0."""
-    number = words.integer("ERR invalid DB index")
+    number = words.integer()
     if number != 0:
         raise Failed("ERR DB index is out of range")
     return Tell(lambda: OK)

@@ -18,8 +18,14 @@ SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 def xdel(_session: Session, words: Words) -> Step:
     """As XDEL."""
     key = words.next()
-    ids = [strict_id(word) for word in words.rest()]
-    return Change(lambda state: deletes.delete(state, key, ids), frees=True)
+    rest = words.rest()
+
+    def op(state: State) -> int:
+        if state.record_by_name(key) is None:
+            return 0  # the peers do not look at the IDs then
+        return deletes.delete(state, key, [strict_id(word) for word in rest])
+
+    return Change(op, frees=True)
 
 
 class IdBlock:

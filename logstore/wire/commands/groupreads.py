@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from logstore.engine import deliveries, offers
+from logstore.engine import deliveries, groups, offers
 from logstore.engine.deliveries import Delivered
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
-from logstore.ids import StreamID
+from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
@@ -39,7 +39,21 @@ class _Asked(NamedTuple):
     noack: bool
     claim_idle_ms: int | None
     options: ReadOptions
-    wanted: list[tuple[bytes, StreamID | None]]  # None: what is new
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The streams."""
+        return [key for key, _ in self.options.streams]
+
+    def starts(self, state: State) -> list[tuple[bytes, StreamID | None]]:
+        """Where to read each stream from; None: what is new. One after the other, as the peers."""
+        found: list[tuple[bytes, StreamID | None]] = []
+        for key, word in self.options.streams:
+            groups.existing(state, key, self.group, deliveries.WHERE)
+            if word in (b"$", b"+"):
+                raise Failed(_MEANINGLESS.format(word.decode(), word.decode()))
+            found.append((key, _after(word)))
+        return found
 
 
 def xreadgroup(session: Session, words: Words) -> Step:
@@ -48,9 +62,9 @@ def xreadgroup(session: Session, words: Words) -> Step:
     read = _GroupRead(session, asked)
     change = Change(read.op, read.reply)
     timeout_ms = asked.options.timeout_ms
-    if timeout_ms is None or any(after is not None for _, after in asked.wanted):
+    if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
         return change
-    keys = [key for key, _ in asked.wanted]
+    keys = asked.keys
     queue = (keys[0], asked.group) if len(keys) == 1 else None
     return Block(change, keys, timeout_ms or None, read.worth, queue, NULL_ARRAY, read.pause_ms)
 
@@ -77,12 +91,13 @@ def _parse(session: Session, words: Words) -> _Asked:
     options = parser.streams(words)
     if names is None:
         raise Failed("ERR Missing GROUP option for XREADGROUP")
-    wanted: list[tuple[bytes, StreamID | None]] = []
-    for key, word in options.streams:
-        if word in (b"$", b"+"):
-            raise Failed(_MEANINGLESS.format(word.decode(), word.decode()))
-        wanted.append((key, None if word == b">" else strict_id(word)))
-    return _Asked(*names, noack, claim, options, wanted)
+    return _Asked(*names, noack, claim, options)
+
+
+def _after(word: bytes) -> StreamID | None:
+    """Where to read from; None: what is new. To the peers the largest ID says the same as ">"."""
+    found = MAX_ID if word == b">" else strict_id(word)
+    return None if found == MAX_ID else found
 
 
 class _GroupRead:
@@ -97,7 +112,7 @@ class _GroupRead:
         asked = self._asked
         left = Budget(asked.options)
         found: list[tuple[bytes, bool, list[Delivered]]] = []
-        for key, after in asked.wanted:
+        for key, after in asked.starts(state):
             if left.spent:
                 break
             count = max(0, left.count())
@@ -121,13 +136,15 @@ class _GroupRead:
 
     def _rows(self, rows: list[Delivered], history: bool) -> list[Reply]:
         if self._asked.claim_idle_ms is None or history:
-            return [[bytes(each.id), each.items] for each in rows]
+            return [
+                [bytes(each.id), NULL_ARRAY if each.items is None else each.items] for each in rows
+            ]
         return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
 
     def worth(self, reader: Reader) -> bool:
         """Whether a read would give something, be it an error."""
         now_ms = reader.now_ms
-        for key, _ in self._asked.wanted:
+        for key in self._asked.keys:
             offer = reader.once(partial(self._look, key=key))
             if offer is None or offer.fresh or offer.claimable(now_ms):
                 return True
@@ -136,7 +153,7 @@ class _GroupRead:
     def pause_ms(self, reader: Reader) -> int | None:
         """How long until an entry becomes claimable; None: none will."""
         now_ms, least = reader.now_ms, None
-        for key, _ in self._asked.wanted:
+        for key in self._asked.keys:
             offer = reader.once(partial(self._look, key=key))
             if offer is not None and offer.claimable_at_ms is not None:
                 pause = max(1, offer.claimable_at_ms - now_ms)

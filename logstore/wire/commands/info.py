@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from logstore import describe
+from logstore import describe, describefull
 from logstore.engine import pendings
 from logstore.entry import Entry
+from logstore.fullinfo import FullConsumerInfo, FullGroupInfo
 from logstore.info import StreamInfo
-from logstore.wire.failures import wrong_arity
+from logstore.wire.failures import SYNTAX, Failed, wrong_arity
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
@@ -55,8 +56,9 @@ def head(info: StreamInfo, profile: str) -> dict[bytes, Reply]:
 def stream(session: Session, words: Words) -> Step:
     """As XINFO STREAM."""
     key = words.next()
-    words.end()
     profile = session.service.profile
+    if len(words):
+        return _full(session, key, words)
 
     def find(reader: Reader) -> Reply:
         info = reader.once(lambda view: describe.stream_info(view, key, None))
@@ -67,6 +69,64 @@ def stream(session: Session, words: Words) -> Step:
         }
 
     return Look(find)
+
+
+FULL_COUNT = 10
+
+
+def _full(session: Session, key: bytes, words: Words) -> Step:
+    """As XINFO STREAM FULL."""
+    if not words.take(b"FULL"):
+        raise Failed(SYNTAX)
+    count = FULL_COUNT
+    if len(words):
+        if not words.take(b"COUNT"):
+            raise Failed(SYNTAX)
+        count = words.integer()
+        count = FULL_COUNT if count < 0 else count
+    words.end()
+    profile, store = session.service.profile, session.service.store
+
+    def find(reader: Reader) -> Reply:
+        info = describefull.full_info_on(reader.once, store, key, count)
+        return head(info, profile) | {
+            b"entries": [flat(each) for each in info.entries],
+            b"groups": [_group(each, profile) for each in info.group_infos],
+        }
+
+    return Look(find)
+
+
+def _group(info: FullGroupInfo[bytes], profile: str) -> Reply:
+    found: dict[bytes, Reply] = {
+        b"name": info.name,
+        b"last-delivered-id": bytes(info.last_delivered_id),
+        b"entries-read": info.entries_read,
+        b"lag": info.lag,
+        b"pel-count": info.pending,
+    }
+    if profile == "redis-8.10":
+        found[b"nacked-count"] = info.nacked
+    return found | {
+        b"pending": [
+            [bytes(each.id), each.consumer or b"", each.delivered_ms or 0, each.delivery_count]
+            for each in info.pending_entries
+        ],
+        b"consumers": [_consumer(each, profile) for each in info.consumer_infos],
+    }
+
+
+def _consumer(info: FullConsumerInfo[bytes], profile: str) -> Reply:
+    return {
+        b"name": info.name,
+        b"seen-time": info.seen_ms,
+        b"active-time": -1 if info.active_ms is None else info.active_ms,
+        b"pel-count": info.pending,
+        b"pending": [
+            [bytes(each.id), each.delivered_ms or 0, each.delivery_count]
+            for each in info.pending_entries
+        ],
+    }
 
 
 def groups(_session: Session, words: Words) -> Step:

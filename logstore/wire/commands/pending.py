@@ -9,9 +9,10 @@ from logstore.engine import acks, claims, groups, pendings
 from logstore.engine.claims import Autoclaimed
 from logstore.engine.deliveries import Delivered
 from logstore.engine.state import State
+from logstore.ids import StreamID
 from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
 from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import Reply
+from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step
 from logstore.wire.table import Command
@@ -39,8 +40,14 @@ def _ids_of(found: Sequence[Delivered]) -> Reply:
 def xack(_session: Session, words: Words) -> Step:
     """As XACK."""
     key, group = words.next(), words.next()
-    ids = [strict_id(word) for word in words.rest()]
-    return Change(lambda state: acks.ack(state, key, group, ids), frees=True)
+    rest = words.rest()
+
+    def op(state: State) -> int:
+        if groups.maybe(state, key, group) is None:
+            return 0  # the peers do not look at the IDs then
+        return acks.ack(state, key, group, [strict_id(word) for word in rest])
+
+    return Change(op, frees=True)
 
 
 def xackdel(_session: Session, words: Words) -> Step:
@@ -125,7 +132,7 @@ def xpending(_session: Session, words: Words) -> Step:
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
     found = reader.once(lambda view: pendings.summary(view, key, group))
     if not found.count:
-        return [0, None, None, None]
+        return [0, None, None, NULL_ARRAY]
     assert found.first is not None
     assert found.last is not None
     consumers = [[name, b"%d" % count] for name, count in found.consumers]
@@ -136,24 +143,24 @@ def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
 def xclaim(_session: Session, words: Words) -> Step:
     """As XCLAIM."""
     key, group, consumer = words.next(), words.next(), words.next()
-    min_idle_ms = max(0, integer(
-        words.next(), "ERR Invalid min-idle-time argument for XCLAIM"
-    ))  # fmt: skip
-    ids = [strict_id(words.next())]
-    rest = words.rest()
-    for word in rest:
-        try:
-            ids.append(strict_id(word))
-        except Failed:  # the first word that is no ID begins the options
-            break
-    options = _claim_options(Words(rest, len(ids) - 1))
-    just_id = options["just_id"]
-    return Change(
-        lambda state: claims.claim(
-            state, key, group, consumer, ids, min_idle_ms=min_idle_ms, **options
-        ),
-        _ids_of if just_id else delivered,
-    )
+    idle, *rest = words.rest()
+    just_id = b"JUSTID" in [word.upper() for word in rest]
+
+    def op(state: State) -> list[Delivered]:
+        groups.existing(state, key, group)  # before the peers look at what follows
+        min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
+        ids: list[StreamID] = []
+        for word in rest:
+            try:
+                ids.append(strict_id(word))
+            except Failed:  # the first word that is no ID begins the options
+                break
+        options = _claim_options(Words(rest, len(ids)))
+        return claims.claim(
+            state, key, group, consumer, ids, min_idle_ms=max(0, min_idle_ms), **options
+        )
+
+    return Change(op, _ids_of if just_id else delivered)
 
 
 def _claim_options(words: Words) -> dict[str, Any]:
@@ -171,6 +178,8 @@ def _claim_options(words: Words) -> dict[str, Any]:
             found[names[word]] = integer(
                 words.next(), f"ERR Invalid {name} option argument for XCLAIM"
             )
+            if word == b"RETRYCOUNT" and found["retry_count"] < 0:
+                found["retry_count"] = None  # to the peers this is "not given"
         elif word == b"LASTID" and len(words):
             found["last_id"] = strict_id(words.next())
         else:

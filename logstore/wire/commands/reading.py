@@ -49,7 +49,7 @@ def _range(words: Words, *, reverse: bool) -> Step:
                 raise Failed(SYNTAX)
             limit = words.integer()
     if limit is not None and limit <= 0:
-        return Look(lambda _reader: NULL_ARRAY)
+        return Look(lambda reader: NULL_ARRAY if reader.once(lambda v: v.record(key)) else [])
     most = -1 if limit is None else limit
     return Look(lambda reader: found_in(reader, key, low, high, most, reverse=reverse))
 

@@ -1,0 +1,1 @@
+"""The Redis protocol: a server of a store beside real ones."""

@@ -1,0 +1,76 @@
+"""A server of a store, run in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import logstore
+from logstore.wire.server import Listen, Server
+from logstore.wire.service import Service
+
+
+class Served:
+    """A server that listens on loopback."""
+
+    def __init__(self, service: Service, listen: Listen) -> None:
+        self.service = service
+        self.port = 0
+        self._listen = listen
+        self._ready = threading.Event()
+        self._end: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        server = Server(self.service)
+        await server.start(self._listen)
+        self.port = self.service.port
+        self._ready.set()
+        await self._end.wait()
+        await server.close()
+
+    def start(self) -> None:
+        """Begin, and wait until it listens."""
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End it."""
+        if self._loop is not None and self._end is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+
+@contextmanager
+def serving(
+    path: Path, *, listen: Listen | None = None, store: dict[str, Any] | None = None,
+    **options: Any,
+) -> Iterator[Served]:  # fmt: skip
+    """A store, served while the block runs."""
+    with logstore.open(path, **(store or {})) as opened:
+        served = Served(Service(opened, **options), listen or Listen(port=0))
+        served.start()
+        try:
+            yield served
+        finally:
+            served.stop()
