@@ -12,7 +12,8 @@ from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 
-SOON_S = 10.0  # shorter than a patient waiter's slice
+SOON_S = 8.0
+LONG_S = 40.0  # a time-out is a last look, too: it must not come before a test gives up
 
 
 def eventually(condition: Callable[[], bool], seconds: float = SOON_S) -> None:
@@ -56,7 +57,7 @@ def reader(store: Store[Any], who: str, times: int = 1, **options: Any) -> Forke
     def work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             for _ in range(times):
-                assert group_of(theirs).read(who, **{"count": 1, "timeout": SOON_S, **options})
+                assert group_of(theirs).read(who, **{"count": 1, "timeout": LONG_S, **options})
 
     return queued(store, work)
 

@@ -24,7 +24,17 @@ from logstore.engine.tickets import Tried
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
-from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners, queue, queued, reader
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    queued,
+    reader,
+)
 
 WAITERS = 10
 NAMES = [f"w{number}" for number in range(WAITERS)]
@@ -51,7 +61,7 @@ def test_threads_are_served_in_the_order_they_came(store: Store[Any]) -> None:
     threads = []
     for place, who in enumerate(NAMES):
         threads.append(
-            threading.Thread(target=group.read, args=(who,), kwargs={"count": 1, "timeout": SOON_S})
+            threading.Thread(target=group.read, args=(who,), kwargs={"count": 1, "timeout": LONG_S})
         )
         threads[-1].start()
         eventually(lambda place=place: len(queue(store, key)) == place + 1)  # type: ignore[misc]
@@ -67,24 +77,28 @@ def test_threads_are_served_in_the_order_they_came(store: Store[Any]) -> None:
 def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
     """Ten that come back at once are served round and round; one that is killed is left out."""
     group_of(store)
-    key, lasting = key_of(store), WAITERS - 1
+    key, served = key_of(store), 0
 
-    def serve_one(served: int, left: int) -> None:
+    def serve_one(pid: int, *, comes_back: bool = True) -> None:
+        nonlocal served
+        served += 1
         store.stream("work").add({"n": served})
         eventually(lambda: len(owners(store)) == served)
-        eventually(lambda: len(queue(store, key)) == left)
+        if comes_back:
+            eventually(lambda: queue(store, key)[-1] == pid)
+        else:
+            eventually(lambda: pid not in queue(store, key))
 
     with ExitStack() as stack:
-        for who in NAMES[:-1]:
-            stack.enter_context(reader(store, who, 3))
+        lasting = [stack.enter_context(reader(store, who, 3)).pid for who in NAMES[:-1]]
         doomed = reader(store, NAMES[-1], 3)
-        for number in range(1, WAITERS + 1):
-            serve_one(number, WAITERS)
+        for pid in [*lasting, doomed.pid]:
+            serve_one(pid)
         doomed.kill()
-        for number in range(1, lasting + 1):
-            serve_one(WAITERS + number, lasting)
-        for number in range(1, lasting + 1):
-            serve_one(WAITERS + lasting + number, lasting - number)
+        for pid in lasting:
+            serve_one(pid)
+        for pid in lasting:
+            serve_one(pid, comes_back=False)
     assert owners(store) == NAMES + 2 * NAMES[:-1]
 
 
@@ -111,7 +125,7 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return Tried(None)
 
-            _serve(theirs, key, "first", SOON_S, once)
+            _serve(theirs, key, "first", LONG_S, once)
 
     PACE.stale_ms = 60_000  # it is seen to be dead, and not merely to have done nothing for long
     try:
@@ -185,7 +199,7 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> No
     first.start()
     eventually(lambda: len(queue(store, key)) == 1)
     second = threading.Thread(
-        target=group_of(store).read, args=("second",), kwargs={"timeout": SOON_S}
+        target=group_of(store).read, args=("second",), kwargs={"timeout": LONG_S}
     )
     second.start()
     first.join(SOON_S)
@@ -222,7 +236,7 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
     first = threading.Thread(target=work)
     first.start()
     eventually(lambda: len(queue(store, key)) == 1)
-    second = threading.Thread(target=group.read, args=("second",), kwargs={"timeout": SOON_S})
+    second = threading.Thread(target=group.read, args=("second",), kwargs={"timeout": LONG_S})
     second.start()
     eventually(lambda: len(queue(store, key)) == 2)
     stopped.append(True)

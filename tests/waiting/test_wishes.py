@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,17 @@ from logstore.engine.waitwords import line_of
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
-from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners, queue, queued, reader
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    queued,
+    reader,
+)
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -154,11 +164,11 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
 def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> None:
     deliver(store, "1-0")
     group = group_of(store)
-    new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": SOON_S})
+    new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": LONG_S})
     new.start()
     eventually(lambda: len(queue(store)) == 1)
     began = time.monotonic()
-    assert [each.id.ms for each in group.read("claims", timeout=SOON_S, claim_idle=0.4)] == [1]
+    assert [each.id.ms for each in group.read("claims", timeout=LONG_S, claim_idle=0.4)] == [1]
     assert time.monotonic() - began < 0.8
     store.stream("work").add({"a": "b"}, "2-0")
     new.join(SOON_S)
@@ -173,17 +183,17 @@ def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) 
 
     def work() -> None:
         try:
-            told.append(len(group.read("thread", count=1, timeout=SOON_S)))
+            told.append(len(group.read("thread", count=1, timeout=LONG_S)))
         except logstore.GroupNotFoundError as error:
             told.append(error)
 
     def fail() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             if how == "anew":
-                assert group_of(theirs).read("process", count=1, timeout=SOON_S)
+                assert group_of(theirs).read("process", count=1, timeout=LONG_S)
             else:
                 with pytest.raises(logstore.GroupNotFoundError, match="NOGROUP"):
-                    theirs.stream("work").group("g").read("process", timeout=SOON_S)
+                    theirs.stream("work").group("g").read("process", timeout=LONG_S)
 
     with queued(store, fail), queued(store, fail):
         thread = threading.Thread(target=work)
@@ -216,27 +226,21 @@ def test_readers_of_several_streams_in_several_processes_all_wake(
         with logstore.open(store.path, sync="os", background=False) as theirs:
             names = wanted[number]
             if len(names) == 1:
-                theirs.stream(names[0]).read("0", timeout=None)
+                theirs.stream(names[0]).read("0", timeout=LONG_S)
             else:
-                theirs.read(dict.fromkeys(names, "0"), timeout=None)
+                theirs.read(dict.fromkeys(names, "0"), timeout=LONG_S)
             (tmp_path / f"{number}").touch()
 
-    children = [Forked(lambda number=number: work(number)) for number in range(len(wanted))]  # type: ignore[misc]
     waits = engine_of(store).wake.waits
 
     def woken() -> set[int]:
         return {number for number in range(len(wanted)) if (tmp_path / f"{number}").exists()}
 
-    try:
+    with ExitStack() as stack:
+        for number in range(len(wanted)):
+            stack.enter_context(Forked(lambda number=number: work(number)))  # type: ignore[misc]
         time.sleep(0.3)  # asleep, as a rule; else they find it by their first look
-        store.stream("c").add({"a": "b"})
-        eventually(lambda: woken() == {2, 3, 4})
-        store.stream("b").add({"a": "b"})
-        eventually(lambda: woken() == {1, 2, 3, 4})
-        store.stream("a").add({"a": "b"})
-        eventually(lambda: woken() == {0, 1, 2, 3, 4})
-    finally:
-        for child in children:
-            with suppress(ProcessLookupError):
-                child.kill()
+        for name, due in (("c", {2, 3, 4}), ("b", {1, 2, 3, 4}), ("a", {0, 1, 2, 3, 4})):
+            store.stream(name).add({"a": "b"})
+            eventually(lambda due=due: woken() == due)  # type: ignore[misc]
     assert not waits.pending
