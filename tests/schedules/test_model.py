@@ -171,4 +171,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=25, stateful_step_count=25)
+TestMachine.settings = settings(max_examples=15, stateful_step_count=25)
