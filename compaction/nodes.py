@@ -21,6 +21,7 @@ from logstore.codec import codec
 from logstore.engine import snapshot
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.throttle import Pause, no_pause
 from logstore.ids import StreamID
 from logstore.index.keys import Locator
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
@@ -72,19 +73,22 @@ class Chooser:
         return gone > self._threshold * locator.entries
 
 
-def groups(engine: Engine, chooser: Chooser) -> Iterator[Group]:
+def groups(engine: Engine, chooser: Chooser, pause: Pause = no_pause) -> Iterator[Group]:
     """Groups of nodes to rewrite, in key order; each joined node is in ``lp``."""
     merger = _Merger(engine.limits)
-    for source in _candidates(engine, chooser.must):
+    for source in _candidates(engine, chooser.must, pause):
         yield from merger.take(source)
     yield from merger.flush()
 
 
-def _candidates(engine: Engine, must: Callable[[Locator], bool]) -> Iterator[Source | None]:
+def _candidates(
+    engine: Engine, must: Callable[[Locator], bool], pause: Pause
+) -> Iterator[Source | None]:
     """Nodes to rewrite; None stands for neighbours that stay, which end a group."""
     after = b""
     while True:
         rows, last = snapshot.read(engine, partial(_batch, after=after, must=must))
+        pause(sum(len(row.lp) for row in rows if row is not None))
         yield from rows
         if last is None:
             return

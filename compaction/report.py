@@ -19,6 +19,8 @@ class CompactionReport:
     open_nodes_restated: int = 0
     segments_written: int = 0
     segments_dropped: int = 0
+    written_bytes: int = 0  # of segments that compaction wrote
+    dropped_bytes: int = 0  # of segments that went
     segments_pinned: int = 0  # nothing lives in them, but a scan still names them
     index_rebuilt: bool = False
     took_ms: int = 0

@@ -11,14 +11,13 @@ import time
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction import nodes, segments
+from logstore.compaction import measure, nodes, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, checkpoints, pins, reserve, snapshot, sync
+from logstore.engine import care, checkpoints, reserve, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.throttle import Pause, no_pause
 from logstore.errors import ErasureIncompleteError, OptionError
-from logstore.index.keys import SegmentRow
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
 
@@ -54,9 +53,7 @@ def run(
         reserve.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
-    report.took_ms = (time.monotonic_ns() - started) // 1_000_000
-    engine.metrics.count("compactions")
-    log.info("compaction: %s", report)
+    finish(engine, report, started)
     if not complete:
         raise ErasureIncompleteError(
             "what was deleted is deleted, but bytes of it are still in the store: others changed "
@@ -65,21 +62,38 @@ def run(
     return report
 
 
+def finish(engine: Engine, report: CompactionReport, started_ns: int) -> None:
+    """Tell of a run."""
+    report.took_ms = (time.monotonic_ns() - started_ns) // 1_000_000
+    engine.metrics.count("compactions")
+    engine.metrics.count("compaction_bytes", report.written_bytes)
+    log.info("compaction: %s", report)
+
+
 def _pass(engine: Engine, committer: Committer, report: CompactionReport, threshold: float) -> None:
     """From the seal to the unlink."""
-    purge = report.purge
-    report.nodes_skipped = 0
     segments.seal(engine, committer)
     care.write_missing_hints(engine)
-    victims = _victims(engine, threshold)
-    chooser = nodes.Chooser(victims, threshold)
-    segments.write_and_adopt(engine, committer, nodes.groups(engine, chooser), report)
-    report.open_nodes_restated += segments.restate_opens(committer, victims, purge=purge)
+    sweep(engine, committer, report, measure.victims(engine, threshold), threshold)
+
+
+def sweep(
+    engine: Engine, committer: Committer, report: CompactionReport, victims: set[int],
+    threshold: float, pause: Pause = no_pause,
+) -> None:  # fmt: skip
+    """Move what lives out of the victims, and drop what is empty then. The care lock is held."""
+    purge = report.purge
+    report.nodes_skipped = 0
+    groups = nodes.groups(engine, nodes.Chooser(victims, threshold), pause)
+    segments.write_and_adopt(engine, committer, groups, report, pause)
+    report.open_nodes_restated += segments.restate_opens(
+        engine, committer, victims, purge=purge, pause=pause
+    )
     # Only what is empty before the checkpoints: neither may name a node in what goes.
-    victims = _empty(engine)
+    victims = measure.empty(engine)
     if victims:
-        _checkpoint_twice(engine, committer)
-        pinned = set() if purge else _pinned(engine)
+        _checkpoint_twice(engine, committer, pause)
+        pinned = set() if purge else measure.pinned(engine)
         segments.drop_dead(engine, committer, victims, pinned, report)
 
 
@@ -112,64 +126,11 @@ def _left_behind(engine: Engine, committer: Committer, report: CompactionReport)
     return False
 
 
-def _victims(engine: Engine, threshold: float) -> set[int]:
-    """Sealed segments of which more than the threshold is dead.
-
-    With threshold 0 (erasure): every main segment, for append frames hold values too, and every
-    compacted one of which not all is live.
-    """
-    rows, staying, deleted_in, active = snapshot.read(
-        engine, lambda view: _segment_state(view, threshold)
-    )
-    victims: set[int] = set()
-    for number, row in rows.items():
-        if number == active:
-            continue
-        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
-        body = max(1, size - fmt.SEGMENT_HEAD_BYTES)
-        live = staying.get(number, 0)
-        if threshold <= 0:
-            if row.role == fmt.Role.MAIN or live < body or number in deleted_in:
-                victims.add(number)
-        elif live < (1 - threshold) * body:
-            victims.add(number)
-    return victims
-
-
-def _segment_state(
-    view: Snapshot, threshold: float
-) -> tuple[dict[int, SegmentRow], dict[int, int], set[int], int]:
-    """Rows; bytes of nodes that would stay, by segment; segments with deleted entries; active."""
-    chooser = nodes.Chooser(set(), threshold)
-    staying: dict[int, int] = {}
-    deleted_in: set[int] = set()
-    for _, _, _, locator in view.index.all_nodes():
-        number = locator.position >> 32
-        if locator.vector:
-            deleted_in.add(number)
-        if not chooser.must(locator):
-            size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
-            staying[number] = staying.get(number, 0) + size
-    return view.index.segment_rows(), staying, deleted_in, view.meta.active_segment
-
-
-def _empty(engine: Engine) -> set[int]:
-    """Sealed segments in which no node lives now: what was moved out of, and short-lived ones."""
-    rows, active = snapshot.read(
-        engine, lambda view: (view.index.segment_rows(), view.meta.active_segment)
-    )
-    return {number for number, row in rows.items() if not row.live_nodes and number < active}
-
-
-def _pinned(engine: Engine) -> set[int]:
-    return pins.pinned_segments(engine.fs, engine.path, engine.clock.now_ms())
-
-
-def _checkpoint_twice(engine: Engine, committer: Committer) -> None:
+def _checkpoint_twice(engine: Engine, committer: Committer, pause: Pause) -> None:
     """Operation frames are dead when both kept checkpoints are past them."""
-    checkpoints.take_alone(engine, committer)
+    checkpoints.take_alone(engine, committer, pause)
     committer.run(lambda state: state.emit(frames.Note(b"between two checkpoints")))
-    checkpoints.take_alone(engine, committer)
+    checkpoints.take_alone(engine, committer, pause)
 
 
 def _erase_copies(engine: Engine, committer: Committer) -> None:

@@ -9,112 +9,35 @@ the next run; a kill before the unlink leaves a file that the next run unlinks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
-
-from crc32c import crc32c
+from itertools import islice
 
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
 from logstore.compaction.nodes import Group
+from logstore.compaction.output import Output, reserve
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, snapshot, sync
+from logstore.engine import snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
-from logstore.fs import File
+from logstore.engine.throttle import Pause, no_pause
 from logstore.index.keys import StreamRecord
-from logstore.index.txn import IndexTxn
-from logstore.log import chain, hint, names, segment
+from logstore.log import chain, names
 from logstore.log import frame as frames
 
-WRITE_BYTES = 1 << 20
-OPENS_A_COMMIT = 500
-
-
-def reserve(engine: Engine, committer: Committer) -> int:
-    """A segment number for a compacted segment; never used again."""
-    with committer.locked():
-        generation = engine.index()
-        with generation.env.begin(write=True) as txn:
-            index = IndexTxn(generation, txn)
-            meta = index.meta()
-            on_disk = names.segments(engine.fs, engine.path)
-            number = max([meta.next_segment, *(found + 1 for found in on_disk)])
-            index.put_meta(meta._replace(next_segment=number + 1))
-        engine.kept.clear()
-    return number
-
-
-class Output:
-    """One compacted segment being written."""
-
-    def __init__(self, engine: Engine, number: int) -> None:
-        self._engine = engine
-        self.number = number
-        head = segment.SegmentHead(
-            fmt.Role.COMPACTED, number, engine.uuid, 0, 0, engine.clock.now_ms()
-        )
-        self._file: File = segment.create(engine.fs, engine.path, head)
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        self.offset = fmt.SEGMENT_HEAD_BYTES
-        self.items: list[tuple[frames.AdoptItem, Group]] = []
-
-    def add(self, group: Group) -> None:
-        """Write a group as one node frame; a group without live entries only goes."""
-        first = group.parts[0]
-        replaced = tuple((part.master.ms, part.master.seq) for part in group.parts)
-        if not group.lp:
-            item = frames.AdoptItem(first.stream, *first.master, 0, 0, 0, 0, 0, replaced)
-            self.items.append((item, group))
-            return
-        last = group.last
-        body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
-        payload = frames.encode(body)
-        at = fmt.position(self.number, self.offset)
-        covered = fmt.FRAME_HEAD_AFTER_CRC.pack(
-            at, len(payload), 0, 0, len(self.items), fmt.Kind.NODE, fmt.FRAME_FLAG_LAST,
-            fmt.FRAME_MARK,
-        )  # fmt: skip
-        crc = crc32c(payload, crc32c(covered, self._engine.seed))
-        self._pending += [crc.to_bytes(4, "little"), covered[8:], payload]
-        size = fmt.FRAME_HEAD_BYTES + len(payload)
-        item = frames.AdoptItem(
-            first.stream, *first.master, *last, self.offset, len(payload), group.live, replaced
-        )
-        self.items.append((item, group))
-        self.offset += size
-        self._pending_bytes += size
-        if self._pending_bytes >= WRITE_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        self._file.pwrite(b"".join(self._pending), self.offset - self._pending_bytes)
-        self._pending, self._pending_bytes = [], 0
-
-    def finish(self) -> None:
-        """Make the segment durable, with its hint."""
-        engine = self._engine
-        if self._pending:
-            self._write()
-        self._file.sync()
-        self._file.close()
-        link = care.compacted_link(engine, self.number)
-        hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link, fmt.Role.COMPACTED)
-
-    def abandon(self) -> None:
-        """Nothing of it was adopted: remove it."""
-        self._file.close()
-        engine = self._engine
-        engine.fs.remove(names.hint(engine.path, self.number))
-        engine.fs.remove(names.segment(engine.path, self.number))
+ITEMS_A_COMMIT = 200  # some milliseconds under the lock
+OPENS_A_COMMIT = 100
+RECORDS_A_SNAPSHOT = 10_000
 
 
 def write_and_adopt(
-    engine: Engine, committer: Committer, groups: Iterable[Group], report: CompactionReport
-) -> None:
+    engine: Engine, committer: Committer, groups: Iterable[Group], report: CompactionReport,
+    pause: Pause = no_pause,
+) -> None:  # fmt: skip
     """Write all groups into compacted segments and publish each as soon as it is full."""
     output: Output | None = None
     try:
@@ -123,35 +46,50 @@ def write_and_adopt(
                 output = Output(engine, reserve(engine, committer))
             output.add(group)
             report.nodes_read += len(group.parts)
+            pause(len(group.lp))
             if output.offset >= engine.limits.segment_bytes:
                 full, output = output, None
-                adopt(engine, committer, full, report)
+                adopt(engine, committer, full, report, pause)
         if output is not None:
             full, output = output, None
-            adopt(engine, committer, full, report)
+            adopt(engine, committer, full, report, pause)
     finally:
         if output is not None:
             output.abandon()
 
 
-def adopt(engine: Engine, committer: Committer, output: Output, report: CompactionReport) -> None:
-    """Publish a compacted segment: one commit, in a main segment with a higher number."""
+def adopt(
+    engine: Engine, committer: Committer, output: Output, report: CompactionReport,
+    pause: Pause = no_pause,
+) -> None:  # fmt: skip
+    """Publish a compacted segment: commits in main segments with a higher number.
+
+    The first one makes the segment count; a kill between two leaves nodes in it that stay dead.
+    """
     output.finish()
     with committer.locked() as words:
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
             engine.roll_locked(words)
 
-    def publish(state: State) -> tuple[int, int]:
-        items = [item for item, group in output.items if _unchanged(state, group)]
+    def publish(state: State, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
+        items = [item for item, group in some if _unchanged(state, group)]
         if items:
             state.emit(frames.Adopt(output.number, tuple(items)))
         return len(items), sum(1 for item in items if item.payload_bytes)
 
-    adopted, written = committer.run(publish)
+    adopted = written = 0
+    for first in range(0, len(output.items), ITEMS_A_COMMIT):
+        some = output.items[first : first + ITEMS_A_COMMIT]
+        done: tuple[int, int] = committer.run(partial(publish, some=some))
+        adopted += done[0]
+        written += done[1]
+        if adopted:
+            pause(0)  # else stopping here would leave a segment that nobody names
     report.nodes_written += written
     report.nodes_skipped += len(output.items) - adopted
     if written:
         report.segments_written += 1
+        report.written_bytes += output.offset
     elif not adopted:  # an adopted one without nodes is dropped like any other that is empty
         output.abandon()
 
@@ -179,16 +117,15 @@ def drop_dead(
 ) -> None:  # fmt: skip
     """Drop segments in which nothing lives any more, and unlink them."""
     report.segments_pinned = len(victims & pinned)
+    # Read before the commit: where an open node begins only ever moves on, to the active segment.
+    oldest = _oldest_open(engine)
 
     def publish(state: State) -> list[int]:
         rows = state.index.segment_rows()
-        held = {
-            record.open_version >> 32 for record in state.index.records() if record.open_version
-        }
         dead = [
             number
             for number in sorted(victims - pinned)
-            if number < min(held, default=number + 1)
+            if number < oldest
             and number in rows and not rows[number].live_nodes
             and number != state.meta.active_segment
         ]  # fmt: skip
@@ -200,12 +137,36 @@ def drop_dead(
     if not dead:
         return
     sync.flush(engine, committer)  # the drop, and every copy, before the file goes
+    size = sum(size_bytes(engine, number) for number in dead)
+    report.dropped_bytes += size
     with committer.locked():
         engine.wake.dropped += len(dead)
+        engine.wake.compacted = engine.clock.now_ms(), engine.wake.compacted[1] + size
     for number in dead:
         unlink(engine, number)
     engine.notice_drops()
     report.segments_dropped += len(dead)
+
+
+def _oldest_open(engine: Engine) -> int:
+    """The segment in which the oldest open node begins; a number above all if there is none."""
+    oldest = 1 << 32
+    for records in _record_batches(engine):
+        oldest = min([oldest, *(begins for _, begins in records if begins)])
+    return oldest
+
+
+def _record_batches(engine: Engine) -> Iterator[list[tuple[int, int]]]:
+    """Streams by number, and the segments in which their open nodes begin (0: none)."""
+    after = 0
+    while found := snapshot.read(engine, partial(_records, after=after)):
+        yield found
+        after = found[-1][0]
+
+
+def _records(view: Snapshot, after: int) -> list[tuple[int, int]]:
+    some = islice(view.index.records(after), RECORDS_A_SNAPSHOT)
+    return [(record.number, record.open_version >> 32) for record in some]
 
 
 def unlink(engine: Engine, number: int) -> None:
@@ -215,54 +176,75 @@ def unlink(engine: Engine, number: int) -> None:
     engine.fs.sync_directory(engine.path / names.LOG)
 
 
-def restate_opens(committer: Committer, victims: set[int], *, purge: bool) -> int:
-    """Write open nodes whose frames lie in a victim anew; how many."""
-    done = after = 0
-    while True:
-        restated: tuple[int, int] = committer.run(
-            partial(_restate_some, after=after, newest_victim=max(victims, default=0), purge=purge)
-        )
-        count, after = restated
-        done += count
-        if not after:
-            return done
+def restate_opens(
+    engine: Engine, committer: Committer, victims: set[int], *, purge: bool, pause: Pause = no_pause
+) -> int:
+    """Write open nodes whose frames lie in a victim, or before one, anew; how many."""
+    newest = max(victims, default=0)
+    done = 0
+    for records in _record_batches(engine):
+        streams = [number for number, begins in records if 0 < begins <= newest]
+        pause(0)
+        for first in range(0, len(streams), OPENS_A_COMMIT):
+            some = streams[first : first + OPENS_A_COMMIT]
+            count, size = committer.run(
+                partial(_restate_some, streams=some, newest_victim=newest, purge=purge)
+            )
+            done += count
+            pause(size)
+    return done
 
 
-def _restate_some(state: State, after: int, newest_victim: int, purge: bool) -> tuple[int, int]:
-    """Some open nodes of streams above ``after``; how many, and the last one looked at (0: end)."""
-    count = 0
-    for record in state.index.records(after):
-        if record.open_version and record.open_version >> 32 <= newest_victim:
-            _restate(state, record, purge=purge)
+def _restate_some(
+    state: State, streams: list[int], newest_victim: int, purge: bool
+) -> tuple[int, int]:
+    """Some open nodes; how many were stated anew, and their bytes."""
+    count = size = 0
+    for number in streams:
+        record = state.record(number)
+        if record is not None and 0 < record.open_version >> 32 <= newest_victim:
+            size += _restate(state, record, purge=purge)
             count += 1
-            if count == OPENS_A_COMMIT:
-                return count, record.number
-    return count, 0
+    return count, size
 
 
-def _restate(state: State, record: StreamRecord, *, purge: bool) -> None:
-    """State one open node anew; for erasure without its tombstones, or not at all."""
+def _restate(state: State, record: StreamRecord, *, purge: bool) -> int:
+    """State one open node anew; for erasure without its tombstones, or not at all. Its bytes."""
     lp = state.open_listpack(record.number)
     if lp is None:
-        return
+        return 0
     master = record.open_master
     if purge:
         if not codec().counts(lp)[0]:
             state.emit(frames.Trim(record.number, *master, *master))
-            return
+            return 0
         lp = codec().rewrite([(lp, master.ms, master.seq, b"")], *master)
     state.emit(frames.Open(record.number, *master, *record.last, 0, lp))
+    return len(lp)
 
 
 def remove_garbage(engine: Engine) -> None:
-    """Compacted segments that no adopt commit ever named, and dropped ones not yet unlinked."""
+    """Compacted segments that no adopt commit ever named, and dropped ones not yet unlinked.
 
-    def used(view: Snapshot) -> set[int]:
-        found = {locator.position >> 32 for _, _, _, locator in view.index.all_nodes()}
-        return found | set(view.index.segment_rows()) | {view.meta.active_segment}
-
-    keep = snapshot.read(engine, used)
+    The care lock is held: nobody adopts or drops anything meanwhile.
+    """
+    keep = snapshot.read(
+        engine, lambda view: {*view.index.segment_rows(), view.meta.active_segment}
+    )
+    after: bytes | None = b""
+    while after is not None:
+        after = snapshot.read(engine, partial(_used, after=after, found=keep))
     covered = min(names.checkpoints(engine.fs, engine.path), default=0) >> 32
     for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered):
             unlink(engine, number)
+
+
+def _used(view: Snapshot, after: bytes, found: set[int]) -> bytes | None:
+    last = b""
+    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
+        if count == NODES_A_SNAPSHOT:
+            return last + b"\x00"
+        last = key
+        found.add(locator.position >> 32)
+    return None

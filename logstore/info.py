@@ -187,6 +187,8 @@ class StoreInfo:
     durable_segment: int
     durable_offset: int
     codec: str
+    compacted_ms: int = 0  # unix ms when compaction last dropped segments, while the store is open
+    compacted_bytes: int = 0  # of all segments that it dropped, while some process has it open
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""

@@ -11,8 +11,12 @@ from typing import Any
 
 from logstore.codec import codec_name
 from logstore.engine import deleted, registry, reserve, snapshot
+from logstore.engine.caretaker import Compact
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.wake import Wake
 from logstore.errors import OptionError
 from logstore.format import FRAME_HEAD_BYTES, Role, position_parts
 from logstore.fs import LOCAL, FileSystem
@@ -44,9 +48,16 @@ def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: b
             close = passes.close_engine
         made = key()
         assert made is not None
-        return made, Shared(engine, close, report)
+        return made, Shared(engine, close, report, _compacting)
 
     return registry.acquire(key, find, options)
+
+
+def _compacting(engine: Engine, committer: Committer) -> Compact:
+    """What compacts in the background: the engine stands below compaction and knows it not."""
+    from logstore.compaction.background import Compactor
+
+    return Compactor(engine, committer).tick
 
 
 def release(shared: Shared) -> None:
@@ -104,6 +115,7 @@ def store_info(shared: Shared) -> StoreInfo:
         entries["nodes"], len(rows), sum(sizes.values()), live, generation.used_bytes(),
         generation.number, engine.fs.tree_bytes(engine.path), sum(dead.values()),
         min(oldest, default=0), *applied, *durable, codec_name(),
+        *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from logstore.engine import care, checkpoints, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
-from logstore.engine.forgetting import Forgetting
 from logstore.engine.retention import Retention
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, StoppedError, Throttle
@@ -39,7 +38,6 @@ class Caretaker:
         self._committer = committer
         self._compact = compact
         self._retention = Retention(engine, committer)
-        self._forgetting = Forgetting(engine, committer)
         self._active = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -73,7 +71,6 @@ class Caretaker:
             self._active = active
             self._after_seal()
         self._retention.tick()
-        self._forgetting.tick()
         rate = self._engine.options.compact_rate_bytes_s
         if self._compact is not None and rate > 0:
             self._compact(self._throttle(rate))

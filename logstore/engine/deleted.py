@@ -11,16 +11,18 @@ from functools import partial
 from logstore.engine import snapshot
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.throttle import Pause, no_pause
 
 NODES_A_SNAPSHOT = 20_000
 
 
-def tombstoned_bytes(engine: Engine) -> dict[int, int]:
+def tombstoned_bytes(engine: Engine, pause: Pause = no_pause) -> dict[int, int]:
     """Bytes of entries that are tombstones in sealed nodes, by segment."""
     found: dict[int, int] = {}
     after: bytes | None = b""
     while after is not None:
         after = snapshot.read(engine, partial(_some, after=after, found=found))
+        pause(0)
     return found
 
 

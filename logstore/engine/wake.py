@@ -39,6 +39,7 @@ _DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
 _INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
 _FULL_OFFSET = _INDEX_FILES_OFFSET + 16
 _DUE_OFFSET = _FULL_OFFSET + 8
+_COMPACTED_OFFSET = _DUE_OFFSET + 8
 _WAITING_OFFSET = 192  # a cache line of its own
 WAIT_SLICE_S = 0.005
 
@@ -119,6 +120,22 @@ class Wake:
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
+
+    @staticmethod
+    def last_compaction(fs: FileSystem, path: Path) -> tuple[int, int]:
+        """``compacted``, read without mapping; 0, 0 if there is no such file."""
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return 0, 0
+        try:
+            data = file.pread(_WAITING_OFFSET, 0)
+        finally:
+            file.close()
+        if len(data) < _WAITING_OFFSET or data[: len(MAGIC)] != MAGIC:
+            return 0, 0
+        at_ms, size = _TWO.unpack_from(data, _COMPACTED_OFFSET)
+        return at_ms, size
 
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
@@ -213,6 +230,16 @@ class Wake:
     @dropped.setter
     def dropped(self, value: int) -> None:
         _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
+
+    @property
+    def compacted(self) -> tuple[int, int]:
+        """When compaction last gave space back (unix ms), and how many bytes it gave in all."""
+        at_ms, size = _TWO.unpack_from(self._map, _COMPACTED_OFFSET)
+        return at_ms, size
+
+    @compacted.setter
+    def compacted(self, words: tuple[int, int]) -> None:
+        _TWO.pack_into(self._map, _COMPACTED_OFFSET, *words)
 
     @property
     def full(self) -> bool:

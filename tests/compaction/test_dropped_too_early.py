@@ -76,8 +76,8 @@ def test_a_segment_that_empties_behind_the_checkpoints_stays(
             stream.delete(ids[0])
             adopt(engine, committer, read, *rest)
 
-        def emptied(engine: Any, committer: Any) -> None:
-            checkpoint_twice(engine, committer)
+        def emptied(*given: Any) -> None:
+            checkpoint_twice(*given)
             stream.trim(maxlen=0)
 
         with monkeypatch.context() as patched:

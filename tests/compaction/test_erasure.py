@@ -21,11 +21,11 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> 
     adopt = segments.write_and_adopt
     done: list[object] = []
 
-    def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], report: Any) -> None:
+    def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], *rest: Any) -> None:
         read = list(groups)
         if not done:
             done.append(change())
-        adopt(engine, committer, read, report)
+        adopt(engine, committer, read, *rest)
 
     monkeypatch.setattr(segments, "write_and_adopt", changed)
 
@@ -94,12 +94,10 @@ def test_an_erasure_that_never_catches_up_says_so(
         adopt = segments.write_and_adopt
         left = iter(ids)
 
-        def changed(
-            engine: Any, committer: Any, groups: Iterable[nodes.Group], report: Any
-        ) -> None:
+        def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], *rest: Any) -> None:
             read = list(groups)
             stream.delete(next(left))
-            adopt(engine, committer, read, report)
+            adopt(engine, committer, read, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(segments, "write_and_adopt", changed)

@@ -106,6 +106,7 @@ def test_random_runs_end_in_what_a_model_says(
     monkeypatch.setattr(checkpoints, "NODES_A_CHUNK", 7)
     monkeypatch.setattr(nodes, "NODES_A_BATCH", 9)
     monkeypatch.setattr(segments, "OPENS_A_COMMIT", 2)
+    monkeypatch.setattr(segments, "ITEMS_A_COMMIT", 3)
     soak = Soak(tmp_path / "store", random.Random(seed))
     rounds: list[str] = []
     try:

@@ -1,0 +1,159 @@
+"""Compaction in the background: when it is due, and how much of it is done at once.
+
+Due when sealed segments of a minimum age, each dead by more than the threshold, hold more dead
+bytes than half a segment, and than a sixteenth of the log. Then those that are dead most are
+emptied and dropped, as many as make a bounded amount to move, resting in between: see
+``Throttle``. Looking costs at most a small share of the time, however large the store.
+
+Invariants: what is done is what a run by call does, in the same crash order, but for sealing the
+active segment; one process at a time (the care lock), and none waits for it; segments that could
+not be dropped (a scan names them) are left alone for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from logstore import format as fmt
+from logstore.compaction import measure, runner, segments
+from logstore.compaction.report import CompactionReport
+from logstore.engine import care, deleted, reserve
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.engine.throttle import Pause
+from logstore.errors import LockTimeoutError
+from logstore.index.keys import SegmentRow
+
+THRESHOLD = 0.5
+MIN_AGE_MS = 60_000  # since it was sealed: single adds are born mostly dead, and die on for a while
+ROUND_BYTES = 256 << 20  # living bytes moved while the care lock is held
+LOOK_S = 5.0
+TOMBSTONES_S = 60.0  # how often tombstones are counted, which takes a look at every node
+SHARE = 0.01  # of the time at most goes into looking
+AGAIN_S = 600.0  # when to try again with segments that could not be dropped
+
+
+class Victim(NamedTuple):
+    """A segment worth emptying."""
+
+    number: int
+    live_bytes: int
+    dead_bytes: int
+
+
+class Compactor:
+    """Compacts one store for one process, a round at a time."""
+
+    def __init__(self, engine: Engine, committer: Committer) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._next_s = 0.0
+        self._count_next_s = 0.0
+        self._counted_at = 0
+        self._tombstones: dict[int, tuple[int, int]] = {}  # bytes, and the live bytes at that time
+        self._left: dict[int, float] = {}  # segments that could not be dropped, and until when
+        self._tidy = False
+
+    def tick(self, pause: Pause) -> None:
+        """Do a round, if one is due."""
+        started_s = time.monotonic()
+        if started_s < self._next_s:
+            return
+        self._next_s = started_s + LOOK_S  # whatever fails below is not tried at once
+        self._count_tombstones(pause)
+        due = bool(self._victims())
+        took_s = time.monotonic() - started_s
+        self._next_s = time.monotonic() + max(LOOK_S, took_s / SHARE)
+        if not due:
+            return
+        try:
+            with care.alone(self._engine, 0):
+                reserve.freeing(self._engine, lambda: self._round(pause))
+        except LockTimeoutError:
+            return  # somebody compacts, or takes a checkpoint or a backup
+
+    def _round(self, pause: Pause) -> None:
+        engine, started_ns = self._engine, time.monotonic_ns()
+        if not self._tidy:
+            segments.remove_garbage(engine)
+            self._tidy = True
+        victims = {victim.number for victim in self._victims()}  # others may have been quicker
+        if not victims:
+            return
+        report = CompactionReport()
+        care.write_missing_hints(engine)
+        # Only what lies in victims is moved: with a threshold of 1, no other node has to be.
+        runner.sweep(engine, self._committer, report, victims, 1.0, pause)
+        reserve.ensure(engine)
+        again_s = time.monotonic() + AGAIN_S
+        rows, _ = measure.rows_and_active(engine)
+        self._left |= dict.fromkeys(victims & set(rows), again_s)
+        runner.finish(engine, report, started_ns)
+
+    def _victims(self) -> list[Victim]:
+        """What is to be emptied now; nothing if that would give too little back."""
+        engine = self._engine
+        rows, active = measure.rows_and_active(engine)
+        sealed_ms = _sealed(rows)
+        now_s, now_ms = time.monotonic(), engine.clock.now_ms()
+        found: list[Victim] = []
+        log_bytes = 0
+        for number, row in rows.items():
+            if number >= active:
+                continue
+            size = row.total_bytes or measure.size_bytes(engine, number)
+            body = max(1, size - fmt.SEGMENT_HEAD_BYTES)
+            log_bytes += size
+            live = min(body, max(0, self._live_bytes(number, row)))
+            young = abs(now_ms - sealed_ms[number]) < MIN_AGE_MS  # the clock may have gone back
+            left = self._left.get(number, 0.0) > now_s
+            if live < (1 - THRESHOLD) * body and not young and not left:
+                found.append(Victim(number, live, body - live))
+        enough = max(engine.limits.segment_bytes // 2, log_bytes // 16)
+        if sum(victim.dead_bytes for victim in found) < enough:
+            return []
+        found.sort(key=lambda victim: victim.live_bytes / (victim.live_bytes + victim.dead_bytes))
+        moved, some = 0, found[:1]
+        for victim in found[1:]:
+            moved += victim.live_bytes
+            if moved > ROUND_BYTES:
+                break
+            some.append(victim)
+        return some
+
+    def _live_bytes(self, number: int, row: SegmentRow) -> int:
+        gone, of = self._tombstones.get(number, (0, 1))
+        if of != row.live_bytes:  # nodes went since they were counted, and tombstones with them
+            gone = gone * row.live_bytes // max(1, of)
+        return row.live_bytes + row.live_nodes * fmt.FRAME_HEAD_BYTES - gone
+
+    def _count_tombstones(self, pause: Pause) -> None:
+        """Deleted entries do not show in the rows of segments; they are counted now and then."""
+        started_s, applied = time.monotonic(), self._engine.wake.applied
+        if started_s < self._count_next_s or applied == self._counted_at:
+            return
+        rows, _ = measure.rows_and_active(self._engine)
+        counted = deleted.tombstoned_bytes(self._engine, pause)
+        self._tombstones = {
+            number: (gone, rows[number].live_bytes)
+            for number, gone in counted.items()
+            if number in rows
+        }
+        self._counted_at = applied
+        now_s = time.monotonic()
+        self._count_next_s = now_s + max(TOMBSTONES_S, (now_s - started_s) / SHARE)
+
+
+def _sealed(rows: dict[int, SegmentRow]) -> dict[int, int]:
+    """When segments were sealed: as the main one behind was born; a compacted one at its birth."""
+    found: dict[int, int] = {}
+    following_ms = 0
+    for number in sorted(rows, reverse=True):
+        row = rows[number]
+        found[number] = following_ms or row.born_ms
+        if row.role == fmt.Role.MAIN:
+            following_ms = row.born_ms
+        else:
+            found[number] = row.born_ms
+    return found

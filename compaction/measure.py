@@ -1,0 +1,90 @@
+"""What is dead, by segment: which segments a run empties, and which nothing lives in.
+
+Invariants: read in short snapshots, nothing is changed; the active segment is never named.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from logstore import format as fmt
+from logstore.compaction.nodes import Chooser
+from logstore.engine import pins, snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.index.keys import SegmentRow
+from logstore.log import names
+
+NODES_A_SNAPSHOT = 20_000
+
+
+def rows_and_active(engine: Engine) -> tuple[dict[int, SegmentRow], int]:
+    """What is counted of each segment, and the number of the active one."""
+    return snapshot.read(engine, lambda view: (view.index.segment_rows(), view.meta.active_segment))
+
+
+def victims(engine: Engine, threshold: float) -> set[int]:
+    """Sealed segments of which more than the threshold is dead.
+
+    With threshold 0 (erasure): every main segment, for append frames hold values too, and every
+    compacted one of which not all is live.
+    """
+    staying: dict[int, int] = {}
+    deleted_in: set[int] = set()
+    chooser = Chooser(set(), threshold)
+    after: bytes | None = b""
+    while after is not None:
+        after = snapshot.read(engine, partial(
+            _staying, chooser=chooser, after=after, staying=staying, deleted_in=deleted_in
+        ))  # fmt: skip
+    found: set[int] = set()
+    rows, active = rows_and_active(engine)
+    for number, row in rows.items():
+        if number == active:
+            continue
+        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+        body = max(1, size - fmt.SEGMENT_HEAD_BYTES)
+        live = staying.get(number, 0)
+        if threshold <= 0:
+            if row.role == fmt.Role.MAIN or live < body or number in deleted_in:
+                found.add(number)
+        elif live < (1 - threshold) * body:
+            found.add(number)
+    return found
+
+
+def _staying(
+    view: Snapshot, chooser: Chooser, after: bytes, staying: dict[int, int], deleted_in: set[int]
+) -> bytes | None:
+    """Bytes of nodes that would stay, by segment; segments with deleted entries. One batch."""
+    last = b""
+    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
+        if count == NODES_A_SNAPSHOT:
+            return last + b"\x00"
+        last = key
+        number = locator.position >> 32
+        if locator.vector:
+            deleted_in.add(number)
+        if not chooser.must(locator):
+            size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
+            staying[number] = staying.get(number, 0) + size
+    return None
+
+
+def empty(engine: Engine) -> set[int]:
+    """Sealed segments in which no node lives now: what was moved out of, and short-lived ones."""
+    rows, active = rows_and_active(engine)
+    return {number for number, row in rows.items() if not row.live_nodes and number < active}
+
+
+def size_bytes(engine: Engine, number: int) -> int:
+    """The size of a segment's file; 0 if it is gone."""
+    try:
+        return engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    except FileNotFoundError:
+        return 0
+
+
+def pinned(engine: Engine) -> set[int]:
+    """Segments that a scan under way names; to be asked behind the commit that emptied them."""
+    return pins.pinned_segments(engine.fs, engine.path, engine.clock.now_ms())

@@ -1,0 +1,105 @@
+"""One compacted segment as it is written: node frames, sorted by stream and ID, and its hint.
+
+Invariants: its number is never used again; nobody reads it before an adopt commit names it.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from logstore import format as fmt
+from logstore.compaction.nodes import Group
+from logstore.engine import care
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.fs import File
+from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
+from logstore.log import hint, names, segment
+
+WRITE_BYTES = 1 << 20
+SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
+
+
+def reserve(engine: Engine, committer: Committer) -> int:
+    """A segment number for a compacted segment; never used again."""
+    with committer.locked():
+        generation = engine.index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            meta = index.meta()
+            on_disk = names.segments(engine.fs, engine.path)
+            number = max([meta.next_segment, *(found + 1 for found in on_disk)])
+            index.put_meta(meta._replace(next_segment=number + 1))
+        engine.kept.clear()
+    return number
+
+
+class Output:
+    """One compacted segment being written."""
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self._engine = engine
+        self.number = number
+        head = segment.SegmentHead(
+            fmt.Role.COMPACTED, number, engine.uuid, 0, 0, engine.clock.now_ms()
+        )
+        self._file: File = segment.create(engine.fs, engine.path, head)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._unsynced_bytes = 0
+        self.offset = fmt.SEGMENT_HEAD_BYTES
+        self.items: list[tuple[frames.AdoptItem, Group]] = []
+
+    def add(self, group: Group) -> None:
+        """Write a group as one node frame; a group without live entries only goes."""
+        first = group.parts[0]
+        replaced = tuple((part.master.ms, part.master.seq) for part in group.parts)
+        if not group.lp:
+            item = frames.AdoptItem(first.stream, *first.master, 0, 0, 0, 0, 0, replaced)
+            self.items.append((item, group))
+            return
+        last = group.last
+        body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
+        payload = frames.encode(body)
+        at = fmt.position(self.number, self.offset)
+        covered = fmt.FRAME_HEAD_AFTER_CRC.pack(
+            at, len(payload), 0, 0, len(self.items), fmt.Kind.NODE, fmt.FRAME_FLAG_LAST,
+            fmt.FRAME_MARK,
+        )  # fmt: skip
+        crc = crc32c(payload, crc32c(covered, self._engine.seed))
+        self._pending += [crc.to_bytes(4, "little"), covered[8:], payload]
+        size = fmt.FRAME_HEAD_BYTES + len(payload)
+        item = frames.AdoptItem(
+            first.stream, *first.master, *last, self.offset, len(payload), group.live, replaced
+        )
+        self.items.append((item, group))
+        self.offset += size
+        self._pending_bytes += size
+        if self._pending_bytes >= WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.pwrite(b"".join(self._pending), self.offset - self._pending_bytes)
+        self._unsynced_bytes += self._pending_bytes
+        self._pending, self._pending_bytes = [], 0
+        if self._unsynced_bytes >= SYNC_BYTES:
+            self._file.sync()
+            self._unsynced_bytes = 0
+
+    def finish(self) -> None:
+        """Make the segment durable, with its hint."""
+        engine = self._engine
+        if self._pending:
+            self._write()
+        self._file.sync()
+        self._file.close()
+        link = care.compacted_link(engine, self.number)
+        hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link, fmt.Role.COMPACTED)
+
+    def abandon(self) -> None:
+        """Nothing of it was adopted: remove it."""
+        self._file.close()
+        engine = self._engine
+        engine.fs.remove(names.hint(engine.path, self.number))
+        engine.fs.remove(names.segment(engine.path, self.number))
