@@ -157,9 +157,9 @@ def _pending(state: State, made: int, group: GroupValue) -> None:
     line = {id: place for place, id in enumerate(group.nacked, 1)}
     for place, owner in enumerate(pending.owners):
         id = pending.id_at(place)
+        ms, seq = StreamID.unpacked(id)
         time_ms = line[id] if owner == NOBODY else pending.times[place]
-        of = items.setdefault(owner, [])
-        of.append((*StreamID.unpacked(id), time_ms, pending.counts[place]))
+        items.setdefault(owner, []).append((ms, seq, time_ms, pending.counts[place]))
     for owner, found in items.items():
         who, seen_ms, active_ms = NO_ONE, -1, -1
         if owner != NOBODY:

@@ -119,7 +119,7 @@ class FileReader:
         if opcode == _SELECT:
             self._database = reader.length()
         elif opcode == _RESIZE:
-            reader.length(), reader.length()
+            self._lengths(2)
         elif opcode == _EXPIRES_MS:
             self._expires_ms = reader.i64()
         elif opcode == _EXPIRES_S:
@@ -131,7 +131,7 @@ class FileReader:
         elif opcode == _FUNCTION:
             reader.skip_string()
         elif opcode == _SLOT_INFO:
-            reader.length(), reader.length(), reader.length()
+            self._lengths(3)
         elif opcode == _AUX:
             self._note(reader.string(), reader.string())
         elif opcode == _MODULE_AUX:
@@ -139,6 +139,10 @@ class FileReader:
             othertypes.skip_module(reader)
         else:
             raise reader.error(f"the part {opcode} of an RDB file is not known")
+
+    def _lengths(self, count: int) -> None:
+        for _ in range(count):
+            self._reader.length()
 
     def _note(self, name: bytes, value: bytes) -> None:
         if len(name) + len(value) <= _AUX_KEPT_BYTES and len(self.notes) < _AUX_KEPT:
