@@ -17,6 +17,7 @@ _HOME = {
     "Stream": ("logstore.stream", "Stream"),
     "Group": ("logstore.group", "Group"),
     "Delivery": ("logstore.delivery", "Delivery"),
+    "DeletedDelivery": ("logstore.delivery", "DeletedDelivery"),
     "DeadLetter": ("logstore.deadletters", "DeadLetter"),
     "Transaction": ("logstore.transaction", "Transaction"),
     "DeleteOutcome": ("logstore.outcome", "DeleteOutcome"),
@@ -54,6 +55,7 @@ _ERRORS = (
 if TYPE_CHECKING:
     from logstore.clock import Clock as Clock
     from logstore.deadletters import DeadLetter as DeadLetter
+    from logstore.delivery import DeletedDelivery as DeletedDelivery
     from logstore.delivery import Delivery as Delivery
     from logstore.entry import Entry as Entry
     from logstore.entry import Fields as Fields

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from logstore import arguments, groupwait, worker, workloop
 from logstore.aiowait import wait_for
 from logstore.deadletters import OnDead
-from logstore.delivery import Autoclaimed, Delivery
+from logstore.delivery import Autoclaimed, DeletedDelivery, Delivery
 from logstore.engine.burials import Limit
 from logstore.engine.slots import PLAIN
 from logstore.group import Group
@@ -133,7 +133,7 @@ class AsyncGroup:
 
     async def backlog(
         self, consumer: Name, after: IDLike = "0", *, count: int | None = None
-    ) -> list[Delivery[Any]]:
+    ) -> list[Delivery[Any] | DeletedDelivery[Any]]:
         """The consumer's own pending entries above an ID, delivered to it once more."""
         return await self._run(self._group.backlog, consumer, after, count=count)
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from logstore.engine.deliveries import Delivered
-from logstore.entry import Entry, Fields
+from logstore.entry import Entry
 from logstore.ids import StreamID
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Delivery(Entry[T]):
     """An entry and its delivery: ``group``, ``consumer``, ``delivery_count``, ``idle``.
 
     ``delivery_count`` counts this delivery too. ``idle`` is a timedelta: how long the entry was
-    pending with nobody working on it before this delivery, 0 for a new entry. ``fields`` is None
-    if the entry was deleted while it was pending (``pairs`` is empty then).
+    pending with nobody working on it before this delivery, 0 for a new entry. ``deleted``: whether
+    it is a :class:`DeletedDelivery`, which only ``backlog`` gives.
     """
 
     __slots__ = (
@@ -52,11 +52,6 @@ class Delivery(Entry[T]):
     def consumer(self) -> T:
         """The consumer it was handed to, as bytes or in the store's encoding."""
         return cast(T, self.group._store._text(self._consumer))
-
-    @property
-    def fields(self) -> Fields[T] | None:  # type: ignore[override]
-        """A mapping of field names to values; None if the entry was deleted meanwhile."""
-        return None if self.deleted else Fields(self._flat, self._encoding)
 
     @property
     def settled(self) -> bool:
@@ -93,6 +88,26 @@ class Delivery(Entry[T]):
     def __repr__(self) -> str:
         told = "deleted" if self.deleted else repr(self.fields)
         return f"Delivery({self.id}, {told}, {self.consumer!r}, count {self.delivery_count})"
+
+
+class DeletedDelivery(Delivery[T]):
+    """A delivery of an entry that was deleted while it was pending: there is nothing but to ack it.
+
+    ``fields`` is None, ``pairs`` is empty. (A class of its own, so that the fields of all others
+    are known not to be None.)
+    """
+
+    __slots__ = ()
+
+    @property
+    def fields(self) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """None."""
+        return
+
+
+def delivery_of(group: Group[T], consumer: bytes, found: Delivered) -> Delivery[T]:
+    """The delivery of an entry as the engine handed it out."""
+    return (DeletedDelivery if found.items is None else Delivery)(group, consumer, found)
 
 
 class Autoclaimed(Generic[T]):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from logstore import arguments, deadletters, groupwait, worker, workloop
 from logstore.deadletters import OnDead
-from logstore.delivery import Autoclaimed, Delivery
+from logstore.delivery import Autoclaimed, DeletedDelivery, Delivery, delivery_of
 from logstore.engine import claims, deliveries
 from logstore.engine import reassign as handing
 from logstore.engine.burials import Limit
@@ -86,15 +86,16 @@ class Group(GroupChanges[T]):
 
     def backlog(
         self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None
-    ) -> list[Delivery[T]]:
+    ) -> list[Delivery[T] | DeletedDelivery[T]]:
         """The consumer's own pending entries above an ID, delivered to it once more.
 
-        As XREADGROUP with an ID: their delivery counts and times are renewed. ``.fields`` is None
-        for those that were deleted meanwhile. What was delivered ``max_deliveries`` times, if that
-        is set for the group, goes to its dead letter stream instead.
+        As XREADGROUP with an ID: their delivery counts and times are renewed. Those that were
+        deleted meanwhile are a :class:`DeletedDelivery`, whose ``.fields`` is None. What was
+        delivered ``max_deliveries`` times, if that is set for the group, goes to its dead letter
+        stream instead.
         """
         limit = arguments.read_count(count)
-        return self._backlog(self._consumer(consumer), parse_id(after), limit)
+        return list(self._backlog(self._consumer(consumer), parse_id(after), limit))
 
     def _backlog(
         self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
@@ -198,4 +199,4 @@ class Group(GroupChanges[T]):
         return worker.consume(self, consumer, work)
 
     def _deliveries(self, consumer: bytes, found: list[Delivered]) -> list[Delivery[T]]:
-        return [Delivery(self, consumer, each) for each in found]
+        return [delivery_of(self, consumer, each) for each in found]

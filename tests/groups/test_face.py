@@ -69,6 +69,8 @@ def test_a_backlog_is_delivered_once_more(tmp_path: Path) -> None:
         assert numbers(again) == [2, 3]
         assert (again[0].fields, again[0].pairs, again[0].deleted) == (None, [], True)
         assert (again[1].delivery_count, again[1].idle) == (2, timedelta(seconds=5))
+        assert isinstance(again[0], logstore.DeletedDelivery)
+        assert type(again[1]) is logstore.Delivery
         assert "deleted" in repr(again[0])
         assert group.backlog("bob") == []
         assert numbers(group.backlog("alice", count=1)) == [1]
