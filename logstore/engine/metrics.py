@@ -55,7 +55,7 @@ class Metrics:
     __slots__ = ("_counts", "_guard")
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(COUNTERS, 0)
+        self._counts: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         # Re-entrant: a signal handler or a finaliser that reads may come in the midst of a count.
         self._guard = threading.RLock()
 
