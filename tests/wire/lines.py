@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 TIMEOUT_S = 20
 Reply = Any
@@ -50,7 +50,7 @@ class Line:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._file = self._socket.makefile("rb")
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -85,8 +85,8 @@ class Line:
                 return Status(rest)
             case b"-":
                 return Refusal(rest.decode("utf-8", "surrogateescape"))
-            case b":":
-                return int(rest)
+            case b":" | b",":
+                return int(rest) if kind == b":" else float(rest)
             case b"$" | b"=":
                 return None if rest == b"-1" else self._bulk(int(rest))
             case b"*" | b"~" | b">":
@@ -97,8 +97,6 @@ class Line:
                 return Absent()
             case b"#":
                 return rest == b"t"
-            case b",":
-                return float(rest)
             case _:
                 raise AssertionError(line)
 

@@ -24,13 +24,13 @@ class Served:
         self._ready = threading.Event()
         self._end: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  raised by start or stop
             self._error = error
         finally:
             self._ready.set()

@@ -33,6 +33,8 @@ def xadd(_session: Session, words: Words) -> Step:
         create, rule = _options(words)
     ids = _id(words.next())
     pairs = _pairs(words)
+    if ids == [ZERO_ID]:
+        raise Failed("ERR The ID specified in XADD must be greater than 0-0")
     batch = arguments.rows([pairs], None)
     request = adds.Add(key, batch, 0, 1, ids, create, rule)
 
@@ -62,10 +64,7 @@ def _id(word: bytes) -> AutoID | list[StreamID]:
         return AUTO
     if word.endswith(b"-*"):
         return AutoID(strict_id(word[:-2]).ms) if b"-" not in word[:-2] else _refuse_id()
-    found = strict_id(word)
-    if found == ZERO_ID:
-        raise Failed("ERR The ID specified in XADD must be greater than 0-0")
-    return [found]
+    return [strict_id(word)]
 
 
 def _refuse_id() -> AutoID:

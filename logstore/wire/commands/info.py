@@ -112,11 +112,11 @@ def _group(info: FullGroupInfo[bytes], profile: str) -> Reply:
             [bytes(each.id), each.consumer or b"", each.delivered_ms or 0, each.delivery_count]
             for each in info.pending_entries
         ],
-        b"consumers": [_consumer(each, profile) for each in info.consumer_infos],
+        b"consumers": [_consumer(each) for each in info.consumer_infos],
     }
 
 
-def _consumer(info: FullConsumerInfo[bytes], profile: str) -> Reply:
+def _consumer(info: FullConsumerInfo[bytes]) -> Reply:
     return {
         b"name": info.name,
         b"seen-time": info.seen_ms,
