@@ -88,14 +88,16 @@ class TransactionGroup(Generic[T]):
 
     def nack(
         self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
-        force: bool = False,
+        force: bool = False, error: str = "",
     ) -> Pending[int]:  # fmt: skip
         """Give back, with whomever they are pending; the result counts them."""
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         given = [parse_id(each) for each in ids]
+        reason = error.encode("utf-8", "backslashreplace")
         return self._tx._collect(lambda state: acks.nack(
-            state, self._stream, self._name, given, mode=mode, retry_count=retry_count, force=force
+            state, self._stream, self._name, given, mode=mode, retry_count=retry_count,
+            force=force, error=reason,
         ), frees=True)  # fmt: skip
 
     def ack_delete(

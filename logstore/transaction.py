@@ -79,19 +79,20 @@ class Transaction(Generic[T]):
         return self._settle(step, deliveries)
 
     def nack(
-        self, *deliveries: Delivery[T], mode: NackMode = "fail", retry_count: int | None = None
-    ) -> Pending[int]:
+        self, *deliveries: Delivery[T], mode: NackMode = "fail", retry_count: int | None = None,
+        error: str = "",
+    ) -> Pending[int]:  # fmt: skip
         """Give deliveries back to their groups, fenced as ``ack`` is; the result counts them.
 
-        ``mode`` and ``retry_count`` as in ``Group.nack``.
+        ``mode``, ``retry_count`` and ``error`` as in ``Group.nack``.
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
-        fences = self._fences(deliveries)
+        fences, reason = self._fences(deliveries), error.encode("utf-8", "backslashreplace")
 
         def step(state: State) -> int:
             for fence in fences:
-                acks.fenced_nack(state, *fence, mode=mode, retry_count=retry_count)
+                acks.fenced_nack(state, *fence, mode=mode, retry_count=retry_count, error=reason)
             return len(fences)
 
         return self._settle(step, deliveries)

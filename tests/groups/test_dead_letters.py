@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,8 +98,8 @@ def test_given_back_before_it_is_offered_again(tmp_path: Path) -> None:
         group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=1000)
         one, two = group.read("a")
         assert two.nack()
-        assert one.nack("fatal")
-        assert origin(store)["origin_error"] == "given back as fatal"
+        assert one.nack("fatal", error="not a lap")
+        assert origin(store)["origin_error"] == "not a lap"
         assert [(each.id.ms, each.delivery_count) for each in group.read("b")] == [(2, 2)]
 
 
@@ -115,10 +117,10 @@ def test_in_a_transaction_all_or_nothing(tmp_path: Path) -> None:
             tx.commit()
         assert ("dead" in store, told) == (False, [])
         with store.transaction() as tx:
-            tx.nack(one)
+            tx.nack(one, error="no such rider")
             tx.stream("out").add({"n": "1"})
         assert numbers(told) == [1]
-        assert origin(store)["origin_error"] == "given back at delivery 1"
+        assert origin(store)["origin_error"] == "no such rider"
 
 
 def test_a_claim_by_id_asks_nothing(tmp_path: Path) -> None:
@@ -154,6 +156,43 @@ def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
         before = store.metrics()["commits"]
         assert group.read("b", timeout=0.3) == []
         assert store.metrics()["commits"] - before <= 1
+
+
+def test_who_waits_clears_away_what_is_gone(tmp_path: Path) -> None:
+    """Once: against a reader that finds it due again and again, and commits each time."""
+    with shop(tmp_path, 2) as (store, group, clock):
+        group.configure(redeliver_after=30)
+        group.read("a")
+        store.stream("work").delete("1-0", "2-0")
+        clock.ms += 60_000
+        before = store.metrics()["commits"]
+        assert group.read("b", timeout=0.4) == []
+        assert group.pending().count == 0
+        assert store.metrics()["commits"] - before <= 3
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_an_entry_that_ends_its_worker_counts_against_no_other(
+    tmp_path: Path, handed_over: bool
+) -> None:
+    """Of what was delivered before, a worker takes one at a time where entries may die of it."""
+    with shop(tmp_path, 4) as (store, group, clock):
+        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+        group.read("a", count=3)
+        clock.ms += 60_000
+
+        def handler(delivery: Any) -> None:
+            if delivery.id.ms == 1:
+                raise KeyboardInterrupt  # as far as it got when it was killed
+
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                group.consume("b" if handed_over else "a", handler, batch=10)
+            clock.ms += 60_000
+        counts = [each.delivery_count for each in group.pending_entries()]
+        assert counts == [3, 1, 1]
+        assert group.consume("c" if handed_over else "a", handler, timeout=0) == 3
+        assert [each.fields["n"] for each in store.stream("dead")] == ["1"]
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -262,6 +301,28 @@ def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         assert store.metrics()["dead_letters"] == 2
         assert len([each for each in caplog.messages if "moved to 'dead'" in each]) == 2
         assert len([each for each in caplog.messages if "callback" in each]) == 2
+
+
+def test_each_thread_tells_of_its_own(tmp_path: Path) -> None:
+    """Threads whose operations share a commit."""
+    with shop(tmp_path, 3) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        told: list[tuple[int, int]] = []
+        store.on_dead_letter(lambda dead: told.append((dead.id.ms, threading.get_ident())))
+        found = group.read("a")
+        committer = store._live().committer
+        threads = [threading.Thread(target=each.nack) for each in found]
+        with committer.locked():
+            for number, each in enumerate(threads):
+                each.start()
+                while len(committer._queue) < number:  # the first one leads, and is not in it
+                    time.sleep(0.001)
+        before = store.metrics()["commits"]
+        for each in threads:
+            each.join()
+        assert store.metrics()["commits"] - before < len(threads)
+        assert sorted(number for number, _ in told) == [1, 2, 3]
+        assert len({thread for _, thread in told}) == 3
 
 
 @pytest.mark.parametrize("together", [False, True])
