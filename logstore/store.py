@@ -1,7 +1,6 @@
 """A store, as users hold it: one directory, opened by as many processes as they like.
 
-Handles are safe in threads, pickle as path and options, and reopen by themselves after fork. It
-knows no logic of the disk.
+Its lifetime is that of ``storehandle``. It knows no logic of the disk.
 """
 
 from __future__ import annotations
@@ -10,20 +9,15 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 from logstore import arguments, interchange, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.deadletters import OnDead
-from logstore.engine import deletes, reserve, retention, snapshot
+from logstore.engine import deletes, retention, snapshot
 from logstore.engine import sync as flushing
-from logstore.engine.commit import Op
-from logstore.engine.core import Engine
-from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
-from logstore.errors import ClosedError
 from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.info import StoreInfo
@@ -32,93 +26,17 @@ from logstore.options import (
     StoreLimits,
     StoreOptions,
     Sync,
-    check_sync,
     seconds,
 )
+from logstore.storehandle import StoreHandle
 from logstore.stream import Stream
 from logstore.transaction import Transaction
 
 T = TypeVar("T", bytes, str)
 
 
-class Store(Generic[T]):
+class Store(StoreHandle[T]):
     """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``."""
-
-    def __init__(
-        self, path: Path, options: StoreOptions, encoding: str | None, limits: StoreLimits, *,
-        create: bool,
-    ) -> None:  # fmt: skip
-        self.path = path
-        self.encoding = encoding
-        self._options = options
-        self._limits = limits
-        self._shared: Shared | None = None
-        self._closed = False
-        self._on_dead: list[OnDead[T]] = []
-        self._shared = opening.acquire(path, options, limits, create=create)
-
-    # -- lifetime -----------------------------------------------------------------------------
-    def close(self) -> None:
-        """Give the store back; the last handle of the last process leaves it cleanly closed."""
-        if self._closed:
-            return
-        if self._shared is not None:
-            self._shared.refuse_inside()
-        self._closed = True
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            opening.release(shared)
-
-    def __enter__(self) -> Store[T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
-
-    def __del__(self) -> None:
-        shared = getattr(self, "_shared", None)
-        if shared is not None and opening is not None and not shared.forked:  # None: at exit
-            opening.abandon(shared)
-
-    def __repr__(self) -> str:
-        return f"<Store {str(self.path)!r}{' closed' if self._closed else ''}>"
-
-    def __reduce__(self) -> Any:
-        return (_reopen, (str(self.path), self._options, self.encoding))
-
-    def _live(self) -> Shared:
-        shared = self._shared
-        if shared is None:
-            raise ClosedError("the store is closed: open it again")
-        if shared.forked:
-            shared = opening.acquire(self.path, self._options, self._limits, create=False)
-            self._shared = shared
-        return shared
-
-    def _engine(self) -> Engine:
-        return self._live().engine
-
-    def _commit(self, op: Op, sync: Sync | None) -> Any:
-        shared = self._live()
-        reserve.check(shared.engine)
-        return self._run(shared, op, sync)
-
-    @staticmethod
-    def _run(shared: Shared, op: Op, sync: Sync | None) -> Any:
-        if sync is not None:
-            check_sync(sync)
-        return shared.committer.run(op, sync)
-
-    def _free(self, op: Op, sync: Sync | None) -> Any:
-        """A commit that gives space back: on a full disk, in the space set aside."""
-        shared = self._live()
-        return reserve.freeing(shared.engine, lambda: self._run(shared, op, sync))
-
-    def _text(self, name: bytes) -> bytes | str:
-        return name if self.encoding is None else name.decode(self.encoding, "surrogateescape")
 
     # -- streams ------------------------------------------------------------------------------
     def stream(self, name: str | bytes) -> Stream[T]:
@@ -298,7 +216,3 @@ def open_store(
         store.close()
         raise
     return store
-
-
-def _reopen(path: str, options: StoreOptions, encoding: str | None) -> Store[Any]:
-    return Store(Path(path), options, encoding, StoreLimits(), create=False)
