@@ -17,6 +17,7 @@ from logstore.codec.edit import (
     new_node,
     rewrite,
 )
+from logstore.codec.lzf import lzf_decompress
 from logstore.codec.node import (
     counts,
     entries,
@@ -47,6 +48,7 @@ __all__ = [
     "ids",
     "last_id",
     "last_live_id",
+    "lzf_decompress",
     "mark_deleted",
     "new_node",
     "pack",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from logstore.errors import InvalidPayloadError
+from logstore.codec import codec
+from logstore.errors import CorruptNodeError, InvalidPayloadError
 from logstore.ids import StreamID
-from logstore.rdb import lzf
 from logstore.rdb.crc64 import crc64
 
 CHUNK_BYTES = 1 << 20
@@ -169,7 +169,11 @@ class Reader:
         self._expanded += size
         if self._expanded > EXPANDED_MAX_BYTES:
             raise self.error(f"compressed strings of more than {EXPANDED_MAX_BYTES} bytes")
-        return lzf.decompress(self.take(packed_size), size)
+        packed = self.take(packed_size)
+        try:
+            return codec().lzf_decompress(packed, size)
+        except CorruptNodeError as exc:
+            raise self.error(exc.message) from exc
 
     def skip_string(self) -> None:
         """Pass over a string."""

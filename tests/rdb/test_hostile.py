@@ -22,7 +22,7 @@ from logstore.errors import (
     TooLargeError,
 )
 from logstore.ids import StreamID
-from logstore.rdb import dump, lzf, streamtypes
+from logstore.rdb import dump, streamtypes
 from logstore.rdb.crc64 import crc64
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
@@ -164,13 +164,6 @@ def test_lzf_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch
         assert bomb.string() == b"a" * 79_993
     with pytest.raises(InvalidPayloadError, match="more than"):
         bomb.string()
-
-
-@given(st.binary(max_size=60), st.integers(0, 3000))
-@settings(max_examples=500, deadline=None)
-def test_any_lzf_gives_what_was_announced_or_is_refused(packed: bytes, size: int) -> None:
-    with suppress(InvalidPayloadError):
-        assert len(lzf.decompress(packed, size)) == size
 
 
 @pytest.mark.parametrize("version", [0, 16, 79, 81, 65535])

@@ -1,23 +1,27 @@
-"""LZF, in which servers compress strings: decompression only; what is written is never compressed.
+"""LZF, in which servers compress the nodes that they dump: decompression only.
 
-A control byte below 32 is followed by that many literal bytes and one; any other says how far back
-to copy from and how much. Invariants: the output never grows past the size that was announced, and
-that is refused where so few bytes could not give it.
+A control byte below 32 is followed by that many literal bytes and one more; any other says how far
+back to copy from, and how much.
+
+Invariants: the output never grows past the size that was announced, and that is refused where so
+few bytes could not give it; whatever is wrong is a CorruptNodeError.
+
+It may not know what was compressed.
 """
 
 from __future__ import annotations
 
-from logstore.errors import InvalidPayloadError
+from typing import Final
 
-RATIO_MAX = 88  # three bytes give 264 at most
+from logstore.errors import CorruptNodeError
+
+RATIO_MAX: Final = 88  # three bytes give 264 at most
 
 
-def decompress(packed: bytes, size: int) -> bytes:
-    """The ``size`` bytes that were compressed; InvalidPayloadError if it are not so many."""
-    if size > len(packed) * RATIO_MAX:
-        raise InvalidPayloadError(
-            f"Bad data format: {len(packed)} compressed bytes cannot become {size}"
-        )
+def lzf_decompress(packed: bytes, size: int) -> bytes:
+    """The ``size`` bytes that were compressed."""
+    if not 0 <= size <= len(packed) * RATIO_MAX:
+        raise _damaged()
     out = bytearray()
     at, end = 0, len(packed)
     while at < end:
@@ -59,5 +63,5 @@ def _copy(packed: bytes, at: int, control: int, out: bytearray) -> int:
     return at + 1
 
 
-def _damaged() -> InvalidPayloadError:
-    return InvalidPayloadError("Bad data format: a compressed string is damaged")
+def _damaged() -> CorruptNodeError:
+    return CorruptNodeError("a compressed string is damaged")
