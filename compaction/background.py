@@ -27,7 +27,7 @@ from logstore.index.keys import SegmentRow
 
 THRESHOLD = 0.5
 MIN_AGE_MS = 60_000  # since it was sealed: single adds are born mostly dead, and die on for a while
-ROUND_BYTES = 256 << 20  # living bytes moved while the care lock is held
+ROUND_BYTES, ROUND_S = 256 << 20, 10.0  # of living bytes, moved while the care lock is held
 LOOK_S = 5.0
 TOMBSTONES_S = 60.0  # how often tombstones are counted, which takes a look at every node
 SHARE = 0.01  # of the time at most goes into looking
@@ -114,10 +114,11 @@ class Compactor:
         if sum(victim.dead_bytes for victim in found) < enough:
             return []
         found.sort(key=lambda victim: victim.live_bytes / (victim.live_bytes + victim.dead_bytes))
-        moved, some = 0, found[:1]
+        most = min(ROUND_BYTES, ROUND_S * engine.options.compact_rate_bytes_s)
+        moved, some = found[0].live_bytes, found[:1]
         for victim in found[1:]:
             moved += victim.live_bytes
-            if moved > ROUND_BYTES:
+            if moved > most:
                 break
             some.append(victim)
         return some

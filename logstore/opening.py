@@ -126,14 +126,16 @@ def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:
     def run() -> Any:
         return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
 
-    return reserve.freeing(shared.engine, run)
+    with shared.caretaker.aside():
+        return reserve.freeing(shared.engine, run)
 
 
 def checkpoint(shared: Shared) -> int:
     """A checkpoint by call."""
     from logstore.engine import checkpoints
 
-    return checkpoints.take(shared.engine, shared.committer)
+    with shared.caretaker.aside():
+        return checkpoints.take(shared.engine, shared.committer)
 
 
 def backup(shared: Shared, target: Path) -> None:
@@ -142,4 +144,5 @@ def backup(shared: Shared, target: Path) -> None:
 
     if target.absolute().is_relative_to(shared.engine.path):
         raise OptionError(f"{target} is in the store itself: give a directory outside it")
-    backups.take(shared.engine, shared.committer, target)
+    with shared.caretaker.aside():
+        backups.take(shared.engine, shared.committer, target)

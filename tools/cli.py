@@ -25,6 +25,7 @@ COMMANDS = {
     "info": "info",
     "check": "check",
     "recover": "recover",
+    "retain": "retain",
     "compact": "compact",
     "import": "importing",
     "export": "exporting",

@@ -10,7 +10,8 @@ has the care lock, it is left to that one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from logstore.engine import care, checkpoints, snapshot
 from logstore.engine.commit import Committer
@@ -39,6 +40,8 @@ class Caretaker:
         self._compact = compact
         self._retention = Retention(engine, committer)
         self._active = 0
+        self._waiting = 0  # callers that want the care lock
+        self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -53,12 +56,25 @@ class Caretaker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """For work by call that needs the care lock: what this process does in the background ends
+        soon, and does not begin meanwhile.
+        """
+        with self._guard:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._waiting -= 1
+
     def _run(self) -> None:
         while not self._stop.wait(POLL_S):
             try:
                 self.tick()
             except StoppedError:
-                return
+                continue
             except Exception as exc:  # noqa: BLE001  it is tried again; what it is for can wait
                 log.error("work in the background failed: %s", exc)
                 if self._engine.wake.failed_at:
@@ -72,11 +88,13 @@ class Caretaker:
             self._after_seal()
         self._retention.tick()
         rate = self._engine.options.compact_rate_bytes_s
-        if self._compact is not None and rate > 0:
+        if self._compact is not None and rate > 0 and not self._waiting:
             self._compact(self._throttle(rate))
 
     def _throttle(self, rate_bytes_s: float) -> Pause:
-        return Throttle(rate_bytes_s, self._stop, self._retention.tick).spend
+        return Throttle(
+            rate_bytes_s, self._stop, self._retention.tick, lambda: self._waiting > 0
+        ).spend
 
     def _after_seal(self) -> None:
         care.write_missing_hints(self._engine)

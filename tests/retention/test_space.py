@@ -210,6 +210,17 @@ def test_closing_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
         assert dump(store).entries == before
 
 
+def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
+    clock = Clock()
+    with opened(tmp_path / "store", clock) as store:
+        half_dead(store, clock)
+    with opened(tmp_path / "store", clock, background=True, compact_rate=1) as store:
+        soon(lambda: taken(store))
+        assert store.compact().segments_dropped
+        assert store.checkpoint()
+        store.backup(tmp_path / "copy")
+
+
 def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
     done = []
     throttle = Throttle(1_000_000, threading.Event(), lambda: done.append(1))

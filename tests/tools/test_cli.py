@@ -16,7 +16,7 @@ from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
-ON_A_STORE = ("range s", "tail s", "streams", "info", "check", "compact", "export s", "recover")
+ON_A_STORE = ("range s", "tail s", "streams", "info", "check", "retain", "compact", "export s", "recover")
 
 
 def contents(store: Path) -> dict[str, tuple[int, bytes]]:
