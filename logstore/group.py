@@ -80,7 +80,7 @@ class Group(GroupChanges[T]):
 
         wait = groupwait.Wait(
             self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
-            noack, on_dead, max_bytes > 0,
+            noack, on_dead, worker or max_bytes > 0,
         )  # fmt: skip
         return self._deliveries(who, wait.until(deadline))
 

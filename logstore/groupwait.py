@@ -41,7 +41,7 @@ class Wait(NamedTuple):
     alive: Callable[[], object] | None  # raises when waiting is over
     noack: bool = False
     on_dead: OnDead[Any] | None = None  # told of what the read buried
-    capped: bool = False  # by bytes: it may leave something however few it takes
+    capped: bool = False  # not only by a count: it may leave something however few it takes
 
     def until(self, deadline: float | None) -> list[Delivered]:
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
