@@ -5,20 +5,29 @@ Invariants: a payload is verified whole before the store is touched. It knows no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from logstore.codec import listpack
 from logstore.engine import exports, installs
-from logstore.errors import EntryTypeError
+from logstore.errors import EntryTypeError, OptionError
 from logstore.options import Sync
 from logstore.rdb import dump
 
 if TYPE_CHECKING:
     from logstore.store import Store
 
+Peer: TypeAlias = Literal["redis", "valkey"]
 
-def payload(store: Store[Any], name: bytes) -> bytes:
+
+def payload(store: Store[Any], name: bytes, peer: Peer | None) -> bytes:
     """A stream as a payload that servers RESTORE."""
-    return dump.encode(exports.read(store._engine(), name))
+    if peer not in (None, *get_args(Peer)):
+        raise OptionError(f"peer is 'redis', 'valkey' or None: {peer!r}")
+    found = exports.read(store._engine(), name)
+    if peer is not None:
+        valkey = peer == "valkey"
+        found.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in found.nodes]
+    return dump.encode(found)
 
 
 def restore(

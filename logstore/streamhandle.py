@@ -188,12 +188,13 @@ class StreamHandle(Generic[T]):
                 f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
             ) from error
 
-    def dump(self) -> bytes:
+    def dump(self, *, peer: interchange.Peer | None = None) -> bytes:
         """The stream with its groups, as a payload that Redis (7.2 on) and Valkey RESTORE.
 
-        StreamNotFoundError; TooLargeError above 512 MiB.
+        The two refuse each other's nodes where a field or value has exactly 16378 or 2097146 bytes:
+        name the one that is to take it. StreamNotFoundError; TooLargeError above 512 MiB.
         """
-        return interchange.payload(self._store, self._name)
+        return interchange.payload(self._store, self._name, peer)
 
     def scheduled(self) -> Iterator[ScheduledEntry[T]]:
         """What is scheduled for the stream and was not added yet, soonest first, lazily."""

@@ -218,3 +218,20 @@ def before(lp: bytes, pos: int, end: int) -> int:
     if start < HEADER_BYTES or skip(lp, start, end) != pos:
         raise CorruptNodeError(f"no element ends at {pos}")
     return start
+
+
+def respell(lp: bytes, *, valkey: bool) -> bytes:
+    """The listpack with the backlens that Valkey, or Redis, writes where the two do not agree."""
+    end = check(lp)
+    if end <= _DISPUTED[0]:
+        return lp
+    pieces: list[bytes] = []
+    copied = pos = HEADER_BYTES
+    while pos < end:
+        after = skip(lp, pos, end)
+        size = _shape(lp, pos)[1]
+        if size in _DISPUTED:
+            pieces += (lp[copied : pos + size], _short_backlen(size) if valkey else backlen(size))
+            copied = after
+        pos = after
+    return finish(stored_count(lp), *pieces, lp[copied:end]) if pieces else lp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logstore.engine import exports
+from logstore.errors import OptionError
 from logstore.rdb import crc64, dump, streamtypes
 from logstore.store import Store
 from tests.peers.servers import Peer
@@ -120,3 +121,28 @@ def test_what_was_given_back_goes_to_a_consumer_without_a_name(
 def test_the_checksum_is_that_of_the_servers() -> None:
     assert crc64.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
     assert crc64.crc64(b"6789", crc64.crc64(b"12345")) == 0xE9C6D914C4B8D9CA
+
+
+@pytest.mark.parametrize("size", [16377, 16378, 16379, 2097146])
+def test_a_value_of_the_length_that_servers_dispute(
+    redis_peer: Peer, valkey_peer: Peer, store: Store[bytes], size: int
+) -> None:
+    for peer in (redis_peer, valkey_peer):
+        peer.command("XADD", "s", "1-1", "a", "b" * size)
+        peer.command("XADD", "s", "1-2", "a", "c" * size, "d", "e")
+        peer.command("XDEL", "s", "1-1")
+    wanted = {"redis": redis_peer.command("DUMP", "s"), "valkey": valkey_peer.command("DUMP", "s")}
+    for payload in wanted.values():
+        stream = store.restore("s", payload, replace=True)
+        assert body(stream.dump()) == body(payload)
+        for other, peer in (("redis", redis_peer), ("valkey", valkey_peer)):
+            given = stream.dump(peer=other)
+            assert body(given) == body(wanted[other])
+            peer.command("RESTORE", "copy", 0, given, "REPLACE")
+    assert (len(set(map(body, wanted.values()))) == 2) == (size in {16378, 2097146})
+
+
+def test_another_peer_is_refused(store: Store[bytes]) -> None:
+    store.stream("s").add({"a": 1})
+    with pytest.raises(OptionError, match="peer"):
+        store.stream("s").dump(peer="sqlite")  # type: ignore[arg-type]
