@@ -29,6 +29,7 @@ COMMANDS = {
     "compact": "compact",
     "import": "importing",
     "export": "exporting",
+    "serve": "serve",
 }
 
 

@@ -1,0 +1,108 @@
+"""``logstore serve``: a store for every Redis and Valkey client, over TCP or a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import logstore
+from logstore.errors import FileSystemError, OptionError
+from logstore.tools import options
+from logstore.tools.output import Output
+
+PASSWORD_MAX_BYTES = 4096
+PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
+if TYPE_CHECKING:
+    from logstore.options import Sync
+    from logstore.wire.server import Listen
+    from logstore.wire.service import Profile, Service
+
+log = logging.getLogger("logstore.server")
+
+
+@click.command("serve")
+@options.store_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=6379, show_default=True,
+              help="0: any free one, which is printed.")  # fmt: skip
+@click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
+@click.option("--requirepass-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A file with the password that clients must give.")  # fmt: skip
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
+              help="Whose commands and replies.")  # fmt: skip
+@click.option("--sync", type=click.Choice(["always", "everysec", "os"]), default="everysec",
+              show_default=True)  # fmt: skip
+@click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
+@options.pass_output
+def command(
+    output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
+    requirepass_file: Path | None, tls_cert: Path | None, tls_key: Path | None, compat: Profile,
+    sync: Sync, allow_flush: bool,
+) -> None:  # fmt: skip
+    """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
+
+    Other processes may have the store open meanwhile. Beyond loopback a password is needed.
+    """
+    from logstore.wire.server import Listen
+    from logstore.wire.service import Service
+
+    password = _password(requirepass_file)
+    listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key))
+    listen.check(password)
+    with logstore.open(path, sync=sync) as store:
+        service = Service(store, profile=compat, password=password, allow_flush=allow_flush)
+        asyncio.run(_serve(output, service, listen))
+
+
+def _password(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    from logstore.fs import LOCAL
+
+    found = LOCAL.read(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
+    if not found:
+        raise OptionError(f"{path} holds no password")
+    return found
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None:
+        if key is not None:
+            raise OptionError("--tls-key needs --tls-cert")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as exc:
+        raise OptionError(f"{certificate} cannot be used for TLS: {exc}") from exc
+    return context
+
+
+async def _serve(output: Output, service: Service, listen: Listen) -> None:
+    from logstore.wire.server import Server
+
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end.set)
+    service.shutdown = end.set
+    server = Server(service)
+    try:
+        await server.start(listen)
+    except OSError as exc:
+        raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
+    output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
+    output.flush()
+    try:
+        await end.wait()
+        log.info("ending")
+    finally:
+        await server.close()
