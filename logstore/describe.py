@@ -6,7 +6,7 @@ decoded; the numbers are those that the peers' XINFO gives for the same history.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +20,8 @@ from logstore.entry import Entry, make_entry
 from logstore.errors import StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID
 from logstore.index.keys import StreamRecord
-from logstore.info import ConsumerInfo, GroupInfo, StreamInfo, radix_tree_nodes
+from logstore.info import ConsumerInfo, GroupInfo, StreamInfo
+from logstore.radix import radix_tree
 
 if TYPE_CHECKING:
     from logstore.store import Store
@@ -33,18 +34,17 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     record = view.record(name)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
-    keys = [master.packed() for master, _ in view.index.nodes(record.number)]
     open_bytes = 0
     if record.open_version:
-        keys.append(record.open_master.packed())
         node = view.open_node(record.number)
         open_bytes = nodes.open_bytes(node) if node is not None else 0
+    count, tree_nodes = radix_tree(_keys(view, record))
     schedules = view.index.schedules
     due_ms = schedules.next_of(record.number)
     schedules = view.index.schedules
     due_ms = schedules.next_of(record.number)
     return StreamInfo(
-        name, record.length, len(keys), radix_tree_nodes(keys), record.last,
+        name, record.length, count, tree_nodes, record.last,
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
@@ -53,6 +53,14 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
         *view.index.producers.tally(record.number),
     )  # fmt: skip
+
+
+def _keys(view: Snapshot, record: StreamRecord) -> Iterator[bytes]:
+    """The keys of a stream's nodes, packed."""
+    for master, _ in view.index.nodes(record.number):
+        yield master.packed()
+    if record.open_version:
+        yield record.open_master.packed()
 
 
 def _edge(
