@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.engine.state import State
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.reply import OK, QUEUED, Failure, Reply
+from logstore.wire.reply import NULL_ARRAY, OK, QUEUED, Failure, Reply
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command
 from logstore.wire.words import Words
@@ -129,7 +129,8 @@ class Session:
             return all(version_of(state, each.key) == each.version for each in watched)
 
         def run() -> Reply:
-            return self.service.runner.transaction(steps, unchanged if watched else None)
+            found = self.service.runner.transaction(steps, unchanged if watched else None)
+            return NULL_ARRAY if found is None else found
 
         return Admin(run)
 

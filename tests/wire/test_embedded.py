@@ -1,0 +1,135 @@
+"""Prevents a client in the same process that answers other than one over a network."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import logstore
+from logstore.redis import Redis
+from logstore.redis.asyncio import Redis as AsyncRedis
+from tests.wire.served import serving
+
+
+def session(client: Any) -> list[Any]:
+    """What one client does, and is told."""
+    told: list[Any] = [client.xadd("s", {"n": n}, id=f"{n}-0") for n in range(1, 6)]
+    told.append(client.xgroup_create("s", "g", "0"))
+    told.append(client.xreadgroup("g", "alice", {"s": ">"}, count=2))
+    told.append(client.xack("s", "g", "1-0"))
+    told.append(client.xpending("s", "g"))
+    told.append(client.xautoclaim("s", "g", "bob", 0, justid=True))
+    told += [client.xlen("s"), client.xrevrange("s", count=1), client.xdel("s", "2-0", "9-0")]
+    told.append(client.xtrim("s", maxlen=2, approximate=False))
+    told.append(client.xinfo_groups("s"))
+    with client.pipeline(transaction=True) as pipe:
+        pipe.watch("s")
+        pipe.multi()
+        pipe.xadd("s", {"a": 1}, id="7-0").xlen("s").xadd("t", {"b": 2}, id="1-0")
+        told.append(pipe.execute())
+    with client.pipeline(transaction=False) as pipe:
+        for n in range(3):
+            pipe.xadd("u", {"n": n}, id=f"{n + 1}-0")
+        pipe.xadd("u", {"n": 0}, id="1-0")
+        told.append([str(each) for each in pipe.execute(raise_on_error=False)])
+    with pytest.raises(redis.ResponseError) as refused:
+        client.xadd("s", {"a": 1}, id="1-0")
+    told.append(str(refused.value))
+    told += [client.xread({"s": "0"}, count=1), client.xread({"s": "$"}, block=50)]
+    told += [sorted(client.keys("*")), client.type("s"), client.exists("s", "none")]
+    return told
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("decode", [False, True])
+def test_it_answers_as_over_a_network(tmp_path: Path, protocol: int, decode: bool) -> None:
+    options: dict[str, Any] = {"protocol": protocol, "decode_responses": decode}
+    with serving(tmp_path / "served") as served, redis.Redis(port=served.port, **options) as far:
+        wanted = session(far)
+    with Redis(tmp_path / "store", **options) as near:
+        assert session(near) == wanted
+    with logstore.open(tmp_path / "store") as store:
+        assert sorted(store.streams()) == [b"s", b"t", b"u"]
+
+
+def test_a_read_that_blocks_is_woken_by_another_client(tmp_path: Path) -> None:
+    with Redis(tmp_path / "store") as one, Redis(tmp_path / "store") as two:
+        found: list[Any] = []
+        waiter = threading.Thread(target=lambda: found.append(one.xread({"s": "$"}, block=0)))
+        waiter.start()
+        while not any("xread" in each["cmd"] for each in two.client_list()):
+            time.sleep(0.01)
+        time.sleep(0.05)
+        two.xadd("s", {"a": 1}, id="1-0")
+        waiter.join(30)
+        assert found == [[[b"s", [(b"1-0", {b"a": b"1"})]]]]
+
+
+def test_the_clients_own_timeout_ends_a_read(tmp_path: Path) -> None:
+    with Redis(tmp_path / "store", socket_timeout=0.2, retry=None) as client:
+        started = time.monotonic()
+        with pytest.raises(redis.TimeoutError):
+            client.xread({"s": "$"}, block=0)
+        assert time.monotonic() - started < 10
+        assert client.ping()
+
+
+def test_a_watched_key_that_changes_ends_the_transaction(tmp_path: Path) -> None:
+    with Redis(tmp_path / "store") as client, client.pipeline() as pipe:
+        pipe.watch("s")
+        client.xadd("s", {"a": 1})
+        pipe.multi()
+        pipe.xadd("s", {"b": 1})
+        with pytest.raises(redis.WatchError):
+            pipe.execute()
+        assert client.xlen("s") == 1
+
+
+def test_the_store_is_closed_with_its_last_client(tmp_path: Path) -> None:
+    one, two = Redis(tmp_path / "store"), Redis(tmp_path / "store")
+    one.xadd("s", {"a": 1})
+    one.close()
+    assert two.xlen("s") == 1
+    two.close()
+    with logstore.open(tmp_path / "store", sync="always") as store:  # another option: nobody has it
+        assert len(store.stream("s")) == 1
+
+
+def test_threads_share_a_client(tmp_path: Path) -> None:
+    with Redis(tmp_path / "store") as client:
+
+        def add() -> None:
+            for _ in range(100):
+                client.xadd("s", {"a": 1})
+
+        threads = [threading.Thread(target=add) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client.xlen("s") == 400
+
+
+def test_asyncio(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncRedis(tmp_path / "store", decode_responses=True) as client:
+            ids = await asyncio.gather(*(client.xadd("s", {"n": n}) for n in range(50)))
+            assert set(ids) == {id for id, _ in await client.xrange("s")}
+            waiting = asyncio.ensure_future(client.xread({"s": "$"}, block=30_000))
+            await asyncio.sleep(0.1)
+            await client.xadd("s", {"late": 1}, id="9999999999999-0")
+            assert await waiting == [["s", [("9999999999999-0", {"late": "1"})]]]
+            async with client.pipeline(transaction=True) as pipe:
+                pipe.xlen("s").xadd("t", {"a": 1}, id="1-0")
+                assert await pipe.execute() == [51, "1-0"]
+            assert await client.xread({"t": "$"}, block=30) in ([], {})
+            with pytest.raises(redis.ResponseError, match="equal or smaller"):
+                await client.xadd("t", {"a": 1}, id="1-0")
+
+    asyncio.run(run())
