@@ -205,7 +205,7 @@ def client_list(session: Session, words: Words) -> Step:
     sessions = session.service.sessions
 
     def told() -> Reply:
-        shown = [each for each in sessions.values() if ids is None or each.id in ids]
+        shown = [each for each in list(sessions.values()) if ids is None or each.id in ids]
         return Verbatim(b"".join(map(line_of, shown)))
 
     return Tell(told)
@@ -224,7 +224,7 @@ def client_kill(session: Session, words: Words) -> Step:
         address = given[0].decode(errors="replace")
 
         def by_address() -> Reply:
-            found = [each for each in sessions.values() if each.address == address]
+            found = [each for each in list(sessions.values()) if each.address == address]
             if not found:
                 raise Failed("ERR No such client")
             _end(found)
@@ -234,7 +234,7 @@ def client_kill(session: Session, words: Words) -> Step:
     wanted = _Filter(given)
 
     def by_filter() -> Reply:
-        found = [each for each in sessions.values() if wanted.fits(each, session)]
+        found = [each for each in list(sessions.values()) if wanted.fits(each, session)]
         _end(found)
         return len(found)
 
