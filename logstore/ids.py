@@ -8,7 +8,9 @@ missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. Knows no
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from logstore.errors import InvalidIDError
@@ -63,6 +65,13 @@ class StreamID(NamedTuple):
     def unpacked(cls, data: bytes, offset: int = 0) -> StreamID:
         """The ID in the 16 bytes at ``offset``."""
         return cls(*_PACK.unpack_from(data, offset))
+
+
+def packed_ids(ids: Sequence[StreamID]) -> bytes:
+    """IDs side by side, 16 bytes each."""
+    if len(ids) == 1:
+        return _PACK.pack(*ids[0])
+    return struct.pack(f">{2 * len(ids)}Q", *chain.from_iterable(ids))
 
 
 ZERO_ID = StreamID(0, 0)

@@ -151,7 +151,7 @@ def _tombstone(state: State, at: int, _: int, body: frames.Tombstone) -> None:
             for ordinal in body.ordinals:
                 bits |= 1 << ordinal
             vector = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            state.index.put_node(body.stream, master, locator._replace(vector=vector))
+            state.restate_node(body.stream, master, locator._replace(vector=vector))
     if record.position < at:
         record.position = at
         state.touch(record)

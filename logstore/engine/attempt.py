@@ -71,7 +71,11 @@ class Batch:
     def rank(self) -> int:
         """The strictest policy that is asked for."""
         requests = self.requests
-        return requests[0].rank if len(requests) == 1 else max(each.rank for each in requests)
+        return requests[0].rank if len(requests) == 1 else max([each.rank for each in requests])
+
+    def done(self) -> int:
+        """How many of the requests happened."""
+        return len([each for each in self.requests if each.error is None])
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """No request that has no outcome of its own happened."""
@@ -97,7 +101,9 @@ def ready_locked(engine: Engine) -> LogWords:
 
 def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
     """Decide all, then write; ``ROLL`` or ``AGAIN`` if it must be decided once more."""
-    kept, generation = engine.kept, engine.index()
+    kept, generation = engine.kept, engine.generation
+    if generation is None or generation.number != words.generation:
+        generation = engine.index()
     number, start = words.commit + 1, engine.start_of_next(words)
     try:
         batch.txn = txn = generation.env.begin(write=True)
@@ -119,8 +125,10 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         buffer = state.buffer
         assert buffer is not None
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
-        _, _, _, _, *rest = state.meta
-        state.meta = Meta(buffer.end, number, buffer.last_start, buffer.last_crc, *rest)
+        meta = state.meta
+        state.meta = meta = Meta(
+            buffer.end, number, buffer.last_start, buffer.last_crc, meta[4], meta[5], meta[6]
+        )
         state.flush()  # before the append: an index that is full refuses while nothing happened
         file = engine.active_file(start >> 32)
         rank = batch.rank()
@@ -133,7 +141,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         txn.commit()
         if state.next_due_ms is not None:
             engine.wake.next_due_ms = state.next_due_ms  # or the tail check does it
-        engine.publish(state.meta)
+        engine.publish(meta)
         engine.wake.waits.bump_locked(state.woken)
         batch.committed = batch.over = True
     except BaseException:
@@ -141,8 +149,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
             batch.txn.abort()
         raise
     kept.applied, kept.meta, kept.generation = buffer.end, state.meta, generation.number
-    done = sum([each.error is None for each in batch.requests])
-    engine.metrics.committed(done, len(data), state.counts)
+    engine.metrics.committed(batch.done(), len(data), state.counts)
     return DONE
 
 
@@ -161,7 +168,7 @@ def _decide(engine: Engine, batch: Batch, state: State, words: LogWords) -> int:
             if buffer.mark() != mark:
                 state.kept.clear()
                 return AGAIN  # it failed halfway: the rest is decided once more without it
-    if not len(buffer):
+    if buffer.end == buffer.start:
         batch.over = True
         state.kept.applied = words.applied
         state.kept.generation = words.generation

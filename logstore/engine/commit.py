@@ -57,16 +57,19 @@ class Committer:
         self._batch: Batch | None = None
         self._expected = 0  # how many may want to share the next sync
         self._local = _Local()
+        self._rank = SYNC_RANK[engine.options.sync]
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
     def run(self, op: Op, sync: Sync | None = None) -> Any:
         """Decide, apply and commit one operation; its result."""
-        self._check_call()
-        rank = SYNC_RANK[self._engine.options.sync]
+        local = self._local
+        if local.busy or self._engine.options.readonly:
+            self._check_call()
+        rank = self._rank
         if sync is not None:
             rank = max(rank, SYNC_RANK[sync])
         request = Request(op, rank)
-        self._local.busy = True
+        local.busy = True
         try:
             if self._enter(request) or self._wait(request):
                 self._lead()
@@ -81,7 +84,7 @@ class Committer:
                 except KeyboardInterrupt:
                     self._rescue(request, exc)
         finally:
-            self._local.busy = False
+            local.busy = False
         # Without a call: an interrupt here would hide what happened.
         if request.error is not None:
             raise request.error
@@ -189,7 +192,8 @@ class Committer:
         engine = self._engine
         with self.mutex:
             try:
-                engine.check_open()
+                if engine.closed:
+                    engine.check_open()
                 engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
                 words = ready_locked(engine)
                 while (step := attempt(engine, batch, words)) != DONE:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from logstore import format as fmt
 from logstore.clock import Clock
 from logstore.engine.gate import Gate
+from logstore.engine.kept import Kept
 from logstore.engine.lock import WriterLock
 from logstore.engine.segments import Segments
-from logstore.engine.state import Kept, State
+from logstore.engine.state import State
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import ClosedError, CorruptionError, Error, StoreFailedError
 from logstore.fs import File, FileSystem
@@ -242,9 +243,8 @@ class Engine:
     def publish(self, meta: Meta) -> LogWords:
         """Tell all processes where the log stands; the commit in progress is over."""
         wake = self.wake
-        applied, commit, last_frame, last_crc, active, *_ = meta
-        words = LogWords(applied, commit, last_frame, last_crc, active, wake.generation(), 0)
-        self.wake.set_log(words)
+        words = LogWords(meta[0], meta[1], meta[2], meta[3], meta[4], wake.generation(), 0)
+        wake.set_log(words)
         return words
 
     # -- durability ---------------------------------------------------------------------------

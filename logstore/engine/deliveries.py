@@ -15,7 +15,7 @@ from logstore.engine.burials import Burial, Limit
 from logstore.engine.lookup import Lookup
 from logstore.engine.room import Room
 from logstore.engine.state import State
-from logstore.ids import MAX_ID, StreamID
+from logstore.ids import MAX_ID, StreamID, packed_ids
 from logstore.index.groupkeys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
@@ -70,7 +70,7 @@ def read_new(
     last, read = lag.delivered(record, found, ids)
     state.emit(frames.Deliver(
         found.number, who.number, state.now_ms, *last, read, int(noack),
-        b"" if noack else b"".join([each.packed() for each in ids]),
+        b"" if noack else packed_ids(ids),
     ))  # fmt: skip
     return claimed + new
 
@@ -98,12 +98,9 @@ def _fresh(
         return []
     start = group.last.next()
     found: list[Delivered] = []
-    for ref in nodes.refs(state, record, start):
-        if not ref.live:
-            continue
-        lp, vector = nodes.listpack(state, record, ref)
+    for master, lp, vector in nodes.live_from(state, record, start):
         left = limit - len(found) if limit else -1
-        for _, ms, seq, items in codec().entries(lp, *ref.master, vector, start, MAX_ID, left):
+        for _, ms, seq, items in codec().entries(lp, *master, vector, start, MAX_ID, left):
             if not room.takes(items):
                 return found
             found.append(Delivered(StreamID(ms, seq), items, 0, 1, state.now_ms))

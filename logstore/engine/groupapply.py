@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 
 def _current(state: State, number: int, at: int) -> GroupRecord | None:
     """The group, if a frame at this position counts for it; its position is moved there."""
-    group = state.groups.by_number(number)
+    groups = state.groups
+    group = groups.by_number(number)
     if group is None or group.position >= at:
         return None
     group.position = at
-    state.groups.touch(group)
+    groups.touch(group)
     return group
 
 
 def _settle(state: State, group: GroupRecord, pending: PendingSet) -> None:
     """Write runs back and bring the counts up to what changed."""
     pending.flush()
+    groups = state.groups
     for consumer, by in pending.changes.items():
         if not by:
             continue
         group.pending += by
         if consumer != NO_ONE:
-            record = state.groups.consumer(group.number, consumer)
+            record = groups.consumer(group.number, consumer)
             if record is not None:
                 record.pending += by
-                state.groups.touch_consumer(group.number, record)
+                groups.touch_consumer(group.number, record)
 
 
 def _group(state: State, at: int, _: int, body: frames.Group) -> None:
@@ -107,14 +109,15 @@ def _deliver(state: State, at: int, _: int, body: frames.Deliver) -> None:
         return
     group.last = StreamID(body.last_ms, body.last_seq)
     group.entries_read = body.entries_read
-    record = state.groups.consumer(group.number, body.consumer)
+    groups = state.groups
+    record = groups.consumer(group.number, body.consumer)
     if record is not None:
         record.seen_ms = body.time_ms
         if not body.noack:  # as the peers: who owes no answer was not active
             record.active_ms = body.time_ms
-        state.groups.touch_consumer(group.number, record)
+        groups.touch_consumer(group.number, record)
     if not body.noack:
-        pending = PendingSet(state.groups.txn, group.number)
+        pending = PendingSet(groups.txn, group.number)
         pending.extend(body.ids, body.consumer, body.time_ms, 1)
         _settle(state, group, pending)
 

@@ -12,7 +12,7 @@ from logstore.index.grouptxn import DecodedRuns, GroupTxn
 
 
 class KeptGroups:
-    """Decoded records of groups and consumers, valid as long as ``Kept`` is."""
+    """Decoded records of groups and consumers, valid as long as ``Kept`` is; numbers by name."""
 
     def __init__(self) -> None:
         self.groups: dict[int, GroupRecord] = {}
@@ -25,12 +25,16 @@ class KeptGroups:
         return len(self.groups) + len(self.consumers)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget what is decoded."""
         self.groups.clear()
-        self.numbers.clear()
         self.consumers.clear()
-        self.consumer_numbers.clear()
         self.runs.clear()
+
+    def shrink_names(self, most: int) -> None:
+        """Forget the numbers of names if there are too many."""
+        if len(self.numbers) + len(self.consumer_numbers) > most:
+            self.numbers.clear()
+            self.consumer_numbers.clear()
 
 
 class GroupState:
@@ -58,12 +62,14 @@ class GroupState:
     def named(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""
         number = self.kept.numbers.get((stream, name))
-        if number is None:
+        found = None if number is None else self.by_number(number)
+        if found is None or (found.stream, found.name) != (stream, name):
             number = self.txn.number(stream, name)
             if number is None:
                 return None
             self.kept.numbers[stream, name] = number
-        return self.by_number(number)
+            found = self.by_number(number)
+        return found
 
     def of_stream(self, stream: int) -> list[GroupRecord]:
         """A stream's groups, by name."""
@@ -111,12 +117,14 @@ class GroupState:
     def consumer_named(self, group: int, name: bytes) -> ConsumerRecord | None:
         """A consumer's record by name."""
         number = self.kept.consumer_numbers.get((group, name))
-        if number is None:
+        found = None if number is None else self.consumer(group, number)
+        if found is None or found.name != name:
             number = self.txn.consumer_number(group, name)
             if number is None:
                 return None
             self.kept.consumer_numbers[group, name] = number
-        return self.consumer(group, number)
+            found = self.consumer(group, number)
+        return found
 
     def touch_consumer(self, group: int, consumer: ConsumerRecord) -> None:
         """The record was changed: it is written back at ``flush``."""

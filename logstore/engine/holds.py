@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from logstore.engine import walks
 from logstore.engine.state import State
 from logstore.errors import OptionError
-from logstore.ids import StreamID
+from logstore.ids import StreamID, packed_ids
 from logstore.index.groupkeys import ID_BYTES, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
@@ -43,7 +43,7 @@ def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
     if not group.pending:
         return 0
-    given = b"".join([each.packed() for each in sorted(set(ids))])
+    given = packed_ids(sorted(set(ids)) if len(ids) > 1 else ids)
     there = walks.present(state.groups.txn, group.number, given)
     if there:
         state.emit(frames.Ack(group.number, there))

@@ -7,7 +7,7 @@ listpack is only looked into through the codec. Works alike on a write state and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.codec import codec
 from logstore.codec.listpack import encode_int
@@ -16,6 +16,9 @@ from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+
+if TYPE_CHECKING:
+    from logstore.engine.state import State
 
 
 class View(Protocol):
@@ -36,6 +39,16 @@ class View(Protocol):
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
         ...
+
+
+class Found(NamedTuple):
+    """A sealed node with live entries, as a write state found it last."""
+
+    stream: int
+    master: StreamID
+    last: StreamID
+    lp: bytes
+    vector: bytes
 
 
 class NodeRef(NamedTuple):
@@ -137,6 +150,27 @@ def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, byt
     node = view.open_node(record.number)
     assert node is not None
     return view.segments.open_listpack(node, view.meta.active_segment), b""
+
+
+def live_from(
+    state: State, record: StreamRecord, start: StreamID
+) -> Iterator[tuple[StreamID, bytes, bytes]]:
+    """Master ID, listpack and vector of nodes that may hold live entries from ``start`` on.
+
+    Who goes through a stream a little at a time finds most of it in the node of the last time.
+    """
+    kept = state.kept.node
+    if kept is not None and kept.stream == record.number and kept.master <= start <= kept.last:
+        yield kept[1], kept[3], kept[4]
+        if kept.last == MAX_ID:
+            return
+        start = kept.last.next()
+    for ref in refs(state, record, start):
+        if ref.live:
+            lp, vector = listpack(state, record, ref)
+            if ref.locator is not None:
+                state.kept.node = Found(record.number, ref.master, ref.last, lp, vector)
+            yield ref.master, lp, vector
 
 
 def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:

@@ -25,6 +25,8 @@ from logstore.log import located, names, reader
 from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
+KEPT_NODES_MAX = 16
+KEPT_NODE_MAX_BYTES = 16 * 1024
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 
 
@@ -74,6 +76,8 @@ class Segments:
         self._lock = threading.RLock()  # a signal handler may read while we do
         self._files: OrderedDict[tuple[int, bool], File | MappedSegment] = OrderedDict()
         self.body_reads = 0  # frames read whole; a clean open leaves it at 0
+        # Nodes read lately. What stands at a position that an index names never changes.
+        self._nodes: dict[tuple[int, int, StreamID], bytes] = {}
 
     def source(self, number: int, *, sealed: bool) -> File | MappedSegment:
         """Something to read the segment's bytes from."""
@@ -100,6 +104,7 @@ class Segments:
         """Let go of every file and map: some of them were dropped."""
         with self._lock:
             self._files.clear()
+            self._nodes.clear()
 
     def frame(self, position: int, payload_bytes: int, active: int) -> reader.LogFrame:
         """The frame at a position, checked."""
@@ -116,12 +121,21 @@ class Segments:
 
     def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
         """The listpack of a sealed node, proven to be the one that was asked for."""
+        size = locator.payload_bytes
+        key = (locator.position, stream, master)
+        kept = self._nodes.get(key)
+        if kept is not None and len(kept) + fmt.NODE_BODY.size == size:
+            return kept
         segment = locator.position >> fmt.POSITION_SEGMENT_BITS
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)
-        return located.listpack(
-            source, self.seed, locator.position, locator.payload_bytes, stream, master
-        )
+        lp = located.listpack(source, self.seed, locator.position, size, stream, master)
+        if size <= KEPT_NODE_MAX_BYTES:
+            with self._lock:
+                if len(self._nodes) >= KEPT_NODES_MAX:
+                    self._nodes.clear()
+                self._nodes[key] = lp
+        return lp
 
     def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""

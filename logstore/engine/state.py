@@ -12,9 +12,10 @@ from typing import Any
 
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
-from logstore.engine.groupstate import GroupState, KeptGroups
+from logstore.engine.groupstate import GroupState
+from logstore.engine.kept import Kept
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
-from logstore.engine.settingstate import KeptSettings, SettingState
+from logstore.engine.settingstate import SettingState
 from logstore.format import APPEND_BODY, Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
@@ -22,32 +23,6 @@ from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
-
-KEPT_STREAMS_MAX = 2000
-
-
-class Kept:
-    """Decoded records and open nodes, valid at one applied position of one generation."""
-
-    def __init__(self) -> None:
-        self.applied = -1
-        self.generation = 0
-        self.meta: Meta | None = None
-        self.records: dict[int, StreamRecord] = {}
-        self.opens: dict[int, OpenNode] = {}
-        self.numbers: dict[bytes, int] = {}
-        self.groups = KeptGroups()
-        self.settings = KeptSettings()
-
-    def clear(self) -> None:
-        """Forget everything: somebody else committed, or a commit was taken back."""
-        self.applied = -1
-        self.meta = None
-        self.records.clear()
-        self.opens.clear()
-        self.numbers.clear()
-        self.groups.clear()
-        self.settings.clear()
 
 
 class State:
@@ -134,13 +109,15 @@ class State:
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name."""
-        number = self.kept.numbers.get(name)
-        if number is None:
+        numbers = self.kept.numbers
+        number = numbers.get(name)
+        found = None if number is None else self.record(number)
+        if found is None or found.name != name:
             number = self.index.stream_number(name)
             if number is None:
                 return None
-            self.kept.numbers[name] = number
-        found = self.record(number)
+            numbers[name] = number
+            found = self.record(number)
         return found if found is not None and found.name == name else None
 
     def touch(self, record: StreamRecord) -> None:
@@ -203,13 +180,19 @@ class State:
 
     def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator and count it in its segment."""
-        self.index.put_node(stream, master, locator)
+        self.restate_node(stream, master, locator)
         if master > self._tops.get(stream, MAX_ID):
             self._tops[stream] = master
         self.count_live(locator.position, locator.payload_bytes, 1)
 
+    def restate_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Store a locator again, which is counted already."""
+        self.kept.node = None
+        self.index.put_node(stream, master, locator)
+
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""
+        self.kept.node = None
         self.index.delete_node(stream, master)
         self.count_live(locator.position, -locator.payload_bytes, -1)
 
@@ -290,8 +273,5 @@ class State:
         index.put_meta(self.meta)
         self._dirty_records.clear()
         self._dirty_opens.clear()
-        if len(kept.records) > KEPT_STREAMS_MAX or len(kept.opens) > KEPT_STREAMS_MAX:
-            kept.clear()
-        elif max(len(kept.groups), len(kept.settings)) > KEPT_STREAMS_MAX:
-            kept.groups.clear()
-            kept.settings.clear()
+        if not self.meta.commit & 63:
+            kept.shrink()

@@ -1,0 +1,53 @@
+"""What one commit leaves decoded for the next one of the same process.
+
+Invariants: records, open nodes, groups and settings are valid at one applied position of one
+generation, so they are forgotten when somebody else committed or a commit was taken back. Numbers
+by name outlive that: a number is never given twice, and who uses one looks at the name in the
+record that it names.
+"""
+
+from __future__ import annotations
+
+from logstore.engine.groupstate import KeptGroups
+from logstore.engine.nodes import Found
+from logstore.engine.settingstate import KeptSettings
+from logstore.index.keys import Meta, OpenNode, StreamRecord
+
+KEPT_STREAMS_MAX = 2000
+
+
+class Kept:
+    """Decoded records and open nodes, and the numbers of names."""
+
+    def __init__(self) -> None:
+        self.applied = -1
+        self.generation = 0
+        self.meta: Meta | None = None
+        self.records: dict[int, StreamRecord] = {}
+        self.opens: dict[int, OpenNode] = {}
+        self.numbers: dict[bytes, int] = {}
+        self.node: Found | None = None  # the sealed node that a group was read from last
+        self.groups = KeptGroups()
+        self.settings = KeptSettings()
+
+    def clear(self) -> None:
+        """Forget what is decoded: somebody else committed, or a commit was taken back."""
+        self.applied = -1
+        self.meta = None
+        self.records.clear()
+        self.opens.clear()
+        self.node = None
+        self.groups.clear()
+        self.settings.clear()
+
+    def shrink(self) -> None:
+        """Forget what would grow without end."""
+        most = KEPT_STREAMS_MAX
+        if len(self.records) > most or len(self.opens) > most:
+            self.clear()
+        elif len(self.groups) > most or len(self.settings) > most:
+            self.groups.clear()
+            self.settings.clear()
+        if len(self.numbers) > most:
+            self.numbers.clear()
+        self.groups.shrink_names(most)

@@ -1,0 +1,135 @@
+"""What a process keeps from one commit to the next, when it changed meanwhile: names, nodes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine import adds, groups
+from logstore.ids import ZERO_ID
+from tests.engine.procs import Waiting
+
+ROWS = [{"n": str(number)} for number in range(250)]
+
+
+def seen(group: Any, count: int = 10) -> list[int]:
+    """The numbers of the entries that a read gives."""
+    return [int(each.fields["n"]) for each in group.read("c", count=count)]
+
+
+def open_store(path: Path) -> Any:
+    return logstore.open(path, sync="os", background=False, encoding="utf-8")
+
+
+def test_names_that_another_process_gave_to_others(tmp_path: Path) -> None:
+    """Prevents: a stream, group or consumer taken for the one that had its name before."""
+    path = tmp_path / "s"
+
+    def work() -> None:
+        with open_store(path) as store:
+            store.drop("a")
+            for name in ("b", "a"):
+                stream = store.stream(name)
+                for each in ("h", "g"):
+                    group = stream.group(each, start="0")
+                    group.add_consumer("d")
+                    group.add_consumer("c")
+                stream.add({"n": "7" if name == "a" else "8"})
+
+    other = Waiting(work)
+    with open_store(path) as store:
+        stream = store.stream("a")
+        group = stream.group("g", start="0")
+        stream.add_many(ROWS[:5])
+        assert seen(group, 2) == [0, 1]
+        other.go()
+        assert seen(group) == [7]
+        assert group.pending().consumers == {"c": 1}
+        assert stream.group("h").pending().count == 0
+        assert len(stream) == len(store.stream("b")) == 1
+
+
+def test_names_of_a_commit_that_was_taken_back(tmp_path: Path) -> None:
+    """Prevents: a number that went to another name taken for the one that was never written."""
+
+    def half(state: Any) -> None:
+        record = adds.create(state, b"x")
+        groups.create(state, b"x", b"g", ZERO_ID)
+        found = state.groups.named(record.number, b"g")
+        groups.consumer(state, found, b"c")
+        raise ValueError("on purpose")
+
+    with open_store(tmp_path / "s") as store:
+        with pytest.raises(ValueError, match="on purpose"):
+            store._commit(half, None)
+        other, again = (store.stream(name) for name in ("y", "x"))
+        other.add({"n": "1"})
+        other.group("h", start="0").add_consumer("d")
+        assert len(again) == 0
+        group = again.group("g", start="0")
+        again.add({"n": "2"})
+        assert seen(group) == [2]
+        assert [each.fields["n"] for each in other.range()] == ["1"]
+        assert [each.name for each in other.group("h").consumers()] == ["d"]
+
+
+def delete_some(stream: Any) -> None:
+    """Entries of the node that is being read, a few behind what was read."""
+    found = list(stream.range())
+    stream.delete(*[each.id for each in found if int(each.fields["n"]) in (10, 12, 13)])
+
+
+CHANGES: dict[str, tuple[Callable[[Any], object], list[int]]] = {
+    "delete": (delete_some, [11, 14, 15]),
+    "trim": (lambda stream: stream.trim(maxlen=130, approximate=False), [120, 121, 122]),
+    "trim a node": (lambda stream: stream.trim(maxlen=150, approximate=True), [100, 101, 102]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_node_that_changed_while_it_was_read(tmp_path: Path, what: str, where: str) -> None:
+    """Prevents: entries delivered that were deleted since the node was read last."""
+    path = tmp_path / "s"
+    change, expected = CHANGES[what]
+
+    def work() -> None:
+        with open_store(path) as store:
+            change(store.stream("s"))
+
+    other = None if where == "here" else Waiting(work)
+    with open_store(path) as store:
+        stream = store.stream("s")
+        group = stream.group("g", start="0")
+        stream.add_many(ROWS)
+        assert seen(group) == list(range(10))
+        if other is None:
+            change(stream)
+        else:
+            other.go()
+        assert seen(group, 3) == expected
+        assert seen(group, 1000) == list(range(expected[-1] + 1, 250))
+
+
+def test_reads_through_compaction(tmp_path: Path) -> None:
+    """Prevents: a node rewritten by compaction that is read from where it stood before."""
+    chance = random.Random(5)
+    with open_store(tmp_path / "s") as store:
+        stream = store.stream("s")
+        group = stream.group("g", start="0")
+        ids = list(stream.add_many(ROWS))
+        alive = set(range(250))
+        got: list[int] = []
+        while part := seen(group, 7):
+            got += part
+            later = [each for each in alive if each > part[-1]]
+            gone = chance.sample(later, min(3, len(later)))
+            stream.delete(*[ids[each] for each in gone])
+            alive -= set(gone)
+            store.compact(purge=True)
+        assert got == sorted(alive)
