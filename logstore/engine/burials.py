@@ -91,7 +91,7 @@ class Burial:
         """Take an entry that is to be delivered again, if it was delivered often enough."""
         if not self.reached(waiting.count):
             return False
-        self.put(waiting, items, b"delivered %d times without an ack" % waiting.count)
+        self.put(waiting, items, b"deliveries without an ack: %d" % waiting.count)
         return True
 
     def put(self, waiting: Waiting, items: list[bytes], error: bytes) -> None:

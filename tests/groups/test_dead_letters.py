@@ -68,7 +68,7 @@ def test_instead_of_one_delivery_more(tmp_path: Path, how: str) -> None:
         assert origin(store) == {
             "origin_stream": "work", "origin_id": "1-0", "origin_group": "g",
             "origin_consumer": again[0].consumer, "origin_delivery_count": "3",
-            "origin_error": "delivered 3 times without an ack",
+            "origin_error": "deliveries without an ack: 3",
         }  # fmt: skip
         assert 1 not in numbers(group.pending_entries())
         assert group.info().pending == group.pending().count == len(list(group.pending_entries()))
@@ -293,7 +293,7 @@ def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         first, second = told
         assert (first.id.ms, first.fields, first.pairs) == (1, {"n": "1"}, [("n", "1")])
         assert (first.group.name, first.consumer, first.delivery_count) == ("g", "a", 1)
-        assert first.error == "delivered 1 times without an ack"
+        assert first.error == "deliveries without an ack: 1"
         assert (first.dead_letter, first.dead_id) == ("dead", store.stream("dead").first.id)
         assert second.dead_id == store.stream("dead").last.id
         assert "now" in repr(first)

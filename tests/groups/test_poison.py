@@ -81,7 +81,7 @@ def test_what_kills_its_workers_ends_in_the_dead_letter_stream(tmp_path: Path) -
         assert killed == 2 * 3
         dead = [each.fields for each in store.stream("dead")]
         assert sorted(each["n"] for each in dead) == ["23", "7"]
-        assert {each["origin_error"] for each in dead} == {"delivered 3 times without an ack"}
+        assert {each["origin_error"] for each in dead} == {"deliveries without an ack: 3"}
         found = Counter(each.fields["n"] for each in store.stream("out"))
         assert set(found) == {str(n) for n in range(total)} - {"7", "23"}
         assert set(found.values()) == {1}
@@ -217,5 +217,5 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
         assert numbers(told) == [2, 1]
         errors = [each.fields["origin_error"] for each in store.stream("dead")]
         assert errors[0].startswith("ValueError")
-        assert errors[1] == "delivered 2 times without an ack"
+        assert errors[1] == "deliveries without an ack: 2"
         assert group.pending().count == 0

@@ -102,7 +102,7 @@ def test_what_kills_its_workers_is_buried_unseen(tmp_path: Path) -> None:
         assert handled == 0
         found = store.stream("dead").last.fields
         assert (found["origin_delivery_count"], found["origin_consumer"]) == ("2", "b")
-        assert found["origin_error"] == "delivered 2 times without an ack"
+        assert found["origin_error"] == "deliveries without an ack: 2"
 
 
 def test_without_a_limit_a_failure_is_given_back_and_ends_the_round(tmp_path: Path) -> None:
