@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logstore import format as fmt
 from logstore.compaction import measure, runner, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, deleted, reserve
+from logstore.engine import care, deleted, reserve, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.throttle import Pause
@@ -31,6 +31,8 @@ ROUND_BYTES, ROUND_S = 256 << 20, 10.0  # of living bytes, moved while the care 
 LOOK_S = 5.0
 TOMBSTONES_S = 60.0  # how often tombstones are counted, which takes a look at every node
 SHARE = 0.01  # of the time at most goes into looking
+INDEX_MIN_BYTES = 64 << 20  # of a file that is worth copying, if most of it is free pages
+INDEX_MAX_BYTES = 256 << 20  # in use; copied under the writer lock, in a fraction of a second
 AGAIN_S = 600.0  # when to try again with segments that could not be dropped
 
 
@@ -51,6 +53,7 @@ class Compactor:
         self._next_s = 0.0
         self._count_next_s = 0.0
         self._counted_at = 0
+        self._shrink_next_s = 0.0
         self._tombstones: dict[int, tuple[int, int]] = {}  # bytes, and the live bytes at that time
         self._left: dict[int, float] = {}  # segments that could not be dropped, and until when
         self._tidy = False
@@ -62,6 +65,7 @@ class Compactor:
             return
         self._next_s = started_s + LOOK_S  # whatever fails below is not tried at once
         self._count_tombstones(pause)
+        self._shrink_index()
         due = bool(self._victims())
         took_s = time.monotonic() - started_s
         self._next_s = time.monotonic() + max(LOOK_S, took_s / SHARE)
@@ -90,6 +94,24 @@ class Compactor:
         rows, _ = measure.rows_and_active(engine)
         self._left |= dict.fromkeys(victims & set(rows), again_s)
         runner.finish(engine, report, started_ns)
+
+    def _shrink_index(self) -> None:
+        """Copy an index that is mostly free pages, and not too large for writers to wait."""
+        engine = self._engine
+        now_s = time.monotonic()
+        if now_s < self._shrink_next_s or engine.copy_index is None:
+            return
+        self._shrink_next_s = now_s + TOMBSTONES_S
+        used, live = engine.gate.through(lambda: _index_bytes(engine))
+        if used < INDEX_MIN_BYTES or live > min(used // 4, INDEX_MAX_BYTES):
+            return
+        try:
+            with care.alone(engine, 0):
+                sync.flush(engine, self._committer)
+                with self._committer.locked():
+                    engine.rebuild_locked(engine.copy_index)
+        except LockTimeoutError:
+            return
 
     def _victims(self) -> list[Victim]:
         """What is to be emptied now; nothing if that would give too little back."""
@@ -144,6 +166,11 @@ class Compactor:
         self._counted_at = applied
         now_s = time.monotonic()
         self._count_next_s = now_s + max(TOMBSTONES_S, (now_s - started_s) / SHARE)
+
+
+def _index_bytes(engine: Engine) -> tuple[int, int]:
+    generation = engine.index()
+    return generation.used_bytes(), generation.live_bytes()
 
 
 def _sealed(rows: dict[int, SegmentRow]) -> dict[int, int]:

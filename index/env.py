@@ -64,6 +64,10 @@ class Generation:
         """Force the index to disk; only a clean close needs it."""
         self.env.sync(True)
 
+    def copy_used(self, path: Path) -> None:
+        """Copy what is in use into an empty directory, leaving free pages out."""
+        self.env.copy(str(path), compact=True)
+
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; nothing if it was closed meanwhile."""
         with suppress(lmdb.Error):

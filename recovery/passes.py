@@ -28,7 +28,7 @@ from logstore.fs import File, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, creation, rebuild, restate, trust
+from logstore.recovery import boot, copying, creation, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
 
@@ -72,6 +72,7 @@ def open_engine(
             fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,
             rebuild=lambda found: rebuild.build(found, report),
         )  # fmt: skip
+        engine.copy_index = copying.copy
         engine.accept_loss = accept_loss
         if report.first_opener:
             reserve.ensure(engine)

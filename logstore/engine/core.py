@@ -71,6 +71,7 @@ class Engine:
         self.follow: Callable[[], None] | None = None  # read-only: take in what was appended
         self.adder: Adder | None = None  # of scheduled entries; None: read-only
         self._rebuild = rebuild
+        self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.care_files: set[File] = set()  # whose flocks are held, or waited for: see ``care``
         self._active: File | None = None
         self._active_number = 0
@@ -121,9 +122,9 @@ class Engine:
                 if self.wake.generation() == number:
                     raise
 
-    def rebuild_locked(self) -> None:
-        """Build the next generation from the log and switch every process over."""
-        number = self._rebuild(self)
+    def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
+        """Build the next generation, from the log if not said how, and switch every process over."""
+        number = (build or self._rebuild)(self)
         with self._switching:
             self.generation = open_generation(
                 self.fs, names.generation(self.index_home, number), number

@@ -22,6 +22,7 @@ from logstore.engine import care
 from logstore.engine.throttle import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
+from tests.engine.procs import Forked
 from tests.retention.look import Clock, opened
 from tests.retention.test_background import soon
 
@@ -208,6 +209,48 @@ def test_closing_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
     with opened(tmp_path / "store", clock) as store:
         store.stream("long").delete(store.stream("long").last_id)
         assert dump(store).entries == before
+
+
+def test_an_index_that_is_mostly_free_pages_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "INDEX_MIN_BYTES", 1 << 18)
+    clock, path, other = Clock(), tmp_path / "store", tmp_path / "killed"
+    with opened(path, clock, node_max_entries=1, sync="everysec") as store:
+        stream = store.stream("s")
+        stream.add_many(({"n": n} for n in range(8_000)), batch=5000)
+        stream.group("g", start="0").read("a", count=5)
+        shared = store._live()
+        child = Forked(lambda: reopened(path, clock))
+        full = store.info()
+        Compactor(shared.engine, shared.committer).tick(no_pause)
+        assert store.info().index_generation == full.index_generation, "it is full of nodes"
+        stream.trim(maxlen=50)
+        Compactor(shared.engine, shared.committer).tick(no_pause)
+        assert store.info().index_generation == full.index_generation + 1
+        assert store.info().index_bytes < full.index_bytes // 4
+        stream.add({"n": "behind it"})
+        shutil.copytree(path, other, ignore=shutil.ignore_patterns("lock.mdb"))
+        child.join()
+        assert len(stream) == 52, "a process that had the old one open writes to the new one"
+        before = dump(store)
+        assert store.stream("s").group("g").pending().count == 5
+    with logstore.open(path, background=False, clock=clock) as store:
+        assert not store.recovery["rebuilt"]
+        assert dump(store) == before
+    with logstore.open(other, background=False, clock=clock) as store:
+        assert len(store.stream("s")) in {51, 52}
+    assert check(path).damage == []
+
+
+def reopened(path: Path, clock: Clock) -> None:
+    with logstore.open(path, background=False, clock=clock) as store:
+        assert len(store.stream("s")) >= 50
+        end = time.monotonic() + 20
+        while store.stream("s").info().entries_added < 8_001:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        store.stream("s").add({"n": "from another"})
 
 
 def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
