@@ -22,7 +22,7 @@ from logstore.index import keys
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
 # Beside the main one.
-DATABASES = ("names", "nodes", "segments", "groups", "settings", "schedule")
+DATABASES = ("names", "nodes", "segments", "groups", "settings", "producers", "schedule")
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -59,6 +59,7 @@ class Generation:
         self.groups = databases["groups"]
         self.settings = databases["settings"]
         self.schedule = databases["schedule"]
+        self.producers = databases["producers"]
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""

@@ -18,6 +18,7 @@ from logstore.index.env import Generation
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.grouptxn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.producertxn import ProducerTxn
 from logstore.index.scheduletxn import ScheduleTxn
 from logstore.index.settingtxn import SettingTxn
 
@@ -31,13 +32,14 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "_groups", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "_producers", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
         self.txn = txn
         self._cursor: Any = None
         self._groups: GroupTxn | None = None
+        self._producers: ProducerTxn | None = None
 
     @property
     def groups(self) -> GroupTxn:
@@ -45,6 +47,13 @@ class IndexTxn:
         if self._groups is None:
             self._groups = GroupTxn(self.generation, self.txn)
         return self._groups
+
+    @property
+    def producers(self) -> ProducerTxn:
+        """What is remembered of idempotent adds, in the same transaction."""
+        if self._producers is None:
+            self._producers = ProducerTxn(self.generation, self.txn)
+        return self._producers
 
     @property
     def settings(self) -> SettingTxn:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from logstore import arguments, scheduling
+from logstore import arguments, producing, scheduling
 from logstore.bufferedgroup import TransactionGroup
 from logstore.codec import Row
 from logstore.delivery import References
-from logstore.engine import adds, deletes, schedules, trims
+from logstore.engine import adds, deletes, idempotent, schedules, trims
 from logstore.engine import references as held
 from logstore.engine.state import State
 from logstore.entry import IDRuns
@@ -44,6 +44,7 @@ class TransactionStream(Generic[T]):
         self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
         references: References = "keep", create: bool = True,
+        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
     ) -> Pending[StreamID | None]:  # fmt: skip
         """Add an entry; ``.id`` is set by the commit."""
         rule = arguments.trim_rule(
@@ -52,6 +53,12 @@ class TransactionStream(Generic[T]):
         )  # fmt: skip
         batch = arguments.rows([fields], self._tx._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, arguments.add_id(id), create, rule)
+        if producer is not None or idempotent_id is not None:
+            asked = producing.asked(batch, id, producer, idempotent_id, self._tx._store.encoding)
+            return self._tx._collect(
+                lambda state: idempotent.add(state, request, asked),
+                lambda given: None if given is None else given[0],
+            )
 
         def step(state: State) -> StreamID | None:
             added = adds.add(state, request)
@@ -62,13 +69,15 @@ class TransactionStream(Generic[T]):
     def add_many(
         self, rows: Iterable[Row | tuple[IDLike, Row]], *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool = True,
+        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
     ) -> Pending[IDRuns]:  # fmt: skip
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
             optional=True,
         )  # fmt: skip
+        if producer is not None:
+            return self._add_once(rows, producer, rule, create=create)
         requests = [
             adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             for ids, chunk in arguments.batches(rows, BATCH_ROWS, self._tx._store.encoding)
@@ -80,6 +89,25 @@ class TransactionStream(Generic[T]):
                 added = adds.add(state, request)
                 if added is not None:
                     collect(given, added)
+            return given
+
+        return self._tx._collect(step)
+
+    def _add_once(
+        self, rows: Iterable[Row | tuple[Any, Row]], producer: str | bytes,
+        rule: trims.TrimRule | None, *, create: bool,
+    ) -> Pending[IDRuns]:  # fmt: skip
+        requests = [
+            (adds.Add(self._name, chunk, 0, len(chunk), adds.AUTO, create, rule), asked)
+            for asked, chunk in producing.batches(
+                rows, BATCH_ROWS, producer, self._tx._store.encoding
+            )
+        ]
+
+        def step(state: State) -> IDRuns:
+            given = IDRuns()
+            for request, asked in requests:
+                given.extend(idempotent.add(state, request, asked) or ())
             return given
 
         return self._tx._collect(step)

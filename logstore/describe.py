@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from logstore import scheduling
-from logstore import scheduling
 from logstore.codec import codec
 from logstore.engine import groups, nodes, pendings, snapshot
 from logstore.engine.pendings import ConsumerRow, GroupRow
@@ -41,15 +40,12 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     count, tree_nodes = radix_tree(_keys(view, record))
     schedules = view.index.schedules
     due_ms = schedules.next_of(record.number)
-    schedules = view.index.schedules
-    due_ms = schedules.next_of(record.number)
     return StreamInfo(
         name, record.length, count, tree_nodes, record.last,
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
         record.node_bytes, open_bytes, view.index.settings.stream(record.number),
-        schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
         schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
         *view.index.producers.tally(record.number),
     )  # fmt: skip

@@ -74,11 +74,11 @@ class Kind(IntEnum):
     DELIVER = 35
     ACK = 36
     CLAIM = 37
+    IDEMPOTENT = 39
     SETTING = 40
     SCHEDULE = 41
     # reserved for what is to come
     NACK = 38
-    IDEMPOTENT = 39
     EXPIRE = 42
     RENAME = 43
     COPY = 44
@@ -86,7 +86,7 @@ class Kind(IntEnum):
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.SETTING, Kind.SCHEDULE]
+    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.IDEMPOTENT, Kind.SETTING, Kind.SCHEDULE]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -124,6 +124,11 @@ ACK_BODY = struct.Struct("<Q")  # group; then the IDs, 16 bytes each, big endian
 CLAIM_BODY = struct.Struct("<QIqq")
 CLAIM_ITEM = struct.Struct(">QQQQ")  # ID, delivery time (or place in the line), delivery count
 SETTING_BODY = struct.Struct("<QQ")  # stream, group (0: the stream's own); then a msgpack map
+# stream, idempotent adds and duplicates counted so far, first and last entry ID of what is
+# forgotten of all producers, last one of what is forgotten of this producer, bytes of its ID; then
+# its ID, then items: entry ID, bytes of the idempotent ID, and that
+IDEMPOTENT_BODY = struct.Struct("<QQQQQQQQQH")
+IDEMPOTENT_ITEM = struct.Struct("<QQH")
 # stream, form; then of form 0 (it is kept) when it is due and its fields and values, each behind its
 # length; of forms 1 (added) and 2 (cancelled) the keys
 SCHEDULE_BODY = struct.Struct("<QB")
@@ -134,6 +139,8 @@ assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29
 assert DELIVER_BODY.size == 45
 assert CLAIM_BODY.size == 28
+assert IDEMPOTENT_BODY.size == 74
+assert IDEMPOTENT_ITEM.size == 18
 assert OPEN_BODY.size == 44
 assert APPEND_BODY.size == 32
 assert NODE_BODY.size == 44

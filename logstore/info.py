@@ -33,6 +33,10 @@ class StreamInfo:
     settings: StreamSettings = StreamSettings()
     scheduled: int = 0  # entries that wait for their time
     next_due: datetime | None = None  # the time of the first of them
+    pids_tracked: int = 0  # producers of which idempotent IDs are remembered
+    iids_tracked: int = 0  # idempotent IDs; what expired goes a little later, in the background
+    iids_added: int = 0  # entries added idempotently, in the stream's whole life
+    iids_duplicates: int = 0  # adds that added nothing, in the stream's whole life
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -45,6 +49,12 @@ class StreamInfo:
             "max-deleted-entry-id": str(self.max_deleted_entry_id),
             "entries-added": self.entries_added,
             "recorded-first-entry-id": str(self.recorded_first_entry_id),
+            "idmp-duration": self.settings.idempotent_duration_s,
+            "idmp-maxsize": self.settings.idempotent_max_ids,
+            "pids-tracked": self.pids_tracked,
+            "iids-tracked": self.iids_tracked,
+            "iids-added": self.iids_added,
+            "iids-duplicates": self.iids_duplicates,
             "groups": self.groups,
             "first-entry": plain_entry(self.first_entry),
             "last-entry": plain_entry(self.last_entry),

@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, TypeVar
 
-from logstore import arguments, configuring, scheduling
+from logstore import arguments, configuring, producing, scheduling
 from logstore.codec import Row
 from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import References
-from logstore.engine import adds, deletes, schedules, trims
+from logstore.engine import adds, deletes, idempotent, schedules, trims
 from logstore.engine import references as held
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
@@ -41,14 +41,20 @@ class Stream(StreamHandle[T]):
     def add(
         self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool = True, sync: Sync | None = None,
+        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
     ) -> StreamID | None:  # fmt: skip
         """Add one entry, as XADD does; its ID, or None if ``create`` is False and there is no
         stream.
 
         ``id``: ``"*"`` (of now), ``"<ms>-*"``, or an ID above ``last_id``. ``maxlen`` or ``minid``
         trim after the add, as ``trim`` does. IDOrderError, InvalidIDError, InvalidEntryError,
-        EntryTypeError, TooLargeError: nothing was changed.
+        EntryTypeError, TooLargeError, OptionError: nothing was changed.
+
+        With ``producer`` (1 to 1024 bytes, as an ID of its own) the add may be repeated: what this
+        producer added before under the same ``idempotent_id``, computed from the fields if it is
+        left out, is not added again while it is there, and the ID that it has is returned.
+        docs/adding.md says for how long.
         """
         ids = arguments.add_id(id)
         rule = arguments.trim_rule(
@@ -57,6 +63,10 @@ class Stream(StreamHandle[T]):
         )  # fmt: skip
         batch = arguments.rows([fields], self._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, ids, create, rule)
+        if producer is not None or idempotent_id is not None:
+            asked = producing.asked(batch, id, producer, idempotent_id, self._store.encoding)
+            found = self._store._commit(lambda state: idempotent.add(state, request, asked), sync)
+            return None if found is None else found[0]
         added: adds.Added | None = self._store._commit(lambda state: adds.add(state, request), sync)
         return None if added is None else added.first
 
@@ -64,12 +74,16 @@ class Stream(StreamHandle[T]):
         self, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int = 1000,
         maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
         limit: int | None = None, references: References = "keep", create: bool = True,
+        producer: str | bytes | None = None,
         sync: Sync | None = None,
     ) -> IDRuns:  # fmt: skip
         """Add rows of any iterable, one commit for each ``batch`` of them; their IDs.
 
         A row is what ``add`` takes, or (id, fields). Memory holds one batch. The iterable runs
         outside every lock. If a row is refused its whole batch is, and the batches before stay.
+
+        With ``producer`` each row is added as ``add`` does with it; a row is fields then, or
+        (idempotent ID, fields). A row that is not added again has the ID that it got before.
         """
         arguments.check_count(batch, "batch")
         if not 1 <= batch <= BATCH_MAX_ROWS:
@@ -79,6 +93,15 @@ class Stream(StreamHandle[T]):
             optional=True,
         )  # fmt: skip
         given = IDRuns()
+        if producer is not None:
+            for asked, chunk in producing.batches(rows, batch, producer, self._store.encoding):
+                request = adds.Add(self._name, chunk, 0, len(chunk), adds.AUTO, create, rule)
+                step = partial(idempotent.add, request=request, asked=asked)
+                found = self._store._commit(step, sync)
+                if found is None:
+                    break
+                given.extend(found)
+            return given
         for ids, chunk in arguments.batches(rows, batch, self._store.encoding):
             request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             added: adds.Added | None = self._store._commit(partial(adds.add, request=request), sync)

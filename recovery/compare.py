@@ -71,10 +71,15 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         for which in (OF_STREAM, OF_GROUP):
             if list(true.settings.rows(which)) != list(kept.settings.rows(which)):
                 found.append("settings differ")
+        if list(true.producers.tallies()) != list(kept.producers.tallies()):
+            found.append("counts of idempotent adds differ")
+        same = zip_longest(true.producers.all(), kept.producers.all())
+        if any(a != b for a, b in same):
+            found.append("what is remembered of idempotent adds differs")
         if not _same_schedules(true, kept):
             found.append("scheduled entries differ")
         counts = (replayed.entries(), own.entries())
-    for name in ("streams", "nodes", "open", "names", "groups"):
+    for name in ("streams", "nodes", "open", "names", "groups", "producers"):
         if counts[0][name] != counts[1][name]:
             found.append(f"{counts[1][name]} rows of {name}, {counts[0][name]} in the log")
     return found

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import checkpoints, groupcopy, schedulecopy, settingcopy
+from logstore.engine import checkpoints, groupcopy, producercopy, schedulecopy, settingcopy
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
@@ -67,6 +67,8 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
                     state.create(record)
         elif kind in _LOADERS:
             _LOADERS[kind](state, chunk)
+        elif kind in producercopy.KINDS:
+            producercopy.load(state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)

@@ -24,7 +24,7 @@ _NOT_ABOVE = (
     "The ID specified in XADD is equal or smaller than the target stream top item: "
     "give an ID above last_id, or '*'"
 )
-_EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
+EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
 _NO_ENTRY_LIMIT = 1 << 30
 
 
@@ -103,7 +103,7 @@ def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
     if auto.ms is None and now_ms > last.ms:
         return StreamID(now_ms, 0)
     if last == MAX_ID:
-        raise IDOrderError(_EXHAUSTED)
+        raise IDOrderError(EXHAUSTED)
     if auto.ms is None:
         return last.next()
     if auto.ms < last.ms or (auto.ms == last.ms and last.seq == U64_MAX):
@@ -115,12 +115,12 @@ def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
 
 def _check_room(first: StreamID, count: int, auto: AutoID) -> None:
     if first.seq + count - 1 > U64_MAX and (auto.ms is not None or first.ms == U64_MAX):
-        raise IDOrderError(_EXHAUSTED)
+        raise IDOrderError(EXHAUSTED)
 
 
 def _check_ascending(last: StreamID, ids: Sequence[StreamID]) -> None:
     if last == MAX_ID:
-        raise IDOrderError(_EXHAUSTED)
+        raise IDOrderError(EXHAUSTED)
     for row, found in enumerate(ids):
         if found <= last:
             if found == ZERO_ID:

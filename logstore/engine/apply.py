@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
-from logstore.engine import groupapply, opens, scheduleapply, settingapply
+from logstore.engine import groupapply, opens, producerapply, scheduleapply, settingapply
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -237,6 +237,6 @@ _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
     frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
-    frames.Note: _note, **groupapply.APPLY, **settingapply.APPLY,
+    frames.Note: _note, **groupapply.APPLY, **producerapply.APPLY, **settingapply.APPLY,
     **scheduleapply.APPLY,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from logstore.engine import care, checkpoints, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
+from logstore.engine.forgetting import Forgetting
 from logstore.engine.retention import Retention
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, StoppedError, Throttle
@@ -39,6 +40,7 @@ class Caretaker:
         self._committer = committer
         self._compact = compact
         self._retention = Retention(engine, committer)
+        self._forgetting = Forgetting(engine, committer)
         self._active = 0
         self._waiting = 0  # callers that want the care lock
         self._guard = threading.Lock()
@@ -87,6 +89,7 @@ class Caretaker:
             self._active = active
             self._after_seal()
         self._retention.tick()
+        self._forgetting.tick()
         rate = self._engine.options.compact_rate_bytes_s
         if self._compact is not None and rate > 0 and not self._waiting:
             self._compact(self._throttle(rate))

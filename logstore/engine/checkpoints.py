@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from logstore import format as fmt
-from logstore.engine import care, groupcopy, schedulecopy, settingcopy, snapshot, sync
+from logstore.engine import care, groupcopy, producercopy, schedulecopy, settingcopy, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
@@ -49,6 +49,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     chunks += _streams(engine)
     chunks += groupcopy.chunks(engine)
     chunks += settingcopy.chunks(engine)
+    chunks += producercopy.chunks(engine)
     chunks += schedulecopy.chunks(engine)
     live, vectors = _nodes(engine, pause)
     chunks += vectors

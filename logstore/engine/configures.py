@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from logstore.engine import adds, groups
+from logstore.engine import adds, groups, idempotent
 from logstore.engine.state import State
 from logstore.errors import OptionError
 from logstore.log.settingframe import Setting
@@ -29,7 +29,13 @@ def stream(
     after = replace(before, **changes)
     if after != before:
         state.emit(Setting(record.number, 0, stored(after)))
+    if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
+        idempotent.forget_all(state, record.number)
     return after
+
+
+def _remembers(settings: StreamSettings) -> tuple[int, int]:
+    return settings.idempotent_duration_s, settings.idempotent_max_ids
 
 
 def group(

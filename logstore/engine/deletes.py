@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logstore.codec import codec
-from logstore.engine import nodes
+from logstore.engine import idempotent, nodes
 from logstore.engine.adds import create, existing
 from logstore.engine.nodes import NodeRef
 from logstore.engine.removals import remove
@@ -120,6 +120,9 @@ def set_id(
         raise UsageError(
             "The entries_added specified in XSETID is smaller than the target stream length"
         )
+    lowered = last < record.last
     state.emit(frames.Record(
         record.number, record.length, added, *last, *record.first, *deleted
     ))  # fmt: skip
+    if lowered:
+        idempotent.forget_above(state, record.number, last)

@@ -20,6 +20,7 @@ COUNTERS = (
     "commit_bytes",
     "added_entries",
     "added_bytes",
+    "duplicate_adds",
     "deleted_entries",
     "trimmed_entries",
     "retained_entries",

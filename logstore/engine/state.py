@@ -137,6 +137,7 @@ class State:
         """Take a stream's record and name away."""
         self.drop_open(record.number)
         self.settings.drop_stream(record.number)
+        self.index.producers.drop(record.number)
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
         self.kept.records.pop(record.number, None)

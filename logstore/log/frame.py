@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import groupframe, scheduleframe, settingframe
+from logstore.log import groupframe, producerframe, scheduleframe, settingframe
 from logstore.log.groupframe import GroupBody
+from logstore.log.producerframe import Idempotent
 from logstore.log.scheduleframe import ScheduleBody
 from logstore.log.settingframe import Setting
 
@@ -143,14 +144,14 @@ class Note(NamedTuple):
 
 
 StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
-OwnBody: TypeAlias = GroupBody | Setting | ScheduleBody
+OwnBody: TypeAlias = GroupBody | Idempotent | Setting | ScheduleBody
 Body: TypeAlias = StreamBody | OwnBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
     Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
-    **settingframe.KIND_OF, **scheduleframe.KIND_OF,
+    **producerframe.KIND_OF, **settingframe.KIND_OF, **scheduleframe.KIND_OF,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -203,6 +204,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     DropSegment: lambda body: fmt.DROP_SEGMENT_BODY.pack(*body),
     Note: lambda body: body.text,
     **groupframe.ENCODERS,
+    **producerframe.ENCODERS,
     **settingframe.ENCODERS,
     **scheduleframe.ENCODERS,
 }
@@ -257,6 +259,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.DROP_SEGMENT: lambda payload: DropSegment(*fmt.DROP_SEGMENT_BODY.unpack(payload)),
     Kind.NOTE: Note,
     **groupframe.DECODERS,
+    **producerframe.DECODERS,
     **settingframe.DECODERS,
     **scheduleframe.DECODERS,
 }
