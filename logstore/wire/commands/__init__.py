@@ -5,6 +5,7 @@ from __future__ import annotations
 from logstore.wire.commands import (
     adding,
     catalogue,
+    clients,
     connection,
     deleting,
     groupreads,
@@ -21,7 +22,7 @@ from logstore.wire.table import Command
 
 FAMILIES = (
     adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, connection,
-    transactions, catalogue, server,
+    clients, transactions, catalogue, server,
 )  # fmt: skip
 
 
