@@ -45,6 +45,8 @@ _SAME_WORDS = (
     "entries_added must be positive",
     "value for ENTRIESREAD must be positive or -1",
     "no such key",
+    "DUMP payload version or checksum are wrong",
+    "Bad data format",
 )
 
 # Other errors of the store, and what stands before their words, or in their place.

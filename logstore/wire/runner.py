@@ -7,6 +7,7 @@ steps before them did. Blocking: call it in a thread.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar, cast
@@ -23,6 +24,7 @@ from logstore.wire.reply import Failure, Reply
 from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
 
 T = TypeVar("T")
+log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
 
 
@@ -183,6 +185,9 @@ class Runner:
             return step.work()
         except (Error, Failed) as exc:
             return failure_of(exc)
+        except Exception as exc:  # a defect of ours must not take the connection with it
+            log.exception("a command failed")
+            return failure_of(exc)
 
     def _commit(self, steps: Sequence[Step]) -> list[Reply]:
         together = _Together(steps)
@@ -197,6 +202,9 @@ class Runner:
                     return [self._commit([step])[0] for step in steps]
                 return [self._freeing(steps[0], exc)]
             except Error as exc:
+                return [failure_of(exc)] * len(steps)
+            except Exception as exc:
+                log.exception("a command failed")
                 return [failure_of(exc)] * len(steps)
 
     def _freeing(self, step: Step, full: DiskFullError) -> Reply:

@@ -8,6 +8,7 @@ from logstore.wire.commands import (
     clients,
     connection,
     deleting,
+    dumping,
     groupreads,
     groups,
     info,
@@ -21,8 +22,8 @@ from logstore.wire.commands import (
 from logstore.wire.table import Command
 
 FAMILIES = (
-    adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, connection,
-    clients, transactions, catalogue, server,
+    adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, dumping,
+    connection, clients, transactions, catalogue, server,
 )  # fmt: skip
 
 

@@ -1,0 +1,39 @@
+"""Prevents payloads that a real server refuses, or reads as another stream, or that change ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.peers.servers import Peer
+from tests.wire.lines import Line
+from tests.wire.served import serving
+
+
+@pytest.mark.peers
+def test_payloads_go_both_ways(tmp_path: Path, peer: Peer) -> None:
+    profile = "redis-8.2" if peer.name == "redis" else "valkey-9"
+    with (
+        serving(tmp_path / "store", profile=profile) as served,
+        Line(served.port) as ours,
+        Line(peer.port) as theirs,
+    ):
+        for line in (ours, theirs):
+            for n in range(1, 251):
+                line("XADD", "s", f"{n}-0", "f", n, "g", "x" * (n % 50))
+            line("XDEL", "s", "5-0", "7-0", "240-0")
+            line("XGROUP", "CREATE", "s", "g", "200-0")
+            line("XTRIM", "s", "MAXLEN", 180)
+        payload, other = ours("DUMP", "s"), theirs("DUMP", "s")
+        assert payload[:-10] == other[:-10]
+        assert ours("DUMP", "none") is theirs("DUMP", "none") is None
+        for line, given in ((ours, other), (theirs, payload)):
+            assert line("RESTORE", "t", 0, given) == b"OK"
+            assert line("RESTORE", "t", 0, given).startswith("BUSYKEY")
+            assert line("RESTORE", "t", 0, given, "REPLACE") == b"OK"
+            assert line("RESTORE", "u", 0, given[:-1]).startswith("ERR DUMP payload version or")
+            assert line("RESTORE", "u", -1, given) == "ERR Invalid TTL value, must be >= 0"
+            assert line("EXISTS", "u") == 0
+        assert ours("XINFO", "STREAM", "t", "FULL") == theirs("XINFO", "STREAM", "t", "FULL")
+        assert ours("DUMP", "t")[:-10] == other[:-10]
