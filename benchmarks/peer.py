@@ -29,7 +29,8 @@ def redis_server(folder: Path) -> Iterator[int]:
         port: int = found.getsockname()[1]
     process = subprocess.Popen(
         [str(binary()), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
-         str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no"],
+         str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no",
+         "--auto-aof-rewrite-percentage", "0"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -31,7 +31,7 @@ ROUND_S = 10.0
 
 
 def idle(path: str, kind: str, seconds: str) -> float:
-    """Seconds of processor time that this process takes in so long, for each of its waiters."""
+    """Seconds of processor time that this process takes in so long: it waits, once or often."""
     if kind.startswith("asyncio"):
         return asyncio.run(_idle_task(path, kind, float(seconds)))
     with logstore.open(path, create=False, readonly=kind == "read-only") as store:
@@ -41,8 +41,7 @@ def idle(path: str, kind: str, seconds: str) -> float:
         time.sleep(SETTLED_S)
         began = time.process_time()
         time.sleep(float(seconds))
-        used = time.process_time() - began
-    return used / waiters
+        return time.process_time() - began
 
 
 def _wait(store: Store[Any], kind: str, who: str) -> None:
@@ -90,7 +89,7 @@ def receive(path: str, how: str, count: str) -> list[float]:
                 found = stream.read(last, timeout=ROUND_S)
             else:
                 found = group.read("c", timeout=ROUND_S, noack=True)
-            late += _since(found[0].fields[b"t"])
+            late += _since([each.fields[b"t"] for each in found])
             last = found[-1].id
     return late
 
@@ -107,13 +106,14 @@ def receive_peer(port: str, how: str, count: str) -> list[float]:
             reply = client.xread({how: last}, block=block)
         else:
             reply = client.xreadgroup("g", "c", {how: ">"}, block=block, noack=True)
-        (last, fields), *_ = reply[0][1]
-        late += _since(fields[b"t"])
+        late += _since([fields[b"t"] for _, fields in reply[0][1]])
+        last, _ = reply[0][1][-1]
     return late
 
 
-def _since(sent: bytes) -> list[float]:
-    return [(time.monotonic_ns() - int(sent)) / 1e9]
+def _since(sent: list[bytes]) -> list[float]:
+    now = time.monotonic_ns()
+    return [(now - int(each)) / 1e9 for each in sent]
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import logstore
 from benchmarks import peer
 from benchmarks.harness import ROOT, Bench, Result, Sample, below
-from benchmarks.waiters import KINDS, NEVER_S
+from benchmarks.waiters import KINDS, NEVER_S, PLACES, QUEUED
 from logstore import aio
 
 NAME = "waiting"
@@ -124,7 +125,8 @@ def _idle(bench: Bench, path: Path) -> list[Result]:
     note = f"{seconds} s; a process that does not wait takes {idle:.3f}"
     return [
         below(
-            f"idle waiter, {kind}", "% of a core", Sample(kind, [found - idle]), IDLE_PERCENT,
+            f"idle waiter, {kind}", "% of a core",
+            Sample(kind, [(found - idle) / (PLACES if kind == QUEUED else 1)]), IDLE_PERCENT,
             note=note,
         )
         for kind, found in used.items()
@@ -150,7 +152,7 @@ def _wake_ups(bench: Bench, path: Path) -> list[Result]:
             ours = _received(_child("receive", path, how, count), count, stream.add)
             theirs = _received(
                 _child("receive_peer", port, how, count), count,
-                lambda fields, how=how: client.xadd(how, fields),
+                partial(client.xadd, how),
             )  # fmt: skip
             results.append(_woken(f"{how}.read", ours, theirs))
     return results

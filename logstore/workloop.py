@@ -110,6 +110,7 @@ class Loop(Generic[T]):
         if work.claim_idle is not None:
             self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
         self._handled = 0
+        self._looked_at = -1  # position up to which a waiter knows that it has no backlog
 
     def rounds(self) -> Generator[Step, Any, int]:
         """The steps to perform; how many entries were handled."""
@@ -136,9 +137,13 @@ class Loop(Generic[T]):
 
     def alive(self) -> None:
         """Stopped if there is something better to do than to wait on."""
-        if self.stop or self.has_backlog():
+        if self.stop:
             raise Stopped
-        self.group._store._engine()
+        applied = self.group._store._engine().wake.applied
+        if applied != self._looked_at:  # else nobody committed anything since
+            self._looked_at = applied
+            if self.has_backlog():
+                raise Stopped
 
     def has_backlog(self) -> bool:
         """Whether something is pending with this consumer."""
