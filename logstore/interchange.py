@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Peer: TypeAlias = Literal["redis", "valkey"]
 
 
-def payload(store: Store[Any], name: bytes, peer: Peer | None) -> bytes:
+def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
         raise OptionError(f"peer is 'redis', 'valkey' or None: {peer!r}")

@@ -178,10 +178,19 @@ def find(bytes lp not None, u64 master_ms, u64 master_seq, u64 ms, u64 seq,
     return -1
 
 
-cdef int check_node(const u8* p, u64 total, u64 master_ms, u64 master_seq) noexcept nogil:
+ctypedef struct Survey:
+    int64_t live
+    u64 first_ms, first_seq         # of the first live entry
+    u64 last_ms, last_seq           # of the last live entry
+    u64 end_ms, end_seq             # of the last entry
+
+
+cdef int survey_node(
+    const u8* p, u64 total, u64 master_ms, u64 master_seq, Survey* found
+) noexcept nogil:
     cdef Master m
     cdef Entry e
-    cdef u64 pos, ms, seq, elements, stored, last_ms = 0, last_seq = 0
+    cdef u64 pos, ms, seq, elements, stored
     cdef int64_t live = 0, deleted = 0
     cdef int code = read_master(p, total, &m)
     if code != OK:
@@ -194,16 +203,22 @@ cdef int check_node(const u8* p, u64 total, u64 master_ms, u64 master_seq) noexc
             return code
         pos = e.after
         elements += <u64>(e.pairs + 4 if e.flags & SAME_FIELDS else 2 * e.pairs + 5)
+        ms = master_ms + <u64>e.ms_diff
+        seq = master_seq + <u64>e.seq_diff
+        found.end_ms = ms
+        found.end_seq = seq
         if e.flags & DELETED:
             deleted += 1
             continue
-        ms = master_ms + <u64>e.ms_diff
-        seq = master_seq + <u64>e.seq_diff
-        if live > 0 and not below(last_ms, last_seq, ms, seq):
+        if live == 0:
+            found.first_ms = ms
+            found.first_seq = seq
+        elif not below(found.last_ms, found.last_seq, ms, seq):
             return E_ORDER
-        last_ms = ms
-        last_seq = seq
+        found.last_ms = ms
+        found.last_seq = seq
         live += 1
+    found.live = live
     if live != m.live or deleted != m.deleted:
         return E_COUNTS
     if live + deleted == 0:
@@ -213,4 +228,13 @@ cdef int check_node(const u8* p, u64 total, u64 master_ms, u64 master_seq) noexc
 
 
 def validate(bytes lp not None, u64 master_ms, u64 master_seq):
-    fail(check_node(data_of(lp), size_of(lp), master_ms, master_seq))
+    cdef Survey found
+    fail(survey_node(data_of(lp), size_of(lp), master_ms, master_seq, &found))
+
+
+def survey(bytes lp not None, u64 master_ms, u64 master_seq):
+    cdef Survey found
+    fail(survey_node(data_of(lp), size_of(lp), master_ms, master_seq, &found))
+    cdef object first = (found.first_ms, found.first_seq) if found.live else None
+    cdef object last = (found.last_ms, found.last_seq) if found.live else None
+    return NodeSurvey(found.live, first, last, (found.end_ms, found.end_seq))

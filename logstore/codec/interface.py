@@ -42,6 +42,15 @@ class NodeHead(NamedTuple):
     first_entry_offset: int
 
 
+class NodeSurvey(NamedTuple):
+    """A node's live entries, their first and last ID (None without any), its last ID."""
+
+    live: int
+    first_live: ID | None
+    last_live: ID | None
+    last: ID
+
+
 class PackedNode(NamedTuple):
     """A new node: its IDs (of the first and of the last entry), its live entries, its listpack."""
 
@@ -196,6 +205,8 @@ class Codec(Protocol):
     def lzf_decompress(self, packed: bytes, size: int) -> bytes: ...
 
     def validate(self, lp: bytes, master_ms: int, master_seq: int) -> None: ...
+
+    def survey(self, lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey: ...
 
     def rows(self, items: Iterable[Row]) -> RowBatch: ...
 

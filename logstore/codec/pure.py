@@ -30,6 +30,7 @@ from logstore.codec.node import (
     validate,
 )
 from logstore.codec.run import PendingRun
+from logstore.codec.survey import survey
 
 __all__ = [
     "ArrowBuilder",
@@ -54,5 +55,6 @@ __all__ = [
     "pack",
     "rewrite",
     "rows",
+    "survey",
     "validate",
 ]

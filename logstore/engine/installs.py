@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logstore.codec import codec
+from logstore.codec import ID, codec
 from logstore.engine import adds, deletes, lag
 from logstore.engine.state import State
 from logstore.errors import (
@@ -35,7 +35,7 @@ class Sealed(NamedTuple):
     """A node that was verified."""
 
     master: StreamID
-    last: StreamID  # tombstone or not
+    last: ID  # tombstone or not
     live: int
     lp: bytes
 
@@ -44,7 +44,7 @@ class Prepared(NamedTuple):
     """A stream that was verified, and its first entry."""
 
     nodes: list[Sealed]
-    first: StreamID
+    first: ID
     info: StreamInfoValue
 
 
@@ -55,7 +55,8 @@ def prepare(value: StreamValue) -> Prepared:
     for group in info.groups:
         _check_group(group)
     nodes: list[Sealed] = []
-    first = top = ZERO_ID
+    first: ID = ZERO_ID
+    top: ID = ZERO_ID
     length = 0
     for node in value.nodes:
         sealed, edges = _verified(node)
@@ -63,7 +64,7 @@ def prepare(value: StreamValue) -> Prepared:
             raise _bad("its nodes are not in order")
         if edges is not None:
             if edges[0] <= top or edges[0] < sealed.master:
-                raise _bad(f"entry {edges[0]} is not above those before it")
+                raise _bad(f"entry {StreamID(*edges[0])} is not above those before it")
             first = first if length else edges[0]
             top = edges[1]
         length += sealed.live
@@ -82,21 +83,16 @@ def _bad(why: str) -> InvalidPayloadError:
     return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
 
 
-def _verified(node: Node) -> tuple[Sealed, tuple[StreamID, StreamID] | None]:
+def _verified(node: Node) -> tuple[Sealed, tuple[ID, ID] | None]:
     """A node, and its first and last live ID, None if it has none."""
     key, lp = node
     master = StreamID.unpacked(key)
-    use = codec()
     try:
-        use.validate(lp, *master)
+        live, low, high, last = codec().survey(lp, *master)
     except CorruptNodeError as exc:
         raise CorruptNodeError(f"Bad data format: node {master}: {exc.message}") from exc
-    live, _ = use.counts(lp)
-    sealed = Sealed(master, StreamID(*use.last_id(lp, *master)), live, lp)
-    low, high = use.first_live_id(lp, *master), use.last_live_id(lp, *master)
-    if low is None or high is None:
-        return sealed, None
-    return sealed, (StreamID(*low), StreamID(*high))
+    sealed = Sealed(master, last, live, lp)
+    return sealed, None if low is None or high is None else (low, high)
 
 
 def _check_size(value: StreamValue) -> None:

@@ -42,6 +42,7 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
         "fold": lambda c: c.fold(lp, b"\x06"),
         "rewrite": lambda c: c.rewrite([(lp, *MASTER, b"\x01"), (lp, 9, 9, b"")], *MASTER),
         "validate": lambda c: c.validate(lp, *MASTER),
+        "survey": lambda c: c.survey(lp, *MASTER),
         "append": lambda c: c.append(lp, *MASTER, 99, 0, FLAT),
         "extend": lambda c: c.extend(lp, b"\x01\x01", 1, 1),
         "fits": lambda c: c.fits(lp, 10, 4096, 100),
