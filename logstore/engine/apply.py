@@ -10,7 +10,7 @@ record is passed over: the stream's drop comes later in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
@@ -133,6 +133,20 @@ def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
         record.node_bytes += payload_bytes
         record.position = at
         state.touch(record)
+
+
+def nodes_added(
+    state: State, record: StreamRecord, placed: Sequence[tuple[int, StreamID, Locator]]
+) -> None:
+    """What node frames, at these positions, change of a stream that has none of their nodes."""
+    number = record.number
+    for _, master, locator in placed:
+        state.put_node(number, master, locator)
+        record.node_bytes += locator.payload_bytes
+    record.nodes += len(placed)
+    if placed:
+        record.position = placed[-1][0]
+    state.touch(record)
 
 
 def _tombstone(state: State, at: int, _: int, body: frames.Tombstone) -> None:

@@ -27,6 +27,7 @@ from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
+from logstore.log.writer import SegmentTooFull
 from logstore.options import SYNC_RANK
 
 Op = Callable[[State], Any]
@@ -163,6 +164,8 @@ def _decide(engine: Engine, batch: Batch, state: State, words: LogWords) -> int:
         mark = buffer.mark()
         try:
             request.result = request.op(state)
+        except SegmentTooFull:
+            return ROLL
         except Exception as exc:  # noqa: BLE001  the caller of this request gets it, the others go on
             request.error = env.typed(exc)
             if buffer.mark() != mark:

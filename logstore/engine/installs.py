@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from logstore.codec import ID, codec
 from logstore.engine import adds, deletes, lag
+from logstore.engine.apply import nodes_added
 from logstore.engine.state import State
 from logstore.errors import (
     CorruptNodeError,
@@ -19,10 +20,13 @@ from logstore.errors import (
     StreamExistsError,
     TooLargeError,
 )
+from logstore.format import NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.groupkeys import FIRST_CONSUMER, NO_ONE
+from logstore.index.keys import Locator
 from logstore.log import frame as frames
 from logstore.log import groupframe
+from logstore.log.writer import SegmentTooFull
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
 
@@ -113,23 +117,44 @@ def _check_group(group: GroupValue) -> None:
 
 def install(state: State, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
     """Make a stream of what was verified; StreamExistsError unless ``replace``."""
+    if state.record_by_name(name) is not None and not replace:
+        raise StreamExistsError(
+            "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
+            stream=name,
+        )
+    _check_room(state, stream.nodes)
     if state.record_by_name(name) is not None:
-        if not replace:
-            raise StreamExistsError(
-                "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
-                stream=name,
-            )
         deletes.drop(state, name)
-    number = adds.create(state, name).number
-    info = stream.info
-    for node in stream.nodes:
-        state.emit(frames.Node(number, *node.master, *node.last, node.live, node.lp))
+    record = adds.create(state, name)
+    number, info = record.number, stream.info
+    nodes_added(state, record, _written(state, number, stream.nodes))
     added = info.length if info.entries_added is None else info.entries_added
     state.emit(frames.Record(
         number, info.length, added, *info.last, *stream.first, *info.max_deleted
     ))  # fmt: skip
     for group in info.groups:
         _group(state, number, group)
+
+
+def _check_room(state: State, nodes: list[Sealed]) -> None:
+    """A commit too large for what is left of the segment begins in the next one: that is better
+    known before all of it was decided."""
+    assert state.buffer is not None
+    size = sum(len(node.lp) for node in nodes)
+    start, end = state.buffer.start & OFFSET_MAX, state.buffer.end & OFFSET_MAX
+    if start > SEGMENT_HEAD_BYTES and end + size > state.limits.segment_bytes:
+        raise SegmentTooFull
+
+
+def _written(state: State, stream: int, nodes: list[Sealed]) -> list[tuple[int, StreamID, Locator]]:
+    """Add a node frame for each; where they are. Applied together: there may be 100,000."""
+    assert state.buffer is not None
+    add, head = state.buffer.add_payload, NODE_BODY.pack
+    placed: list[tuple[int, StreamID, Locator]] = []
+    for master, last, live, lp in nodes:
+        at, size = add(Kind.NODE, head(stream, *master, *last, live) + lp)
+        placed.append((at, master, Locator(at, size, live, StreamID(*last))))
+    return placed
 
 
 def _group(state: State, stream: int, group: GroupValue) -> None:

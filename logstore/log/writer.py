@@ -32,6 +32,10 @@ def frame_crc(seed: int, at: int, head_after_crc: bytes, payload: bytes) -> int:
     return int(crc32c(payload, crc32c(at.to_bytes(8, "little") + head_after_crc, seed)))
 
 
+class SegmentTooFull(Exception):  # noqa: N818  (control flow of a commit, never seen by users)
+    """The commit is known not to fit in the active segment: it begins in the next one."""
+
+
 class CommitBuffer:
     """The frames of one commit that begins at ``start`` (a position)."""
 

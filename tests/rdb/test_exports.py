@@ -21,6 +21,7 @@ from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
 from logstore.store import Store
 from tests.store.conftest import OpenStore
+from tests.store.look import delete_index
 
 
 def fill(store: Store[bytes], name: str, count: int, seed: int = 1) -> logstore.Stream[bytes]:
@@ -264,3 +265,22 @@ def test_a_kill_leaves_the_stream_before_or_the_one_after(open_store: OpenStore)
         if turn % 3 == 0:
             assert check(store.path).damage == []
     assert seen == {0, 1}
+
+
+def test_a_stream_larger_than_a_segment_stands_in_one_of_its_own(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 16, node_max_entries=10)
+    stream = fill(store, "s", 8000)
+    payload = stream.dump()
+    assert len(payload) > 3 << 15
+    before = store.metrics()["rolls"]
+    store.restore("t", payload)
+    assert store.metrics()["rolls"] == before + 1
+    store.stream("t").add({"a": 1})
+    with store.transaction() as tx:
+        tx.stream("t").add({"a": 1})
+    whole = {name: store.stream(name).dump() for name in "st"}
+    store.close()
+    assert check(store.path).damage == []
+    delete_index(store.path)
+    store = open_store()
+    assert {name: store.stream(name).dump() for name in "st"} == whole
