@@ -134,6 +134,10 @@ class AsyncStore:
         """Make everything that was acknowledged durable before it returns."""
         await self._run(self._store.sync)
 
+    def metrics(self) -> dict[str, int | float]:
+        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing."""
+        return self._store.metrics()
+
     async def info(self) -> StoreInfo:
         """What the store holds and where it stands."""
         return await self._run(self._store.info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import logstore
+import logstore.aio
 from logstore.engine.metrics import COUNTERS
 from logstore.store import Store
 from tests.groups.shop import shop
@@ -132,6 +133,20 @@ def test_syncs_and_care_are_counted(tmp_path: Path) -> None:
         found = grown(store, before)
         assert found["compactions"] == 1
         assert found["checkpoints"] >= 1
+
+
+def test_tasks_that_wait_are_counted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with logstore.aio.open(tmp_path / "store", background=False) as store:
+            reading = asyncio.create_task(store.stream("s").read("$", timeout=WAIT_S))
+            while not store.metrics()["waits"]:
+                await asyncio.sleep(0.001)
+            await store.stream("s").add({"a": "1"})
+            assert len(await reading) == 1
+            assert store.metrics()["waits"] == 1
+            assert store.metrics()["wakeups"] >= 1
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("grouped", [False, True])
