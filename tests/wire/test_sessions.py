@@ -36,6 +36,12 @@ def rider(name: str, id: str | None = None) -> list[Any]:
     return [id or ITALY[name], ["rider", name]]
 
 
+MINUTE = (
+    f"XCLAIM race:italy italy_riders Bob 0 {ITALY['Royce']} {ITALY['Sam-Bodden']} "
+    "IDLE 74642 RETRYCOUNT 1 JUSTID"
+)
+
+
 BASICS: list[tuple[str, Any]] = [
     *((f"XADD race:france * {words}", id) for words, id in (CASTILLA, NOREM, PRICKETT)),
     ("XRANGE race:france 1692632086370-0 + COUNT 2", FRANCE[:2]),
@@ -76,8 +82,7 @@ GROUPS: list[tuple[str, Any]] = [
     ("XRANGE race:italy 1692632647899-0 1692632647899-0", [rider("Royce")]),
     # A minute and a quarter go by, as the documentation says.
     (
-        f"XCLAIM race:italy italy_riders Bob 0 {ITALY['Royce']} {ITALY['Sam-Bodden']} IDLE 74642 "
-        + "RETRYCOUNT 1 JUSTID",
+        MINUTE,
         [ITALY["Royce"], ITALY["Sam-Bodden"]],
     ),
     ("XCLAIM race:italy italy_riders Alice 60000 1692632647899-0", [rider("Royce")]),

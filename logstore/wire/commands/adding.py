@@ -5,38 +5,47 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore import arguments
-from logstore.engine import adds
+from logstore.codec.fingerprint import fingerprint
+from logstore.engine import adds, configures, idempotent
 from logstore.engine.adds import AUTO, Added, AutoID
+from logstore.engine.idempotent import Asked
 from logstore.engine.state import State
 from logstore.engine.trims import TrimRule
 from logstore.ids import ZERO_ID, StreamID
-from logstore.options import ENTRY_MAX_BYTES
+from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
+from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
 from logstore.wire.commands.trimming import trim_options
-from logstore.wire.failures import INVALID_ID, TOO_LARGE, Failed, wrong_arity
+from logstore.wire.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
 from logstore.wire.reply import Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import AddRow, Change, Look, Reader, Step
+from logstore.wire.steps import AddRow, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
 from logstore.wire.words import Words, strict_id
 
 
 class _Options(NamedTuple):
-    create: bool
-    rule: TrimRule | None
+    create: bool = True
+    rule: TrimRule | None = None
+    producer: bytes | None = None
+    name: bytes | None = None  # idempotent ID; None: computed
 
 
-def xadd(_session: Session, words: Words) -> Step:
+def xadd(session: Session, words: Words) -> Step:
     """As XADD."""
     key = words.next()
-    create, rule = True, None
+    options = _Options()
     if (word := words.peek()) is not None and word != b"*" and not word[:1].isdigit():
-        create, rule = _options(words)
+        options = _options(words, idempotent=session.service.profile == "redis-8.10")
+    create, rule = options.create, options.rule
     ids = _id(words.next())
     pairs = _pairs(words)
     if ids == [ZERO_ID]:
         raise Failed("ERR The ID specified in XADD must be greater than 0-0")
     batch = arguments.rows([pairs], None)
     request = adds.Add(key, batch, 0, 1, ids, create, rule)
+
+    if options.producer is not None:
+        return _idempotent(request, options.producer, options.name)
 
     def op(state: State) -> Added | None:
         return adds.add(state, request)
@@ -47,16 +56,50 @@ def xadd(_session: Session, words: Words) -> Step:
     return change
 
 
-def _options(words: Words) -> _Options:
+def _idempotent(request: adds.Add, producer: bytes, name: bytes | None) -> Step:
+    if request.ids is not AUTO:
+        raise Failed("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
+    iid = fingerprint(request.batch.flat(0)) if name is None else name
+    asked = Asked(producer, [iid])
+
+    def reply(found: list[StreamID] | None) -> Reply:
+        return None if found is None else bytes(found[0])
+
+    return Change(lambda state: idempotent.add(state, request, asked), reply)
+
+
+def _options(words: Words, *, idempotent: bool) -> _Options:
     create = True
+    producer: bytes | None = None
+    name: bytes | None = None
     parser = trim_options("xadd")
     while (word := words.peek()) is not None:
         if word == b"NOMKSTREAM":
             words.next()
             create = False
+        elif idempotent and word in (b"IDMP", b"IDMPAUTO"):
+            if producer is not None:
+                raise Failed("ERR syntax error, IDMP/IDMPAUTO specified multiple times")
+            words.next()
+            producer, name = _producer(words, given=word == b"IDMP")
         elif not parser.take(words):
             break
-    return _Options(create, parser.rule())
+    return _Options(create, parser.rule(), producer, name)
+
+
+def _producer(words: Words, *, given: bool) -> tuple[bytes, bytes | None]:
+    option = "IDMP" if given else "IDMPAUTO"
+    producer = words.next()
+    if not producer:
+        raise Failed(f"ERR syntax error, {option} requires a non-empty producer ID")
+    if not given:
+        return producer, None
+    name = words.next()
+    if not name:
+        raise Failed("ERR syntax error, IDMP requires a non-empty idempotent ID")
+    if max(len(producer), len(name)) > PRODUCER_ID_MAX_BYTES:
+        raise Failed(TOO_LARGE)
+    return producer, name
 
 
 def _id(word: bytes) -> AutoID | list[StreamID]:
@@ -84,6 +127,29 @@ def _first(added: Added | None) -> Reply:
     return None if added is None else bytes(added.first)
 
 
+def xcfgset(_session: Session, words: Words) -> Step:
+    """As XCFGSET."""
+    key = words.next()
+    limits = {
+        b"IDMP-DURATION": ("idempotent_duration_s", IDEMPOTENT_DURATION_MAX_S, "seconds"),
+        b"IDMP-MAXSIZE": ("idempotent_max_ids", IDEMPOTENT_IDS_MAX, "entries"),
+    }
+    changes: dict[str, int] = {}
+    while len(words):
+        word = words.option()
+        if word not in limits or not len(words):
+            raise Failed(SYNTAX)
+        name, most, unit = limits[word]
+        if name in changes:
+            raise Failed(f"ERR {word.decode()} specified multiple times")
+        changes[name] = words.integer()
+        if not 1 <= changes[name] <= most:
+            raise Failed(f"ERR {word.decode()} must be between 1 and {most} {unit}")
+    if not changes:
+        raise Failed("ERR At least one parameter must be specified")
+    return Change(lambda state: configures.stream(state, key, changes, create=False), ok)
+
+
 def xlen(_session: Session, words: Words) -> Step:
     """As XLEN."""
     key = words.next()
@@ -100,6 +166,9 @@ COMMANDS = [
             "O(1); with trimming O(N), N entries trimmed",
             summary="Adds an entry to a stream, which is made if it is missing.",
             categories=("write", "stream", "fast")),
+    Command("xcfgset", -4, xcfgset, ("write", "fast"), (1, 1, 1), "8.6.0", "O(1)",
+            summary="Bounds what is remembered of idempotent adds.",
+            categories=("write", "stream", "fast"), levels=frozenset({"redis-8.10"})),
     Command("xlen", 2, xlen, ("readonly", "fast"), (1, 1, 1), "5.0.0", "O(1)",
             summary="Tells how many entries a stream has.",
             categories=("read", "stream", "fast")),

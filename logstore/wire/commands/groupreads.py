@@ -119,13 +119,13 @@ class _GroupRead:
             if after is None:
                 entries = deliveries.read_new(
                     state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
-                    claim_idle_ms=asked.claim_idle_ms,
+                    claim_idle_ms=asked.claim_idle_ms, max_bytes=left.max_bytes,
                 )  # fmt: skip
             else:
                 entries = deliveries.read_history(
                     state, key, asked.group, asked.consumer, after, count=count
                 )
-            left.spend([(len(bytes(each.id)), each.items) for each in entries])
+            left.spend([each.items for each in entries])
             found.append((key, after is not None, entries))
         return found
 

@@ -44,12 +44,14 @@ def head(info: StreamInfo, profile: str) -> dict[bytes, Reply]:
         b"recorded-first-entry-id": bytes(info.recorded_first_entry_id),
     }
     if profile == "redis-8.10":
-        for name in (
-            "idmp_duration", "idmp_maxsize", "pids_tracked", "iids_tracked", "iids_added",
-            "iids_duplicates",
-        ):  # fmt: skip
-            if hasattr(info, name):
-                found[name.replace("_", "-").encode()] = getattr(info, name)
+        found |= {
+            b"idmp-duration": info.settings.idempotent_duration_s,
+            b"idmp-maxsize": info.settings.idempotent_max_ids,
+            b"pids-tracked": info.pids_tracked,
+            b"iids-tracked": info.iids_tracked,
+            b"iids-added": info.iids_added,
+            b"iids-duplicates": info.iids_duplicates,
+        }
     return found
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from logstore.codec import NodeEntry
 from logstore.engine import ranges
+from logstore.engine.room import Room, entry_bytes
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
@@ -217,39 +218,47 @@ class _Read:
 
 
 class Budget:
-    """What one reply may still hold."""
+    """What one reply may still hold: entries, and bytes as ``room`` counts them."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._count = options.limit
-        self._left = options.max_count
-        self._limited = bool(options.max_count)
-        self._bytes = options.max_bytes
-        self._bounded = bool(options.max_bytes)
-        self.spent = False
+        self._each = options.limit
+        self._left = options.max_count or None
+        self._bytes = options.max_bytes or None
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more goes in."""
+        return (self._left is not None and self._left <= 0) or (
+            self._bytes is not None and self._bytes <= 0
+        )
 
     def count(self) -> int:
         """How many entries to read of the next stream; -1: all."""
-        if not self._limited:
-            return self._count or -1
-        return min(self._left, self._count) if self._count else self._left
+        if self._left is None:
+            return self._each or -1
+        return min(self._left, self._each) if self._each else self._left
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes are left; 0: no limit."""
+        return self._bytes or 0
 
     def take(self, rows: list[Reply]) -> list[Reply]:
-        """The rows that still fit."""
-        for place, row in enumerate(rows):
-            if self.spent:
-                return rows[:place]
-            self.spend([(len(row[0]), row[1])])
+        """The rows that still fit; the first one of all does in any case."""
+        if self._bytes is not None:
+            room = Room(self._bytes)
+            kept = next((at for at, row in enumerate(rows) if not room.takes(row[1])), None)
+            rows = rows if kept is None else rows[:kept]
+            self._bytes = 0 if kept is not None else self._bytes
+        self.spend([row[1] for row in rows])
         return rows
 
-    def spend(self, entries: list[tuple[int, list[bytes] | None]]) -> None:
-        """These are in the reply: bytes of the ID, fields and values of each."""
-        for id_bytes, items in entries:
-            if self._limited:
-                self._left -= 1
-                self.spent = self.spent or self._left <= 0
-            if self._bounded:
-                self._bytes -= id_bytes + sum(map(len, items or ()))
-                self.spent = self.spent or self._bytes <= 0
+    def spend(self, entries: list[list[bytes] | None]) -> None:
+        """These are in the reply: fields and values of each."""
+        if self._left is not None:
+            self._left -= len(entries)
+        if self._bytes is not None:
+            self._bytes -= sum(entry_bytes(items or ()) for items in entries)
 
 
 def by_stream(session: Session, replies: list[tuple[bytes, list[Reply]]]) -> Reply:

@@ -1,0 +1,93 @@
+"""Prevents IDMP, MAXCOUNT, CLAIM and XNACK, newer than Redis 8.2, from working otherwise.
+
+No server of these versions is at hand; their documentation is the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wire.lines import Absent, Line, Reply
+from tests.wire.served import serving
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    """A connection to a server of the newest profile."""
+    with serving(tmp_path / "store") as served, Line(served.port) as found:
+        yield found
+
+
+def fields(reply: Reply) -> dict[bytes, Reply]:
+    """A flat reply as a mapping."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def test_idempotent_adds(line: Line) -> None:
+    first = line("XADD", "s", "IDMP", "p", "one", "*", "a", "1")
+    assert line("XADD", "s", "IDMP", "p", "one", "*", "a", "2") == first
+    assert line("XADD", "s", "IDMP", "q", "one", "*", "a", "2") != first
+    auto = line("XADD", "s", "IDMPAUTO", "p", "*", "a", "1", "b", "2")
+    assert line("XADD", "s", "IDMPAUTO", "p", "*", "b", "2", "a", "1") == auto
+    info = fields(line("XINFO", "STREAM", "s"))
+    assert (info[b"pids-tracked"], info[b"iids-tracked"]) == (2, 3)
+    assert (info[b"iids-added"], info[b"iids-duplicates"]) == (3, 2)
+    assert (info[b"idmp-duration"], info[b"idmp-maxsize"]) == (100, 100)
+    assert line("XCFGSET", "s", "IDMP-DURATION", 60) == b"OK"
+    assert fields(line("XINFO", "STREAM", "s"))[b"iids-tracked"] == 0
+    assert line("XADD", "s", "NOMKSTREAM", "IDMP", "p", "one", "*", "a", "1") != first
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("XADD s IDMP p i 1-1 a b", "IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p i IDMPAUTO p * a b", "IDMP/IDMPAUTO specified multiple times"),
+        ("XCFGSET s IDMP-DURATION 0", "IDMP-DURATION must be between 1 and 86400 seconds"),
+        ("XCFGSET s IDMP-MAXSIZE 10001", "IDMP-MAXSIZE must be between 1 and 10000 entries"),
+        ("XCFGSET s IDMP-MAXSIZE 1 IDMP-MAXSIZE 2", "IDMP-MAXSIZE specified multiple times"),
+        ("XCFGSET s IDMP-MAXSIZE 5", "no such key"),
+        ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0", "MAXCOUNT"),
+        ("XNACK s g LOUD IDS 1 1-1", "mode must be SILENT, FAIL, or FATAL"),
+        ("XNACK s g FAIL IDS 2 1-1", "number of IDs doesn't match numids"),
+        ("XREADGROUP GROUP g c CLAIM -1 STREAMS s >", "min-idle-time must be a positive integer"),
+    ],
+)
+def test_what_is_refused(line: Line, words: str, told: str) -> None:
+    assert told in line(*words.split())
+    assert line("EXISTS", "s") == 0
+
+
+def test_reads_are_bounded_over_all_streams(line: Line) -> None:
+    for key in "st":
+        for n in range(1, 6):
+            line("XADD", key, f"{n}-0", "a", "x" * 100)
+    found = line("XREAD", "MAXCOUNT", 7, "STREAMS", "s", "t", "0", "0")
+    assert [len(rows) for _, rows in found] == [5, 2]
+    found = line("XREAD", "MAXSIZE", 250, "STREAMS", "s", "t", "0", "0")
+    assert [(key, len(rows)) for key, rows in found] == [(b"s", 2)]
+    assert len(line("XREAD", "MAXSIZE", 1, "STREAMS", "s", "0")[0][1]) == 1
+    line("XGROUP", "CREATE", "s", "g", "0")
+    found = line("XREADGROUP", "GROUP", "g", "c", "MAXSIZE", 250, "STREAMS", "s", ">")
+    assert len(found[0][1]) == line("XPENDING", "s", "g")[0] == 2
+
+
+def test_claims_in_reads_and_entries_given_back(line: Line) -> None:
+    for n in range(1, 4):
+        line("XADD", "s", f"{n}-0", "n", n)
+    line("XGROUP", "CREATE", "s", "g", "0")
+    line("XREADGROUP", "GROUP", "g", "alice", "COUNT", 2, "STREAMS", "s", ">")
+    assert line("XNACK", "s", "g", "FAIL", "IDS", 1, "2-0") == 1
+    [[key, rows]] = line("XREADGROUP", "GROUP", "g", "bob", "CLAIM", 0, "STREAMS", "s", ">")
+    assert key == b"s"
+    assert [row[0] for row in rows] == [b"2-0", b"1-0", b"3-0"]
+    assert [row[3] for row in rows] == [1, 1, 0]
+    assert rows[2][2] == 0
+    assert (
+        line("XREADGROUP", "GROUP", "g", "bob", "CLAIM", 100_000, "STREAMS", "s", ">") == Absent()
+    )
+    assert line("XNACK", "s", "g", "FATAL", "IDS", 1, "1-0") == 1
+    assert line("XPENDING", "s", "g", "-", "+", 10)[0] == [b"1-0", b"", -1, (1 << 63) - 1]
