@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Name = str | bytes
 Timeout = float | timedelta | None
 Handler = Callable[[Delivery[Any]], object]
-RETRY_MIN_S, RETRY_MAX_S = 0.001, 1.0  # between two looks for what became idle
+RETRY_MIN_S, RETRY_MAX_S = 0.001, 5.0  # between two looks for what became idle
 
 
 class AsyncGroup:

@@ -9,8 +9,8 @@ The clock is the monotonic one, never the store's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from logstore.engine import dues
@@ -18,6 +18,7 @@ from logstore.engine.core import Engine
 from logstore.engine.pace import PACE
 from logstore.engine.waitwords import EVERY, line_of
 from logstore.engine.wake import Wake
+from logstore.errors import FileSystemError
 from logstore.log import names as files
 
 T = TypeVar("T")
@@ -83,23 +84,37 @@ def _poll(
     engine: Engine, try_once: Callable[[], T], deadline: float | None, check: Callable[[], object]
 ) -> T | None:
     """Waiting in a read-only store: look at what writers publish, and now and then at the log."""
-    path = engine.path / files.WAKE
     while True:
-        published = _published(engine, path)
-        found = try_once()
-        if found:
-            return found
-        again = time.monotonic() + PACE.slice_s
-        while True:
-            if _over(deadline):
-                return None
-            time.sleep(max(0.0, min(POLL_S, left_of(deadline))))
-            check()
-            if time.monotonic() >= again or _published(engine, path) != published:
-                break
+        with _published(engine) as published:
+            before = published()
+            found = try_once()
+            if found:
+                return found
+            again = time.monotonic() + PACE.slice_s
+            while True:
+                if _over(deadline):
+                    return None
+                time.sleep(max(0.0, min(POLL_S, left_of(deadline))))
+                check()
+                if time.monotonic() >= again or published() != before:
+                    break
         engine.notice_drops()
 
 
-def _published(engine: Engine, path: Path) -> int | None:
-    words = Wake.peek(engine.fs, path)
-    return words.applied if words is not None else None
+@contextmanager
+def _published(engine: Engine) -> Iterator[Callable[[], int | None]]:
+    """How far writers have published, asked as often as wanted: WAKE stays open meanwhile."""
+    try:
+        file = engine.fs.open(engine.path / files.WAKE)
+    except (FileNotFoundError, FileSystemError):
+        yield lambda: None
+        return
+
+    def published() -> int | None:
+        words = Wake.peek_in(file)
+        return words.applied if words is not None else None
+
+    try:
+        yield published
+    finally:
+        file.close()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logstore.engine import futex
 from logstore.engine.waitwords import Waits
 from logstore.errors import FileSystemError, StoreError
-from logstore.fs import FileSystem
+from logstore.fs import File, FileSystem
 
 MAGIC = b"LGSTWAK\x02"
 SIZE_BYTES = 96 * 1024
@@ -114,9 +114,14 @@ class Wake:
         except (FileNotFoundError, FileSystemError):
             return None
         try:
-            data = file.pread(_DURABLE_OFFSET, 0)
+            return Wake.peek_in(file)
         finally:
             file.close()
+
+    @staticmethod
+    def peek_in(file: File) -> LogWords | None:
+        """The same from an open file, which may have been replaced since."""
+        data = file.pread(_DURABLE_OFFSET, 0)
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
