@@ -17,7 +17,7 @@ from tests.crash.steps import Step
 LIVES = 40
 BACK = 5  # rows before the last acknowledged one that are sent again
 MAX_ROWS = 6
-LIFE_S = 0.06
+LIFE_S, LIFE_MAX_S = 0.04, 20.0  # after its first row; if none comes
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
 
 
@@ -54,7 +54,9 @@ def produce(folder: Path, seed: int, linger_at: Step) -> None:
 
 
 def live(folder: Path, rng: random.Random) -> None:
-    """A producer's life: started, killed."""
+    """A producer's life: started, killed; nearly always after it added something."""
+    journal = folder / "journal"
+    before, deadline = acknowledged(journal), time.monotonic() + LIFE_MAX_S * (rng.random() < 0.9)
     seed, linger_at = rng.randrange(1 << 32), rng.choice(list(Step))
     pid = os.fork()
     if not pid:
@@ -64,7 +66,9 @@ def live(folder: Path, rng: random.Random) -> None:
             (folder / "error").write_text(traceback.format_exc())
         finally:
             os._exit(3)
-    time.sleep(0.02 + rng.random() * LIFE_S)
+    while acknowledged(journal) == before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(rng.random() * LIFE_S)
     os.kill(pid, signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1]), (folder / "error").read_text()
 
