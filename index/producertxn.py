@@ -102,6 +102,13 @@ class ProducerTxn:
             id = StreamID(*_ID.unpack_from(value))
             yield key, Remembered(stream, producer[1], value[_ID.size :], id)
 
+    def of_stream(self, stream: int) -> Iterator[Remembered]:
+        """All that is remembered of a stream, a producer's IDs side by side."""
+        for _, found in self.all(_KEY.pack(_ID_ROW, stream)):
+            if found.stream != stream:
+                return
+            yield found
+
     # -- changing -----------------------------------------------------------------------------
     def remember(self, stream: int, producer: bytes, items: list[tuple[StreamID, bytes]]) -> None:
         """Put idempotent IDs of a producer, with the entries that they gave."""

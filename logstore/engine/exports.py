@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from logstore.codec import codec
-from logstore.engine import nodes, pins, snapshot, walks
+from logstore.engine import idempotence, nodes, pins, snapshot, walks
 from logstore.engine.core import Engine
 from logstore.engine.segments import SegmentGone
 from logstore.engine.snapshot import Snapshot
@@ -153,6 +153,7 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
     info = StreamInfoValue(
         record.length, record.last, record.first, record.max_deleted, record.entries_added,
         [_group(view, each) for each in view.index.groups.of_stream(record.number)],
+        idempotence.export(view, record.number),
     )  # fmt: skip
     sealed = _sealed(view, record, None, limit)
     return Export(record.number, info, sealed, open_node, view.meta.active_segment), record

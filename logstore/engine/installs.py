@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import ID, codec
-from logstore.engine import adds, deletes, lag
+from logstore.engine import adds, deletes, idempotence, lag
 from logstore.engine.apply import nodes_added
 from logstore.engine.state import State
 from logstore.errors import (
@@ -56,6 +56,8 @@ def prepare(value: StreamValue) -> Prepared:
     """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
     info = value.info
     _check_size(value)
+    if info.idempotence is not None:
+        idempotence.check(info.idempotence, info.last)
     for group in info.groups:
         _check_group(group)
     nodes: list[Sealed] = []
@@ -132,6 +134,8 @@ def install(state: State, name: bytes, stream: Prepared, *, replace: bool = Fals
     state.emit(frames.Record(
         number, info.length, added, *info.last, *stream.first, *info.max_deleted
     ))  # fmt: skip
+    if info.idempotence is not None:
+        idempotence.install(state, number, info.idempotence)
     for group in info.groups:
         _group(state, number, group)
 

@@ -1,0 +1,139 @@
+"""Prevents the types of servers that could not be run from being read other than documented.
+
+What stands here is built by hand, after the documentation: type 26 of Redis 8.6 (idempotent adds)
+and type 27 of Redis 8.8 (entries that were given back).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from logstore.engine import exports
+from logstore.errors import InvalidPayloadError
+from logstore.ids import StreamID
+from logstore.rdb import dump, streamtypes
+from logstore.rdb.value import Idempotence
+from logstore.rdb.writer import length, string
+from logstore.store import Store
+from tests.rdb.test_hostile import signed
+from tests.rdb.test_round_trips import body
+from tests.store.conftest import OpenStore
+from tests.store.look import FixedClock, delete_index
+
+PLAIN = Idempotence(60, 10, [(b"p", [(b"one", StreamID(5, 0)), (b"two", StreamID(6, 0))])], 7, 2)
+
+
+def stream(store: Store[bytes]) -> bytes:
+    """A stream's value of type 21 with a group, four entries pending with alice and bob."""
+    made = store.stream("from")
+    for at in range(1, 9):
+        made.add({"f": at}, id=(at, 0))
+    group = made.group("g", start="0")
+    group.read("alice", count=2)
+    group.read("bob", count=2)
+    return body(made.dump())
+
+
+def tail(found: Idempotence) -> bytes:
+    """What stands behind the groups from type 26 on."""
+    parts = [length(found.duration_s), length(found.max_ids), length(len(found.producers))]
+    for name, items in found.producers:
+        parts += [string(name), length(len(items))]
+        for own, id in items:
+            parts += [string(own), length(id.ms), length(id.seq)]
+    return b"".join([*parts, length(found.added), length(found.duplicates)])
+
+
+def with_nacked(value: bytes, *given_back: bytes, line: tuple[bytes, ...] | None = None) -> bytes:
+    """Type 27 of a value of type 21 with one group: entries of alice's are given back."""
+    alice = value.rindex(b"\x05alice") + 6 + 16
+    count, of_alice = value[alice], alice + 1
+    assert count == 2
+    rest = value[of_alice + 32 :]
+    kept = [value[at : at + 16] for at in (of_alice, of_alice + 16)]
+    kept = [id for id in kept if id not in given_back]
+    nacked = given_back if line is None else line
+    return b"".join([
+        b"\x1b", value[1:alice], length(len(kept)), *kept, rest, length(len(nacked)), *nacked,
+        tail(Idempotence(100, 100, [], 0, 0)),
+    ])  # fmt: skip
+
+
+def id_of(at: int) -> bytes:
+    """An ID, packed."""
+    return StreamID(at, 0).packed()
+
+
+def test_what_is_idempotent_stays_so(open_store: OpenStore, clock: FixedClock) -> None:
+    clock.ms = 10_000
+    store = open_store()
+    made = store.restore("s", signed(b"\x1a" + stream(store)[1:] + tail(PLAIN), 13))
+    for _ in range(2):
+        made = store.stream("s")
+        assert made.settings.idempotent_duration_s == 60
+        assert made.settings.idempotent_max_ids == 10
+        assert made.add({"f": 1}, producer="p", idempotent_id="two") == (6, 0)
+        assert len(made) == 8
+        found = exports.read(store._engine(), b"s").info.idempotence
+        assert found is not None
+        assert found.producers == PLAIN.producers
+        assert found.added == 7
+        store.checkpoint()
+        store.close()
+        delete_index(store.path)
+        store = open_store()
+    assert store.stream("s").add({"f": 1}, producer="q", idempotent_id="two") == (10_000, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"duration_s": 0}, {"duration_s": 86_401}, {"max_ids": 0}, {"max_ids": 10_001},
+        {"added": 1 << 63}, {"duplicates": 1 << 64 - 1}, {"producers": PLAIN.producers * 2},
+        {"producers": [(b"", [])]}, {"producers": [(b"p", [(b"", StreamID(1, 0))])]},
+        {"producers": [(b"p", [(b"a", StreamID(1, 0)), (b"b", StreamID(1, 0))])]},
+        {"producers": [(b"p", [(b"a", StreamID(1, 0)), (b"a", StreamID(2, 0))])]},
+        {"producers": [(b"p", [(b"a", StreamID(9, 0))])]},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(store: Store[bytes], change: dict[str, Any]) -> None:
+    forged = Idempotence(*(
+        change.get(name, getattr(PLAIN, name)) for name in PLAIN.__slots__
+    ))  # fmt: skip
+    value = stream(store)
+    with pytest.raises(InvalidPayloadError):
+        store.restore("s", signed(b"\x1a" + value[1:] + tail(forged), 13))
+    assert store.streams() == [b"from"]
+
+
+def test_what_was_given_back_stands_in_its_order(store: Store[bytes]) -> None:
+    value = stream(store)
+    made = store.restore("s", signed(with_nacked(value, id_of(2), id_of(1)), 14))
+    group = made.group("g")
+    assert group.pending().consumers == {b"bob": 2}
+    assert [each.id.ms for each in group.autoclaim("eve", min_idle=0, count=2).entries] == [2, 1]
+    assert store.restore("t", signed(b"\x15" + value[1:])).group("g").pending().count == 4
+
+
+@pytest.mark.parametrize("line", [(1,), (1, 2, 2), (2, 2), (1, 3), (1, 9), ()])
+def test_a_line_that_does_not_fit_is_refused(store: Store[bytes], line: tuple[int, ...]) -> None:
+    ids = tuple(map(id_of, line))
+    with pytest.raises(InvalidPayloadError):
+        dump.decode(signed(with_nacked(stream(store), id_of(1), id_of(2), line=ids), 14))
+
+
+def test_cut_off_at_every_byte(store: Store[bytes]) -> None:
+    value = stream(store)
+    for whole in (with_nacked(value, id_of(1)), b"\x1a" + value[1:] + tail(PLAIN)):
+        dump.decode(signed(whole, 14))
+        for size in range(1, len(whole)):
+            with pytest.raises(InvalidPayloadError):
+                dump.decode(signed(whole[:size], 14))
+
+
+def test_valkey_has_no_such_types(store: Store[bytes]) -> None:
+    value = with_nacked(stream(store), id_of(1))
+    with pytest.raises(InvalidPayloadError, match="type 27"):
+        dump.decode(signed(value, streamtypes.VALKEY_VERSION))
