@@ -4,8 +4,8 @@ It holds streams, groups, settings, scheduled entries, tombstone vectors with th
 set of segments with one live bit for each of their node frames, and the numbers that are never used
 again; no open nodes.
 
-Invariants: the log is synced up to the checkpoint's position before the file gets its name; the
-state is read in short snapshots, each at or behind that position; replay from the position is
+Invariants: all of the log that a snapshot saw is synced before the file gets its name; the state is
+read in short snapshots, each at or behind the checkpoint's position; replay from there is
 idempotent, so what a later snapshot saw already is not counted twice. The last two are kept.
 """
 
@@ -22,6 +22,7 @@ from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, no_pause
 from logstore.format import Kind
+from logstore.index.keys import RECORD_BYTES
 from logstore.log import chain, checkpoint, hint, names, reader
 
 STREAMS_A_CHUNK = 2000
@@ -40,7 +41,6 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
         pass
     if not words.applied:
         return 0  # there is no commit that it could follow
-    sync.flush(engine, committer)
     head = checkpoint.CheckpointHead(
         words.applied, words.commit, words.last_frame & fmt.OFFSET_MAX, words.last_crc
     )
@@ -60,6 +60,9 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
             rows.append(_live_row(engine, link, role, live.get(link.number)))
             pause(0)
     chunks.append({"kind": "live", "rows": rows})
+    # Last, not first: a snapshot may have seen commits behind the position, and what is in the file
+    # must not be lost from the log.
+    sync.flush(engine, committer)
     size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
     for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
         engine.fs.remove(names.checkpoint(engine.path, old))
@@ -99,7 +102,7 @@ def _streams(engine: Engine) -> list[dict[str, Any]]:
         rows = snapshot.read(engine, partial(_stream_rows, after=after))
         if not rows:
             return chunks
-        chunks.append({"kind": "streams", "rows": rows})
+        chunks.append({"kind": "streams", "rows": rows, "head_bytes": RECORD_BYTES})
         after = rows[-1][0]
 
 

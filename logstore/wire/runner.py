@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from logstore import arguments, deadletters
 from logstore.engine import adds, snapshot
-from logstore.engine.segments import Segments
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.errors import DiskFullError, Error
@@ -56,8 +55,9 @@ class StateReader:
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds in the state at hand."""
-        self._state.flush()
-        return batch(Snapshot(self._state.index, cast(Segments, self._state.segments)))
+        state = self._state
+        state.flush()
+        return batch(Snapshot(state.index, state.segments, lambda: state.now_ms))
 
     @property
     def now_ms(self) -> int:

@@ -180,3 +180,28 @@ def test_a_stream_made_anew_while_it_is_taken_keeps_its_name(
     with logstore.open(path) as store:
         store.stream("again").add({"n": "next"})
         assert len(store.stream("again")) == 2
+
+
+def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit between the checkpoint's position and its snapshots is in the file: a power cut that
+    took it from the log would leave a store that counts an entry it does not have."""
+    with logstore.open(tmp_path / "store", sync="os", background=False) as store:
+        store.stream("s").add({"n": 1})
+        meta, write = checkpoints._meta, checkpoints.checkpoint.write
+        seen: list[tuple[int, int]] = []
+
+        def meta_later(engine: Any) -> Any:
+            store.stream("s").add({"n": 2})
+            return meta(engine)
+
+        def written(*given: Any) -> int:
+            words = store._engine().wake
+            seen.append((words.durable_upto, words.applied))
+            return write(*given)
+
+        monkeypatch.setattr(checkpoints, "_meta", meta_later)
+        monkeypatch.setattr(checkpoints.checkpoint, "write", written)
+        store.checkpoint()
+        assert seen == [(store._engine().wake.applied,) * 2]

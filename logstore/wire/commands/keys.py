@@ -121,7 +121,7 @@ def keys(_session: Session, words: Words) -> Step:
 
 def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
-    for record in view.index.records(after):
+    for record in view.records(after):
         found.append((record.number, record.name))
         if len(found) >= most:
             break

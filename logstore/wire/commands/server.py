@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import logstore
-from logstore.engine import deletes
 from logstore.engine.state import State
+from logstore.log import frame as frames
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.session import Session
@@ -33,7 +33,6 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
     store = service.store
     told = store.info()
     metrics = store.metrics()
-    uptime_s = int(time.time() - service.started)
     version = service.version_told.decode()
     name = "valkey" if service.profile == "valkey-9" else "redis"
     server: dict[str, object] = {"redis_version": "7.2.4" if name == "valkey" else version}
@@ -42,8 +41,8 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
     server |= {
         "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
         "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
-        "tcp_port": service.port, "uptime_in_seconds": uptime_s,
-        "uptime_in_days": uptime_s // 86400, "logstore_version": logstore.__version__,
+        "tcp_port": service.port, "uptime_in_seconds": int(time.time() - service.started),
+        "uptime_in_days": int(time.time() - service.started) // 86400, "logstore_version": logstore.__version__,
         "logstore_path": told.path,
     }  # fmt: skip
     streams = told.streams
@@ -155,7 +154,7 @@ def db_size(_session: Session, _words: Words) -> Step:
     """As DBSIZE."""
 
     def find(reader: Reader) -> Reply:
-        return reader.once(lambda view: sum(1 for _ in view.index.records()))
+        return reader.once(lambda view: sum(1 for _ in view.records()))
 
     return Look(find)
 
@@ -169,8 +168,9 @@ def flush(session: Session, words: Words) -> Step:
     words.end()
 
     def op(state: State) -> None:
+        state.flush()  # so that the index has what a transaction did before
         for record in list(state.index.records()):
-            deletes.drop(state, record.name)
+            state.emit(frames.Drop(record.number))
 
     return Change(op, ok, frees=True)
 
