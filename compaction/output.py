@@ -21,20 +21,6 @@ WRITE_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
 
 
-def reserve(engine: Engine, committer: Committer) -> int:
-    """A segment number for a compacted segment; never used again."""
-    with committer.locked():
-        generation = engine.index()
-        with generation.env.begin(write=True) as txn:
-            index = IndexTxn(generation, txn)
-            meta = index.meta()
-            on_disk = names.segments(engine.fs, engine.path)
-            number = max([meta.next_segment, *(found + 1 for found in on_disk)])
-            index.put_meta(meta._replace(next_segment=number + 1))
-        engine.kept.clear()
-    return number
-
-
 class Output:
     """One compacted segment being written."""
 
@@ -103,3 +89,21 @@ class Output:
         engine = self._engine
         engine.fs.remove(names.hint(engine.path, self.number))
         engine.fs.remove(names.segment(engine.path, self.number))
+
+
+def begin(engine: Engine, committer: Committer) -> Output:
+    """A new compacted segment, under a number that is never used again.
+
+    Its file is made before LOCK is given back: until it lies there, another process, whose last
+    look at the index may be older, could roll to the same number.
+    """
+    with committer.locked():
+        generation = engine.index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            meta = index.meta()
+            on_disk = names.segments(engine.fs, engine.path)
+            number = max([meta.next_segment, *(found + 1 for found in on_disk)])
+            index.put_meta(meta._replace(next_segment=number + 1))
+        engine.kept.clear()
+        return Output(engine, number)

@@ -17,7 +17,7 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
 from logstore.compaction.nodes import Group
-from logstore.compaction.output import Output, reserve
+from logstore.compaction.output import Output, begin
 from logstore.compaction.report import CompactionReport
 from logstore.engine import snapshot, sync
 from logstore.engine.commit import Committer
@@ -43,7 +43,7 @@ def write_and_adopt(
     try:
         for group in groups:
             if output is None:
-                output = Output(engine, reserve(engine, committer))
+                output = begin(engine, committer)
             output.add(group)
             report.nodes_read += len(group.parts)
             pause(len(group.lp))
