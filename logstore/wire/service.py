@@ -49,6 +49,11 @@ class Service:
         self.total_commands = 0
 
     @property
+    def uptime_s(self) -> int:
+        """How long it has served."""
+        return int(time.time() - self.started)
+
+    @property
     def server_name(self) -> bytes:
         """What HELLO tells as the server's name."""
         return b"valkey" if self.profile == "valkey-9" else b"redis"

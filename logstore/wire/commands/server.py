@@ -41,8 +41,8 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
     server |= {
         "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
         "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
-        "tcp_port": service.port, "uptime_in_seconds": int(time.time() - service.started),
-        "uptime_in_days": int(time.time() - service.started) // 86400, "logstore_version": logstore.__version__,
+        "tcp_port": service.port, "uptime_in_seconds": service.uptime_s,
+        "uptime_in_days": service.uptime_s // 86400, "logstore_version": logstore.__version__,
         "logstore_path": told.path,
     }  # fmt: skip
     streams = told.streams
