@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore.engine import exports, installs, snapshot
-from logstore.errors import SnapshotExpired, StreamNotFoundError
+from logstore.errors import ReadOnlyError, SnapshotExpired, StreamNotFoundError
 from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
@@ -284,3 +284,15 @@ def test_a_stream_larger_than_a_segment_stands_in_one_of_its_own(open_store: Ope
     delete_index(store.path)
     store = open_store()
     assert {name: store.stream(name).dump() for name in "st"} == whole
+
+
+def test_a_store_that_is_only_read_gives_dumps_and_takes_none(open_store: OpenStore) -> None:
+    store = open_store(node_max_entries=5)
+    payload = fill(store, "s", 200).dump()
+    for store_closed in (False, True):
+        if store_closed:
+            store.close()
+        with logstore.open(store.path, readonly=True, background=False) as looking:
+            assert looking.stream("s").dump() == payload
+            with pytest.raises(ReadOnlyError):
+                looking.restore("t", payload)
