@@ -11,14 +11,23 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from benchmarks import always, batch, groups, latency, opening, reading, single, space, waiting
+from benchmarks import (
+    always,
+    batch,
+    groups,
+    latency,
+    opening,
+    reading,
+    single,
+    space,
+    waiting,
+    wire,
+)
 from benchmarks.harness import CORES, Bench, Result, Sample, cores
 from logstore.codec import codec_name
 
-MODULES = {
-    module.NAME: module
-    for module in (batch, single, always, groups, waiting, latency, reading, opening, space)
-}
+ORDER = (batch, single, always, groups, waiting, latency, wire, reading, opening, space)
+MODULES = {module.NAME: module for module in ORDER}
 
 
 def main(arguments: list[str]) -> int:
