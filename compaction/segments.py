@@ -1,7 +1,7 @@
 """Segment level: writing compacted segments, publishing them, dropping what is dead.
 
-Crash order: output written into a segment of its own, synced, its hint; then one adopt commit,
-which checks under the lock that locators and vectors are still those that were read; then (when
+Crash order: output written into a segment of its own, synced, its hint; then adopt commits, which
+check under the lock that locators and vectors are still those that were read; then (when
 nothing lives in a segment, both checkpoints are past it and all of that is durable) a drop frame,
 synced; only then the unlink. A kill before the adopt leaves a file that nobody names, removed by
 the next run; a kill before the unlink leaves a file that the next run unlinks.
