@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from logstore.rdb.crc64 import crc64
 from logstore.rdb.filereader import FileReader, verify
 from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.reader import Fill
+from logstore.rdb.writer import length
 from logstore.store import Store
 from tests.peers import servers
 from tests.peers.servers import Peer
@@ -240,3 +243,20 @@ def test_what_is_not_read_of_a_stream_is_passed_over(data: bytes) -> None:
     assert names == [b"s", b"t"]
     with pytest.raises(TooLargeError):
         next(FileReader(source(data)).streams()).value(10)
+
+
+def test_memory_holds_a_chunk_and_not_the_stream() -> None:
+    head = b"REDIS0011\xfe\x00\x15\x01s" + length(10_000)
+    pieces = itertools.chain(
+        [head],
+        (b"\x10" + at.to_bytes(16, "big") + length(4000) + bytes(4000) for at in range(1, 10_001)),
+        [b"\x00" * 10 + b"\xff" + bytes(8)],
+    )
+    tracemalloc.start()
+    try:
+        key = next(FileReader(lambda _: next(pieces, b"")).streams())
+        assert sum(len(lp) for _, lp in key.nodes()) == 40_000_000
+        assert key.info().groups == []
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from logstore.engine import exports
 from logstore.errors import OptionError
+from logstore.ids import StreamID
 from logstore.rdb import crc64, dump, streamtypes
 from logstore.store import Store
 from tests.peers.servers import Peer
@@ -146,3 +149,37 @@ def test_another_peer_is_refused(store: Store[bytes]) -> None:
     store.stream("s").add({"a": 1})
     with pytest.raises(OptionError, match="peer"):
         store.stream("s").dump(peer="sqlite")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stream_of_ours_is_the_same_on_a_server(
+    peer: Peer, open_store: OpenStore, seed: int
+) -> None:
+    """Compacted, with sealed nodes that have tombstones, entries given back, and nodes reopened."""
+    store = open_store(node_max_entries=(1, 5, 100)[seed % 3])
+    rng = random.Random(seed)
+    stream = store.stream("s")
+    for round in range(6):
+        stream.add_many({"f": at, "v": "x" * rng.randrange(90)} for at in range(rng.randrange(90)))
+        stream.group(f"g{round}", start="0" if round % 2 else "$")
+        for each in stream.groups():
+            for delivery in stream.group(each.name).read("alice", count=rng.randrange(1, 30)):
+                rng.choice((delivery.ack, delivery.nack, lambda: None, lambda: None))()
+        ids = [entry.id for entry in stream.range()]
+        gone = rng.sample(ids, len(ids) // rng.randrange(2, 6))
+        if gone:
+            stream.delete(*gone)
+        if rng.random() < 0.4:
+            stream.trim(maxlen=len(stream) * 2 // 3, approximate=rng.random() < 0.5)
+        if rng.random() < 0.4:
+            store.compact(threshold=0.3)
+        payload = stream.dump()
+        peer.command("RESTORE", "s", 0, payload, "REPLACE")
+        assert body(peer.command("DUMP", "s")) == body(payload)
+        info = dict(zip(*[iter(peer.command("XINFO", "STREAM", "s"))] * 2, strict=True))
+        assert info[b"length"] == len(stream)
+        assert info[b"radix-tree-keys"] == stream.info().radix_tree_keys
+        assert [(entry.id, entry.pairs) for entry in stream.range()] == [
+            (StreamID(*map(int, id.split(b"-"))), list(zip(flat[::2], flat[1::2], strict=True)))
+            for id, flat in peer.command("XRANGE", "s", "-", "+")
+        ]
