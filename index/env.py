@@ -22,7 +22,9 @@ from logstore.index import keys
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
 # Beside the main one.
-DATABASES = ("names", "nodes", "segments", "groups", "settings", "producers", "schedule")
+DATABASES = (
+    "names", "nodes", "segments", "groups", "settings", "producers", "schedule", "expiries",
+)  # fmt: skip
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -60,6 +62,7 @@ class Generation:
         self.settings = databases["settings"]
         self.schedule = databases["schedule"]
         self.producers = databases["producers"]
+        self.expiries = databases["expiries"]
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""

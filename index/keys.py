@@ -33,9 +33,11 @@ STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 _LOCATOR = struct.Struct("<QIIQQ")
 LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its position, payload bytes
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
-# open version, open master ID; then the name
-_RECORD = struct.Struct("<QQQQQQQQQIQQQQ")
+# open version, open master ID, when it expires (unix ms); then the name
+_RECORD = struct.Struct("<QQQQQQQQQIQQQQQ")
 _pack_record = _RECORD.pack
+RECORD_BYTES = _RECORD.size  # what stands before the name
+FIRST_RECORD_BYTES = 108  # of format 1, and before streams expired
 # applied position, commit, start of its last frame, that frame's crc, active segment,
 # next stream, next segment
 _META = struct.Struct("<QQQIIQI")
@@ -103,21 +105,26 @@ class StreamRecord:
         0  # position of the open frame; 0: the last node is sealed, or there is none
     )
     open_master: StreamID = ZERO_ID
+    expires_ms: int = 0  # unix ms; 0: never
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
         return _pack_record(
             self.length, self.entries_added, *self.last, *self.first, *self.max_deleted,
             self.position, self.nodes, self.node_bytes, self.open_version, *self.open_master,
+            self.expires_ms,
         ) + self.name  # fmt: skip
 
     @classmethod
-    def unpack(cls, number: int, value: bytes) -> StreamRecord:
-        """The record of a stored value."""
+    def unpack(cls, number: int, value: bytes, head_bytes: int = RECORD_BYTES) -> StreamRecord:
+        """The record of a stored value; an older one has fewer bytes before the name."""
+        if head_bytes < RECORD_BYTES:
+            value = value[:head_bytes].ljust(RECORD_BYTES, b"\x00") + value[head_bytes:]
         f = _RECORD.unpack_from(value)
         return cls(
             number, value[_RECORD.size :], f[0], f[1], StreamID(f[2], f[3]), StreamID(f[4], f[5]),
             StreamID(f[6], f[7]), f[8], f[9], f[10], f[11], StreamID(f[12], f[13]),
+            f[14],
         )  # fmt: skip
 
 

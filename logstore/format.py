@@ -77,16 +77,16 @@ class Kind(IntEnum):
     IDEMPOTENT = 39
     SETTING = 40
     SCHEDULE = 41
-    # reserved for what is to come
-    NACK = 38
     EXPIRE = 42
     RENAME = 43
+    # reserved for what is to come
+    NACK = 38
     COPY = 44
     NOTE = 0x80 | 1  # a remark for people and tools; may be skipped
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    [*range(Kind.GROUP, Kind.CLAIM + 1), Kind.IDEMPOTENT, Kind.SETTING, Kind.SCHEDULE]
+    [*range(Kind.GROUP, Kind.CLAIM + 1), *range(Kind.IDEMPOTENT, Kind.RENAME + 1)]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -135,6 +135,8 @@ SCHEDULE_BODY = struct.Struct("<QB")
 SCHEDULE_DUE = struct.Struct("<Q")  # unix ms
 SCHEDULE_PART = struct.Struct("<I")
 SCHEDULE_KEY = struct.Struct("<QQ")  # due (unix ms), number: the position of the frame of form 0
+EXPIRE_BODY = struct.Struct("<QQ")  # stream, when it expires (unix ms; 0: never)
+RENAME_BODY = struct.Struct("<Q")  # stream; then its name from now on
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29
 assert DELIVER_BODY.size == 45

@@ -20,6 +20,7 @@ from logstore.engine.wake import Wake
 from logstore.errors import OptionError
 from logstore.format import FRAME_HEAD_BYTES, Role, position_parts
 from logstore.fs import LOCAL, FileSystem
+from logstore.index.expirytxn import ExpiryTxn
 from logstore.info import StoreInfo
 from logstore.log import names, storefile
 from logstore.options import StoreLimits, StoreOptions
@@ -88,9 +89,10 @@ def store_info(shared: Shared) -> StoreInfo:
     def collect(view: Snapshot) -> tuple[Any, ...]:
         rows = view.index.segment_rows()
         scheduled = view.index.schedules.count()
-        return view.index.generation.entries(), rows, view.meta, scheduled
+        expired = sum(1 for _ in ExpiryTxn(view.index).expired(view.now_ms))
+        return view.index.generation.entries(), rows, view.meta, scheduled, expired
 
-    entries, rows, meta, scheduled = snapshot.read(engine, collect)
+    entries, rows, meta, scheduled, expired = snapshot.read(engine, collect)
     sizes = {}
     for number in rows:
         try:
@@ -111,7 +113,7 @@ def store_info(shared: Shared) -> StoreInfo:
     durable = position_parts(engine.wake.durable_upto)
     version = storefile.read(engine.fs, engine.path).version
     return StoreInfo(
-        str(engine.path), engine.uuid.hex(), version, entries["streams"], scheduled,
+        str(engine.path), engine.uuid.hex(), version, entries["streams"] - expired, scheduled,
         entries["nodes"], len(rows), sum(sizes.values()), live, generation.used_bytes(),
         generation.number, engine.fs.tree_bytes(engine.path), sum(dead.values()),
         min(oldest, default=0), *applied, *durable, codec_name(),

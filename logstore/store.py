@@ -54,7 +54,7 @@ class Store(StoreHandle[T]):
         """Names of all streams, sorted."""
 
         def names(view: Snapshot) -> list[bytes]:
-            return sorted(record.name for record in view.index.records())
+            return sorted(record.name for record in view.records())
 
         return [cast(T, self._text(name)) for name in snapshot.read(self._engine(), names)]
 

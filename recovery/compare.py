@@ -11,6 +11,7 @@ from itertools import zip_longest
 from logstore.engine.core import Engine
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.index.env import Generation, open_untouched
+from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import StreamRecord
 from logstore.index.settingtxn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
@@ -76,10 +77,12 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         same = zip_longest(true.producers.all(), kept.producers.all())
         if any(a != b for a, b in same):
             found.append("what is remembered of idempotent adds differs")
+        if list(ExpiryTxn(true).rows()) != list(ExpiryTxn(kept).rows()):
+            found.append("when streams expire differs")
         if not _same_schedules(true, kept):
             found.append("scheduled entries differ")
         counts = (replayed.entries(), own.entries())
-    for name in ("streams", "nodes", "open", "names", "groups", "producers"):
+    for name in ("streams", "nodes", "open", "names", "groups", "producers", "expiries"):
         if counts[0][name] != counts[1][name]:
             found.append(f"{counts[1][name]} rows of {name}, {counts[0][name]} in the log")
     return found

@@ -15,7 +15,7 @@ from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.ids import StreamID
-from logstore.index.keys import Locator, SegmentRow, StreamRecord
+from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
 from logstore.log import chain, checkpoint, names, reader
 from logstore.log import frame as frames
 from logstore.recovery.report import RecoveryReport
@@ -61,8 +61,9 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
                 next_stream=chunk["next_stream"], next_segment=chunk["next_segment"]
             )
         elif kind == "streams":
+            head_bytes = chunk.get("head_bytes", FIRST_RECORD_BYTES)
             for number, packed in rows:
-                record = StreamRecord.unpack(number, packed)
+                record = StreamRecord.unpack(number, packed, head_bytes)
                 if state.record(number) is None:
                     state.create(record)
         elif kind in _LOADERS:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from logstore.codec import Packed, PackedNode, RowBatch, codec
 from logstore.engine import nodes, opens
+from logstore.engine.removals import vacate
 from logstore.engine.state import State
 from logstore.engine.trims import TrimRule, trim
 from logstore.errors import IDOrderError, InvalidIDError, StreamNotFoundError
@@ -83,7 +84,7 @@ def add(state: State, request: Add) -> Added | None:
 
 def create(state: State, name: bytes) -> StreamRecord:
     """A new empty stream."""
-    state.index.confirm_absent(name)
+    vacate(state, name)
     number = state.meta.next_stream
     state.emit(frames.Create(number, name))
     record = state.record(number)

@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
-from logstore.engine import groupapply, opens, producerapply, scheduleapply, settingapply
+from logstore.engine import (
+    groupapply,
+    lifeapply,
+    opens,
+    producerapply,
+    scheduleapply,
+    settingapply,
+)
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -44,8 +51,13 @@ def _seal(state: State, at: int, _: int, body: frames.Seal) -> None:
 
 def _create(state: State, at: int, _: int, body: frames.Create) -> None:
     state.meta = state.meta._replace(next_stream=max(state.meta.next_stream, body.stream + 1))
-    if state.record(body.stream) is None:
+    record = state.record(body.stream)
+    if record is None:
         state.create(StreamRecord(body.stream, body.name, position=at))
+    elif record.name == body.name:
+        state.bind(
+            record
+        )  # a stream that is called otherwise by now may have taken it: `lifeapply`
 
 
 def _drop(state: State, at: int, _: int, body: frames.Drop) -> None:
@@ -252,5 +264,5 @@ _APPLY: dict[type, Callable[[State, int, int, Any], None]] = {
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
     frames.Note: _note, **groupapply.APPLY, **producerapply.APPLY, **settingapply.APPLY,
-    **scheduleapply.APPLY,
+    **scheduleapply.APPLY, **lifeapply.APPLY,
 }  # fmt: skip

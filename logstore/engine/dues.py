@@ -1,11 +1,12 @@
-"""When scheduled entries are added, and by whom: whoever sleeps in a store wakes for them.
+"""When what a time was set for is done, and by whom: whoever sleeps in a store wakes for it.
 
-A word in WAKE says when the next entry of all streams is due, so nobody looks for them in vain.
-The background thread of each process and every waiting reader sleep no longer than until then; the
-first to wake adds what is due, the others find the word moved on.
+Scheduled entries are added, streams that expired are dropped. A word in WAKE says when the next of
+all that is due, so nobody looks in vain. The background thread of each process and every waiting
+reader sleep no longer than until then; the first to wake does it, the others find the word moved.
 
 Invariants: called with nothing held; what fails here fails nobody else's call: it is logged, and
-tried again later. A read-only store adds nothing.
+tried again later. A read-only store does nothing.
+Streams go before entries come, and also on a full disk.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import threading
 import time
 
-from logstore.engine import reserve, schedules
+from logstore.engine import lifetimes, reserve, schedules, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.errors import ClosedError
+from logstore.index.expirytxn import ExpiryTxn, first_due
 from logstore.index.txn import IndexTxn
 
 RETRY_S = 1.0
@@ -26,7 +28,7 @@ BUSY_S = 0.002  # another thread of this process is adding
 def within(engine: Engine, left_s: float, late_ms: int = 0) -> float:
     """How long to sleep of ``left_s``, so as to wake for what is due next.
 
-    What is due now is added, a batch at most; 0.0 then: look whether it is what you wait for.
+    What is due now is done, a batch at most; 0.0 then: look whether it is what you wait for.
     ``late_ms``: leave it to others for so long.
     """
     due_ms, adder = engine.wake.next_due_ms, engine.adder
@@ -39,7 +41,7 @@ def within(engine: Engine, left_s: float, late_ms: int = 0) -> float:
 
 
 class Adder:
-    """Adds what is due, for one process."""
+    """Does what is due, for one process."""
 
     def __init__(self, engine: Engine, committer: Committer) -> None:
         self._engine = engine
@@ -48,7 +50,7 @@ class Adder:
         self._retry_at = 0.0
 
     def add(self, due_ms: int) -> float:
-        """Add a batch of what is due; after how many seconds to look again.
+        """Do a batch of what is due; after how many seconds to look again.
 
         ``due_ms`` is the word that says so.
         """
@@ -59,6 +61,8 @@ class Adder:
         try:
             engine = self._engine
             engine.check_open()
+            if self._drop_expired():
+                return 0.0
             reserve.check(engine)
             if not self._committer.run(schedules.add_due) and engine.wake.next_due_ms == due_ms:
                 self._put_right()  # nobody was faster, and there was nothing
@@ -67,11 +71,19 @@ class Adder:
             return RETRY_S
         except Exception as exc:  # noqa: BLE001  whoever waits did not ask for this
             self._retry_at = time.monotonic() + RETRY_S
-            log.error("adding scheduled entries failed: %s", exc)
+            log.error("adding what is due, or dropping what expired, failed: %s", exc)
             return RETRY_S
         finally:
             self._busy.release()
         return 0.0
+
+    def _drop_expired(self) -> bool:
+        """Drop a batch of streams whose time has come, if there are any."""
+        engine = self._engine
+        first_ms = snapshot.read(engine, lambda view: ExpiryTxn(view.index).first())
+        if not 0 < first_ms <= engine.clock.now_ms():
+            return False
+        return bool(reserve.freeing(engine, lambda: self._committer.run(lifetimes.drop_expired)))
 
     def _put_right(self) -> None:
         with self._committer.locked():
@@ -82,4 +94,4 @@ def refresh_locked(engine: Engine) -> None:
     """Set the word from the index, which stands where WAKE says. LOCK is held."""
     generation = engine.index()
     with generation.env.begin() as txn:
-        engine.wake.next_due_ms = IndexTxn(generation, txn).schedules.first_due()
+        engine.wake.next_due_ms = first_due(IndexTxn(generation, txn))

@@ -141,6 +141,11 @@ def _walk(engine: Engine, name: bytes, limit: int | None) -> Export:
     return found
 
 
+def seen(view: Snapshot, name: bytes) -> Export:
+    """The stream on a view that is at hand already; StreamNotFoundError."""
+    return _begin(view, name, None)[0]
+
+
 def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, StreamRecord]:
     """All but the nodes behind the first piece."""
     record = view.record(name)

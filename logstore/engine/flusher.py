@@ -1,7 +1,7 @@
 """The flusher: one thread a process that keeps the promise of ``everysec``.
 
 Invariants: it acts when the oldest un-synced commit is over the interval, no matter whose it is. It
-also frees slots of killed readers, and closes forgotten stores. What may
+also adds scheduled entries, frees slots of killed readers, and closes forgotten stores. What may
 take longer is the caretaker's, in a thread of its own.
 """
 
@@ -64,7 +64,7 @@ class Flusher:
                     return
 
     def _pause(self) -> bool:
-        """Until the next poll, adding scheduled entries when they are due; True when it must end.
+        """Until the next poll, doing what a time was set for; True when it must end.
 
         Waiting readers come first: they know best when, and one commit for each of many processes
         that wake together would be one too many for all but the first.

@@ -69,3 +69,12 @@ def state_record(
     state.emit(frames.Record(
         record.number, length, record.entries_added, *record.last, *first, *max_deleted
     ))  # fmt: skip
+
+
+def vacate(state: State, name: bytes) -> None:
+    """A name is about to be given to another stream: who had it goes first, in the same commit."""
+    held = state.holder(name)
+    if held is None:
+        state.index.confirm_absent(name)
+    else:
+        state.emit(frames.Drop(held.number))

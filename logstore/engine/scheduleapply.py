@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from logstore.index.expirytxn import first_due
 from logstore.index.scheduletxn import ScheduleRow
 from logstore.log.scheduleframe import Scheduled, Unscheduled
 
@@ -23,20 +24,20 @@ def _scheduled(state: State, at: int, _: int, body: Scheduled) -> None:
     if record is None:
         return
     state.index.schedules.put(ScheduleRow(body.stream, body.due_ms, at, body.fields))
-    state.next_due_ms = state.index.schedules.first_due()
+    state.next_due_ms = first_due(state.index)
     state.woken.add(record.name)  # who waits sleeps no longer than until it is due
 
 
 def _unscheduled(state: State, _at: int, _: int, body: Unscheduled) -> None:
     for key in body.keys:
         state.index.schedules.delete(body.stream, key)
-    state.next_due_ms = state.index.schedules.first_due()
+    state.next_due_ms = first_due(state.index)
 
 
 def drop_all(state: State, stream: int) -> None:
     """The stream was dropped, and what was scheduled for it is cancelled."""
     if state.index.schedules.drop(stream):
-        state.next_due_ms = state.index.schedules.first_due()
+        state.next_due_ms = first_due(state.index)
 
 
 APPLY: dict[type, Callable[[State, int, int, Any], None]] = {

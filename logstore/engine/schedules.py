@@ -63,6 +63,9 @@ def add_due(state: State) -> int:
             break
     done: dict[int, list[Key]] = {}
     for row in rows:
+        record = state.record(row.stream)
+        if record is not None and 0 < record.expires_ms <= state.now_ms:
+            continue  # it goes with its stream, which is about to be dropped
         if _add(state, row):
             state.counts["scheduled_added"] += 1
         else:
@@ -70,7 +73,7 @@ def add_due(state: State) -> int:
         done.setdefault(row.stream, []).append(row[1:3])
     for stream, keys in done.items():
         state.emit(Unscheduled(stream, True, tuple(keys)))
-    return len(rows)
+    return sum(map(len, done.values()))
 
 
 def _add(state: State, row: ScheduleRow) -> bool:

@@ -7,11 +7,11 @@ looked up again by ID. Readers take no lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from logstore.engine.core import Engine
-from logstore.engine.segments import SegmentGone, Segments
+from logstore.engine.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -23,12 +23,21 @@ TRIES = 5
 class Snapshot:
     """The store at one moment."""
 
-    __slots__ = ("_meta", "index", "segments")
+    __slots__ = ("_clock", "_meta", "_now_ms", "index", "segments")
 
-    def __init__(self, index: IndexTxn, segments: Segments) -> None:
+    def __init__(self, index: IndexTxn, segments: NodeSource, clock: Callable[[], int]) -> None:
         self.index = index
         self.segments = segments
+        self._clock = clock
+        self._now_ms: int | None = None
         self._meta: Meta | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock when it was first asked here (unix ms)."""
+        if self._now_ms is None:
+            self._now_ms = self._clock()
+        return self._now_ms
 
     @property
     def meta(self) -> Meta:
@@ -42,8 +51,17 @@ class Snapshot:
         return self.index.open_node(stream)
 
     def record(self, name: bytes) -> StreamRecord | None:
-        """A stream's record by name."""
-        return self.index.record_by_name(name)
+        """A stream's record by name; None also for one that has expired."""
+        found = self.index.record_by_name(name)
+        if found is not None and found.expires_ms and found.expires_ms <= self.now_ms:
+            return None
+        return found
+
+    def records(self, after: int = 0) -> Iterator[StreamRecord]:
+        """Records with numbers above ``after``, ascending, without those that have expired."""
+        for found in self.index.records(after):
+            if not found.expires_ms or found.expires_ms > self.now_ms:
+                yield found
 
 
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
@@ -71,4 +89,4 @@ def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     generation = engine.index()
     engine.notice_drops()
     with generation.env.begin() as txn:
-        return batch(Snapshot(IndexTxn(generation, txn), engine.segments))
+        return batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))

@@ -18,6 +18,7 @@ from logstore.engine.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.settingstate import SettingState
 from logstore.format import APPEND_BODY, Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.expirytxn import ExpiryTxn, first_due
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -52,7 +53,7 @@ class State:
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None
-        self.next_due_ms: int | None = None  # of scheduled entries, if this commit changes it
+        self.next_due_ms: int | None = None  # when next to look, if this commit changes it
         self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
@@ -108,7 +109,14 @@ class State:
         return found
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
-        """A stream's record by name."""
+        """A stream's record by name; None also for one that has expired."""
+        found = self.holder(name)
+        if found is not None and found.expires_ms and found.expires_ms <= self.now_ms:
+            return None
+        return found
+
+    def holder(self, name: bytes) -> StreamRecord | None:
+        """The record that has a name, expired or not: for who gives the name to another."""
         numbers = self.kept.numbers
         number = numbers.get(name)
         found = None if number is None else self.record(number)
@@ -128,10 +136,15 @@ class State:
 
     def create(self, record: StreamRecord) -> None:
         """Bind a new stream's name."""
-        self.index.put_name(record.name, record.number)
-        self.kept.numbers[record.name] = record.number
+        self.bind(record)
+        ExpiryTxn(self.index).put(record)
         self._created.add(record.number)
         self.touch(record)
+
+    def bind(self, record: StreamRecord) -> None:
+        """The name in the record is this stream's."""
+        self.index.put_name(record.name, record.number)
+        self.kept.numbers[record.name] = record.number
 
     def remove(self, record: StreamRecord) -> None:
         """Take a stream's record and name away."""
@@ -140,6 +153,9 @@ class State:
         self.index.producers.drop(record.number)
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
+        if record.expires_ms:
+            ExpiryTxn(self.index).delete(record)
+            self.next_due_ms = first_due(self.index)
         self.kept.records.pop(record.number, None)
         if self.kept.numbers.get(record.name) == record.number:
             del self.kept.numbers[record.name]

@@ -21,6 +21,7 @@ from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.format import Kind
 from logstore.fs import File
 from logstore.index import env
+from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 
@@ -88,7 +89,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         if sync and state.meta.active_segment != meta.active_segment:
             # Its maker may have died, or failed, between the rename and the directory's sync.
             engine.fs.sync_directory(engine.path / names.LOG)
-        due_ms = index.schedules.first_due()
+        due_ms = first_due(index)
         if state.meta != meta or count:
             state.flush()
         else:

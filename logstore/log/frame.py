@@ -9,14 +9,15 @@ the segment right behind the fixed part. Knows nothing of files or of the index.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import groupframe, producerframe, scheduleframe, settingframe
+from logstore.log import groupframe, lifeframe, producerframe, scheduleframe, settingframe
 from logstore.log.groupframe import GroupBody
+from logstore.log.lifeframe import LifeBody
 from logstore.log.producerframe import Idempotent
 from logstore.log.scheduleframe import ScheduleBody
 from logstore.log.settingframe import Setting
@@ -144,7 +145,7 @@ class Note(NamedTuple):
 
 
 StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
-OwnBody: TypeAlias = GroupBody | Idempotent | Setting | ScheduleBody
+OwnBody: TypeAlias = GroupBody | Idempotent | Setting | ScheduleBody | LifeBody
 Body: TypeAlias = StreamBody | OwnBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
@@ -152,6 +153,7 @@ KIND_OF: dict[type, int] = {
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
     Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
     **producerframe.KIND_OF, **settingframe.KIND_OF, **scheduleframe.KIND_OF,
+    **lifeframe.KIND_OF,
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -207,6 +209,7 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     **producerframe.ENCODERS,
     **settingframe.ENCODERS,
     **scheduleframe.ENCODERS,
+    **lifeframe.ENCODERS,
 }
 
 
@@ -262,6 +265,7 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     **producerframe.DECODERS,
     **settingframe.DECODERS,
     **scheduleframe.DECODERS,
+    **lifeframe.DECODERS,
 }
 
 
@@ -292,6 +296,3 @@ def data_place(kind: int, offset: int, payload_bytes: int) -> tuple[int, int]:
     """Offset in the segment and length of the listpack bytes that a frame carries."""
     head = DATA_HEAD_BYTES[kind]
     return offset + fmt.FRAME_HEAD_BYTES + head, payload_bytes - head
-
-
-Bodies: TypeAlias = Sequence[Body]

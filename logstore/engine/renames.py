@@ -1,0 +1,27 @@
+"""Deciding that a stream is called otherwise.
+
+Invariants: a stream is its number, so all that is its goes along: entries, groups and what is
+pending, settings, what is scheduled or remembered of producers, and when it expires. Who had the
+new name goes first, in the same commit; who waits under either name is woken.
+"""
+
+from __future__ import annotations
+
+from logstore.engine.adds import existing
+from logstore.engine.removals import vacate
+from logstore.engine.state import State
+from logstore.log.lifeframe import Rename
+
+
+def rename(state: State, old: bytes, new: bytes, *, replace: bool = True) -> bool:
+    """Give a stream another name; False if that is a stream's already and ``replace`` is False.
+
+    To the name that it has it is nothing. StreamNotFoundError.
+    """
+    record = existing(state, old)
+    if state.record_by_name(new) is not None and not replace:
+        return False
+    if old != new:
+        vacate(state, new)
+        state.emit(Rename(record.number, new))
+    return True
