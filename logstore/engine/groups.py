@@ -19,6 +19,7 @@ NO_KEY = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
     "MKSTREAM option to create an empty stream automatically."
 )
+SEEN_MS = 10  # who reads in vain more often than this is not written down each time
 
 
 def refused(words: bytes, stream: bytes) -> GroupNotFoundError:
@@ -134,7 +135,8 @@ def consumer(state: State, group: GroupRecord, name: bytes) -> ConsumerRecord:
 def seen(state: State, group: GroupRecord, found: ConsumerRecord, *, active: bool = False) -> None:
     """The consumer tried to read, or with ``active`` got something, now."""
     active_ms = state.now_ms if active else found.active_ms
-    if (found.seen_ms, found.active_ms) != (state.now_ms, active_ms):
+    lately = 0 <= state.now_ms - found.seen_ms < SEEN_MS
+    if active_ms != found.active_ms or not lately:
         state.emit(frames.Consumer(
             group.number, found.number, state.now_ms, active_ms, 1, found.name
         ))  # fmt: skip

@@ -285,3 +285,18 @@ def test_everything_is_there_after_a_reopening(tmp_path: Path) -> None:
         told = (group.info(), group.consumers(), list(group.pending_entries()))
     with shop(tmp_path) as (_, group, _):
         assert (group.info(), group.consumers(), list(group.pending_entries())) == told
+
+
+def test_reading_in_vain_again_and_again_writes_next_to_nothing(tmp_path: Path) -> None:
+    """That it was seen is written down at most every ten milliseconds."""
+    with shop(tmp_path) as (store, group, clock):
+        assert group.read("alice") == []
+        before = store.metrics()["commit_bytes"]
+        for _ in range(100):
+            assert group.read("alice") == []
+        assert store.metrics()["commit_bytes"] == before
+        clock.ms += 10
+        assert group.read("alice") == []
+        (alice,) = group.consumers()
+        assert alice.idle == timedelta(0)
+        assert 0 < store.metrics()["commit_bytes"] - before < 500

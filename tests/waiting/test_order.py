@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import tickets
+from logstore.engine import slots, tickets
 from logstore.engine.pace import PACE
 from logstore.engine.tickets import Tried
 from logstore.store import Store
@@ -289,3 +289,22 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
     for number in range(WAITERS // 2):  # these lived all the time
         share = sum(who == f"w{number}" for who, _, _ in got)
         assert count / WAITERS / 3 < share < 3 * count / WAITERS, got
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "SLOTS", 4)
+    group = group_of(store)
+    table = engine_of(store).wake.waits.slots
+    with store._live().committer.locked():
+        taken = [table.take_locked(5, 1) for _ in range(5)]
+    assert taken[-1] is None
+    timer = threading.Timer(0.2, lambda: store.stream("work").add({"a": "b"}))
+    timer.start()
+    began = time.monotonic()
+    assert group.read("late", timeout=LONG_S)
+    assert time.monotonic() - began < SOON_S
+    timer.join()
+    table.give_back()
