@@ -23,7 +23,7 @@ def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
         raise OptionError(f"peer is 'redis', 'valkey' or None: {peer!r}")
-    found = exports.read(store._engine(), name)
+    found = exports.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES)
     if peer is not None:
         valkey = peer == "valkey"
         found.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in found.nodes]

@@ -20,7 +20,12 @@ from logstore.engine import idempotence, nodes, pins, snapshot, walks
 from logstore.engine.core import Engine
 from logstore.engine.segments import SegmentGone
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import CorruptionError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import (
+    CorruptionError,
+    SnapshotExpired,
+    StreamNotFoundError,
+    TooLargeError,
+)
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import NO_ONE, GroupRecord
@@ -39,6 +44,7 @@ PIECE_NODES = 4096
 WALKS_MAX = 3
 READS_MAX = 5
 PIN_MS = 24 * 3600 * 1000
+READ_MAX_BYTES = 1 << 30
 
 
 class Export(NamedTuple):
@@ -71,10 +77,16 @@ class Export(NamedTuple):
             yield self.open_node
 
 
-def read(engine: Engine, name: bytes) -> StreamValue:
-    """The whole stream, in memory; StreamNotFoundError."""
+def read(engine: Engine, name: bytes, most_bytes: int = READ_MAX_BYTES) -> StreamValue:
+    """The whole stream, in memory; StreamNotFoundError, TooLargeError."""
     for _ in range(READS_MAX):
         found = _find(engine, name)
+        if found.node_bytes > most_bytes:
+            raise TooLargeError(
+                f"the stream's nodes have {found.node_bytes} bytes, more than are taken into "
+                f"memory at once ({most_bytes}): write an RDB file",
+                stream=name,
+            )
         try:
             return StreamValue(list(found.nodes(engine)), found.info)
         except SegmentGone:

@@ -262,4 +262,6 @@ def test_too_large_a_stream_is_refused_before_it_is_looked_at(
     with pytest.raises(TooLargeError, match="RDB file"):
         store.restore("new", payload)
     with pytest.raises(TooLargeError, match="RDB file"):
+        store.stream("sample").dump()
+    with pytest.raises(TooLargeError, match="RDB file"):
         dump.encode(StreamValue([(bytes(16), bytes(101))], StreamInfoValue()))
