@@ -34,7 +34,7 @@ class EmbeddedConnection(Connection):
         return [("path", self._service_key)]
 
 
-class Redis(redis.Redis):
+class Redis(redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (takes it for this module)
     """A ``redis.Redis`` on the store at ``path``, which is opened, or made, with ``store`` options.
 
     ``options`` are those of ``redis.Redis`` (``decode_responses``, ``protocol``, ...).

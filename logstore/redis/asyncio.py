@@ -96,7 +96,7 @@ class EmbeddedConnection(Connection):
         return [("path", self._service_key)]
 
 
-class Redis(AsyncRedis):
+class Redis(AsyncRedis):  # pyright: ignore[reportGeneralTypeIssues]  (as there)
     """A ``redis.asyncio.Redis`` on the store at ``path``; as :class:`logstore.redis.Redis`."""
 
     def __init__(

@@ -13,6 +13,7 @@ from logstore.wire.commands import (
     groups,
     info,
     keys,
+    lifetimes,
     pending,
     reading,
     server,
@@ -22,8 +23,8 @@ from logstore.wire.commands import (
 from logstore.wire.table import Command
 
 FAMILIES = (
-    adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, dumping,
-    connection, clients, transactions, catalogue, server,
+    adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, lifetimes,
+    dumping, connection, clients, transactions, catalogue, server,
 )  # fmt: skip
 
 

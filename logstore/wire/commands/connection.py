@@ -1,4 +1,4 @@
-"""What clients send when they connect, and of themselves: PING, HELLO, AUTH, SELECT, CLIENT, ..."""
+"""What clients send when they connect, and of themselves: PING, HELLO, AUTH, SELECT, ACL, ..."""
 
 from __future__ import annotations
 
@@ -131,6 +131,27 @@ def checked_name(name: bytes) -> bytes:
     return name
 
 
+def who_am_i(_session: Session, _words: Words) -> Step:
+    """As ACL WHOAMI."""
+    return Tell(lambda: b"default")
+
+
+def categories(session: Session, words: Words) -> Step:
+    """As ACL CAT."""
+    commands = session.service.table.commands.values()
+    if not len(words):
+        found = {category for each in commands for category in each.categories}
+        return Tell(lambda: [each.encode() for each in sorted(found)])
+    wanted = words.next().decode(errors="replace").lower()
+    named = sorted(
+        each.name for command in commands for each in (command, *command.subcommands.values())
+        if wanted in each.categories
+    )  # fmt: skip
+    if not named:
+        raise Failed(f"ERR Unknown category '{wanted}'")
+    return Tell(lambda: [each.encode() for each in named])
+
+
 _FLAGS = ("noscript", "loading", "stale")
 
 
@@ -138,6 +159,13 @@ def _plain(name: str, arity: int, parse: Parse, since: str, summary: str) -> Com
     return Command(
         name, arity, parse, (*_FLAGS, "fast"), since=since, complexity="O(1)",
         group="connection", summary=summary, categories=("fast", "connection"),
+    )  # fmt: skip
+
+
+def _acl(name: str, arity: int, parse: Parse | None, summary: str, *parts: Command) -> Command:
+    return Command(
+        name, arity, parse, _FLAGS, since="6.0.0", complexity="O(1)", group="server",
+        summary=summary, categories=("slow",), subcommands={each.name: each for each in parts},
     )  # fmt: skip
 
 
@@ -149,4 +177,7 @@ COMMANDS = [
     _plain("reset", 1, reset, "6.2.0", "As if the connection had just come."),
     _plain("auth", -2, auth, "1.0.0", "Logs in."),
     _plain("hello", -1, hello, "6.0.0", "Chooses the protocol, and logs in."),
+    _acl("acl", -2, None, "Who may what.",
+         _acl("acl|whoami", 2, who_am_i, "Tells the user's name."),
+         _acl("acl|cat", -2, categories, "Tells the categories of commands.")),
 ]  # fmt: skip

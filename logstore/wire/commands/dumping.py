@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from logstore import interchange
-from logstore.engine import installs
+from logstore.engine import installs, lifetimes
+from logstore.engine.lifetimes import EXPIRES_MAX_MS
+from logstore.engine.schedules import When
 from logstore.engine.state import State
 from logstore.errors import Error, InvalidPayloadError, StreamNotFoundError, TooLargeError
 from logstore.rdb import dump
@@ -39,19 +41,19 @@ def restore(_session: Session, words: Words) -> Step:
     key = words.next()
     ttl = words.integer()
     payload = words.next()
-    replace = False
+    replace = absolute = False
     while len(words):
         word = words.option()
         if word == b"REPLACE":
             replace = True
         elif word in (b"IDLETIME", b"FREQ") and len(words):
             words.integer()
-        elif word != b"ABSTTL":
+        elif word == b"ABSTTL":
+            absolute = True
+        else:
             raise Failed(SYNTAX)
     if ttl < 0:
         raise Failed("ERR Invalid TTL value, must be >= 0")
-    if ttl:
-        raise Failed("ERR a time to live is not kept here: give 0")
     stream, error = _prepared(payload)
 
     def op(state: State) -> None:
@@ -60,6 +62,9 @@ def restore(_session: Session, words: Words) -> Step:
         if stream is None:
             raise error or Failed(SYNTAX)
         installs.install(state, key, stream, replace=replace)
+        if ttl:
+            at_ms = ttl if absolute else ttl + state.now_ms
+            lifetimes.expire(state, key, When(min(at_ms, EXPIRES_MAX_MS)))
 
     return Change(op, ok)
 

@@ -175,11 +175,9 @@ def _claim_options(words: Words) -> dict[str, Any]:
             found["just_id"] = True
         elif word in names and len(words):
             name = word.decode()
-            found[names[word]] = integer(
-                words.next(), f"ERR Invalid {name} option argument for XCLAIM"
-            )
-            if word == b"RETRYCOUNT" and found["retry_count"] < 0:
-                found["retry_count"] = None  # to the peers this is "not given"
+            value = integer(words.next(), f"ERR Invalid {name} option argument for XCLAIM")
+            if word != b"RETRYCOUNT" or value >= 0:  # below it is "not given" to the peers
+                found[names[word]] = value
         elif word == b"LASTID" and len(words):
             found["last_id"] = strict_id(words.next())
         else:

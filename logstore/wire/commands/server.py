@@ -10,7 +10,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import logstore
+from logstore.engine import snapshot
+from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
+from logstore.index.expirytxn import ExpiryTxn
 from logstore.log import frame as frames
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
@@ -65,8 +68,21 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
             **{f"logstore_{each}": value for each, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
-        "Keyspace": {"db0": f"keys={streams},expires=0,avg_ttl=0"} if streams else {},
+        "Keyspace": {"db0": f"keys={streams},{_expiring(service)}"} if streams else {},
     }  # fmt: skip
+
+
+def _expiring(service: Service) -> str:
+    """How many streams are to expire, and in how many milliseconds on average."""
+
+    def look(view: Snapshot) -> str:
+        now_ms, count, sum_ms = view.now_ms, 0, 0
+        for when_ms, _ in ExpiryTxn(view.index).rows():
+            if when_ms > now_ms:
+                count, sum_ms = count + 1, sum_ms + when_ms - now_ms
+        return f"expires={count},avg_ttl={sum_ms // count if count else 0}"
+
+    return snapshot.read(service.store._engine(), look)
 
 
 def _memory_bytes() -> int:
@@ -241,27 +257,6 @@ def server_time(_session: Session, _words: Words) -> Step:
     return Look(find)
 
 
-def who_am_i(_session: Session, _words: Words) -> Step:
-    """As ACL WHOAMI."""
-    return Tell(lambda: b"default")
-
-
-def categories(session: Session, words: Words) -> Step:
-    """As ACL CAT."""
-    commands = session.service.table.commands.values()
-    if not len(words):
-        found = {category for each in commands for category in each.categories}
-        return Tell(lambda: [each.encode() for each in sorted(found)])
-    wanted = words.next().decode(errors="replace").lower()
-    named = sorted(
-        each.name for command in commands for each in (command, *command.subcommands.values())
-        if wanted in each.categories
-    )  # fmt: skip
-    if not named:
-        raise Failed(f"ERR Unknown category '{wanted}'")
-    return Tell(lambda: [each.encode() for each in named])
-
-
 _FLAGS = ("noscript", "loading", "stale")
 
 
@@ -293,8 +288,4 @@ COMMANDS = [
     _one("wait", 3, wait, "Tells that there are no replicas."),
     _one("shutdown", -1, shutdown, "Ends the server.", *_FLAGS, "no-multi"),
     _one("time", 1, server_time, "Tells the time."),
-    _one("acl", -2, None, "Who may what.", subcommands=(
-        _one("acl|whoami", 2, who_am_i, "Tells the user's name."),
-        _one("acl|cat", -2, categories, "Tells the categories of commands."),
-    )),
 ]  # fmt: skip
