@@ -130,6 +130,14 @@ class AsyncStore:
         """Remove a stream with all its entries; False if there is none."""
         return await self._run(self._store.drop, name, sync=sync)
 
+    async def rename(self, old: Name, new: Name, **options: Any) -> bool:
+        """Call a stream otherwise, as ``Store.rename``."""
+        return await self._run(self._store.rename, old, new, **options)
+
+    async def copy(self, source: Name, target: Name, **options: Any) -> bool:
+        """Copy a stream with its groups, as ``Store.copy``."""
+        return await self._run(self._store.copy, source, target, **options)
+
     async def sync(self) -> None:
         """Make everything that was acknowledged durable before it returns."""
         await self._run(self._store.sync)

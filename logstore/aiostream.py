@@ -119,6 +119,22 @@ class AsyncStream:
         """What is scheduled and was not added yet, lazily, as ``Stream.scheduled``."""
         return self._pages(self._stream.scheduled())
 
+    async def expire(self, **options: Any) -> bool:
+        """Let the stream expire, as ``Stream.expire``."""
+        return await self._run(self._stream.expire, **options)
+
+    async def persist(self, **options: Any) -> bool:
+        """Let the stream expire no longer, as ``Stream.persist``."""
+        return await self._run(self._stream.persist, **options)
+
+    async def expires_at(self) -> datetime | None:
+        """When the stream expires, as ``Stream.expires_at``."""
+        return await self._run(lambda: self._stream.expires_at)
+
+    async def ttl(self) -> timedelta | None:
+        """How long it is until the stream expires, as ``Stream.ttl``."""
+        return await self._run(lambda: self._stream.ttl)
+
     async def delete(self, id: IDLike, *more_ids: IDLike, **options: Any) -> int:
         """Delete entries by ID; how many there were."""
         return await self._run(self._stream.delete, id, *more_ids, **options)

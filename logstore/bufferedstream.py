@@ -16,8 +16,9 @@ from logstore import arguments, producing, scheduling
 from logstore.bufferedgroup import TransactionGroup
 from logstore.codec import Row
 from logstore.delivery import References
-from logstore.engine import adds, deletes, idempotent, schedules, trims
+from logstore.engine import adds, deletes, idempotent, lifetimes, schedules, trims
 from logstore.engine import references as held
+from logstore.engine.lifetimes import Condition
 from logstore.engine.state import State
 from logstore.entry import IDRuns
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
@@ -126,6 +127,17 @@ class TransactionStream(Generic[T]):
         """Schedule an entry no longer; the result says whether it was scheduled."""
         step = partial(schedules.cancel, name=self._name, key=scheduling.key(key))
         return self._tx._collect(step, frees=True)
+
+    def expire(
+        self, *, after: timedelta | float | None = None, at: datetime | int | None = None,
+        only: Condition | None = None,
+    ) -> Pending[bool]:  # fmt: skip
+        """Let the stream expire, as ``Stream.expire``; ``after`` counts from the commit."""
+        return self._tx._collect(scheduling.expiry(self._name, at, after, only), frees=True)
+
+    def persist(self) -> Pending[bool]:
+        """Let the stream expire no longer; the result: False if it never would."""
+        return self._tx._collect(partial(lifetimes.persist, name=self._name), frees=True)
 
     def delete(
         self, id: IDLike, *more_ids: IDLike, references: References = "keep"

@@ -47,7 +47,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
         record.node_bytes, open_bytes, view.index.settings.stream(record.number),
         schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
-        *view.index.producers.tally(record.number),
+        *view.index.producers.tally(record.number), scheduling.expires_at(record.expires_ms),
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class StreamInfo:
     iids_tracked: int = 0  # idempotent IDs; what expired goes a little later, in the background
     iids_added: int = 0  # entries added idempotently, in the stream's whole life
     iids_duplicates: int = 0  # adds that added nothing, in the stream's whole life
+    expires_at: datetime | None = None  # None: never
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -63,6 +64,7 @@ class StreamInfo:
             "settings": settings_as_dict(self.settings),
             "scheduled": self.scheduled,
             "next-due": None if self.next_due is None else self.next_due.isoformat(),
+            "expires-at": None if self.expires_at is None else self.expires_at.isoformat(),
         }
 
 

@@ -14,10 +14,12 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from logstore import arguments
 from logstore.codec import Row
-from logstore.engine import schedules, snapshot
+from logstore.engine import lifetimes, schedules, snapshot
 from logstore.engine.core import Engine
+from logstore.engine.lifetimes import Condition
 from logstore.engine.schedules import When
 from logstore.engine.snapshot import Snapshot
+from logstore.engine.state import State
 from logstore.entry import Fields
 from logstore.errors import OptionError, TooLargeError
 from logstore.index.scheduletxn import FIRST, Key, ScheduleRow
@@ -115,6 +117,26 @@ def when(at: datetime | int | None, after: timedelta | float | None) -> When:
     if not 0 <= unix_ms <= DUE_MAX_MS:
         raise OptionError(f"at must be a time of the years 1970 to 9999: {at!r}")
     return When(unix_ms)
+
+
+def expiry(
+    name: bytes, at: datetime | int | None, after: timedelta | float | None, only: Condition | None
+) -> Callable[[State], bool]:
+    """What sets when a stream expires. OptionError."""
+    if only is not None:
+        arguments.check_choice(only, Condition, "only")
+    conditions = frozenset[Condition]() if only is None else frozenset([only])
+    return partial(lifetimes.expire, name=name, when=when(at, after), conditions=conditions)
+
+
+def expires_at(unix_ms: int) -> datetime | None:
+    """When a stream expires; None: never (0). A later time than a datetime has is its latest."""
+    return moment(min(unix_ms, DUE_MAX_MS)) if unix_ms else None
+
+
+def left(unix_ms: int, now_ms: int) -> timedelta | None:
+    """How long it is until then; None: it never comes (0)."""
+    return max(0, min(unix_ms, DUE_MAX_MS) - now_ms) * _MS if unix_ms else None
 
 
 def fields(row: Row, encoding: str | None) -> bytes:

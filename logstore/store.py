@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, overload
 
 from logstore import arguments, interchange, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.deadletters import OnDead
-from logstore.engine import deletes, retention, snapshot
+from logstore.engine import copies, deletes, renames, retention, snapshot
 from logstore.engine import sync as flushing
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
@@ -69,6 +70,34 @@ class Store(StoreHandle[T]):
         raw = arguments.stream_name(name, self.encoding)
         dropped: bool = self._free(lambda state: deletes.drop(state, raw), sync)
         return dropped
+
+    def rename(
+        self, old: str | bytes, new: str | bytes, *, replace: bool = True, sync: Sync | None = None
+    ) -> bool:
+        """Call a stream otherwise, with all that is its; a stream of the new name is dropped first.
+
+        False, and nothing happens, if there is one and ``replace`` is False. Handles go by name:
+        those of the old one find no stream after. StreamNotFoundError.
+        """
+        before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
+        step = partial(renames.rename, old=before, new=after, replace=replace)
+        renamed: bool = self._commit(step, sync)
+        return renamed
+
+    def copy(
+        self, source: str | bytes, target: str | bytes, *, replace: bool = False,
+        sync: Sync | None = None,
+    ) -> bool:  # fmt: skip
+        """Copy a stream with its groups, and when it expires, under another name, in one commit.
+
+        False if there is a stream of that name, unless ``replace`` drops it. Settings of retention
+        and of groups, and what is scheduled, are not copied. StreamNotFoundError; UsageError if
+        both names are one; TooLargeError above 1 GiB. Other writers wait while it copies.
+        """
+        source, target = (arguments.stream_name(name, self.encoding) for name in (source, target))
+        step = partial(copies.copy, source=source, target=target, replace=replace)
+        copied: bool = self._commit(step, sync)
+        return copied
 
     def restore(
         self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None

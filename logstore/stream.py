@@ -17,8 +17,9 @@ from logstore import arguments, configuring, producing, scheduling
 from logstore.codec import Row
 from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.delivery import References
-from logstore.engine import adds, deletes, idempotent, schedules, trims
+from logstore.engine import adds, deletes, idempotent, lifetimes, schedules, trims
 from logstore.engine import references as held
+from logstore.engine.lifetimes import Condition
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
 from logstore.group import Group
@@ -134,6 +135,29 @@ class Stream(StreamHandle[T]):
         step = partial(schedules.cancel, name=self._name, key=scheduling.key(key))
         cancelled: bool = self._store._free(step, sync)
         return cancelled
+
+    # -- expiring -----------------------------------------------------------------------------
+    def expire(
+        self, *, after: timedelta | float | None = None, at: datetime | int | None = None,
+        only: Condition | None = None, sync: Sync | None = None,
+    ) -> bool:  # fmt: skip
+        """Let the stream expire: from then on it is gone for everybody, and is dropped; whether it
+        was set.
+
+        ``after``: seconds or timedelta from now, or ``at``: an aware datetime or unix milliseconds;
+        a time in the past drops it at once. ``only``: if it never expires so far ("never"), if it
+        does ("already"), or if the time is "later" or "sooner" than the one that is set (never
+        counts as later than any). False if not, or if there is no stream. OptionError.
+        """
+        step = scheduling.expiry(self._name, at, after, only)
+        was_set: bool = self._store._free(step, sync)
+        return was_set
+
+    def persist(self, *, sync: Sync | None = None) -> bool:
+        """Let the stream expire no longer; False if there is none, or it never would."""
+        step = partial(lifetimes.persist, name=self._name)
+        was_set: bool = self._store._free(step, sync)
+        return was_set
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(

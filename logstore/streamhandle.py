@@ -8,7 +8,7 @@ arguments into reads of the engine, and bytes into entries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from logstore import (
@@ -153,6 +153,20 @@ class StreamHandle(Generic[T]):
         return record.last if record is not None else ZERO_ID
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When the stream expires, an aware UTC datetime; None: never, or there is no stream."""
+        record = self._record()
+        return None if record is None else scheduling.expires_at(record.expires_ms)
+
+    @property
+    def ttl(self) -> timedelta | None:
+        """How long it is until the stream expires; None: it never does, or there is no stream."""
+        found = snapshot.read(
+            self._store._engine(), lambda view: (view.record(self._name), view.now_ms)
+        )
+        return None if found[0] is None else scheduling.left(found[0].expires_ms, found[1])
+
+    @property
     def settings(self) -> StreamSettings:
         """What is set with ``configure``; of a stream that is not there, what all have at first."""
         return configuring.stream_settings(self._store, self._name)
@@ -188,6 +202,10 @@ class StreamHandle(Generic[T]):
                 f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
             ) from error
 
+    def scheduled(self) -> Iterator[ScheduledEntry[T]]:
+        """What is scheduled for the stream and was not added yet, soonest first, lazily."""
+        return scheduling.entries(self._store._engine, self._name, self._store.encoding)
+
     def dump(self, *, peer: interchange.Peer | None = None) -> bytes:
         """The stream with its groups, as a payload that Redis (7.2 on) and Valkey RESTORE.
 
@@ -195,10 +213,6 @@ class StreamHandle(Generic[T]):
         name the one that is to take it. StreamNotFoundError; TooLargeError above 512 MiB.
         """
         return interchange.payload(self._store, self._name, peer)
-
-    def scheduled(self) -> Iterator[ScheduledEntry[T]]:
-        """What is scheduled for the stream and was not added yet, soonest first, lazily."""
-        return scheduling.entries(self._store._engine, self._name, self._store.encoding)
 
     def groups(self) -> list[GroupInfo[T]]:
         """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""

@@ -8,13 +8,14 @@ across a crash.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore import arguments, deadletters
 from logstore.bufferedstream import TransactionStream
 from logstore.delivery import Delivery, NackMode
-from logstore.engine import acks, deletes
+from logstore.engine import acks, copies, deletes, renames
 from logstore.engine.state import State
 from logstore.errors import UsageError
 from logstore.options import Sync
@@ -62,6 +63,19 @@ class Transaction(Generic[T]):
         """Remove a stream; the result says whether there was one."""
         raw = arguments.stream_name(name, self._store.encoding)
         return self._collect(lambda state: deletes.drop(state, raw), frees=True)
+
+    def rename(self, old: str | bytes, new: str | bytes, *, replace: bool = True) -> Pending[bool]:
+        """Call a stream otherwise, as ``Store.rename``; StreamNotFoundError at the commit."""
+        before, after = (arguments.stream_name(name, self._store.encoding) for name in (old, new))
+        return self._collect(partial(renames.rename, old=before, new=after, replace=replace))
+
+    def copy(
+        self, source: str | bytes, target: str | bytes, *, replace: bool = False
+    ) -> Pending[bool]:
+        """Copy a stream as it is then, as ``Store.copy``; its errors come at the commit."""
+        encoding = self._store.encoding
+        source, target = (arguments.stream_name(name, encoding) for name in (source, target))
+        return self._collect(partial(copies.copy, source=source, target=target, replace=replace))
 
     def ack(self, *deliveries: Delivery[T]) -> Pending[int]:
         """Ack deliveries, if they are still this consumer's when the transaction commits.

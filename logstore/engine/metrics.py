@@ -32,6 +32,7 @@ COUNTERS = (
     "acks",
     "nacks",
     "scheduled_added",
+    "expired_streams",
     "dead_letters",
     "syncs",
     "sync_ns",
