@@ -211,7 +211,7 @@ def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) 
                 eventually(lambda: len(queue(store)) == 4)
                 store.stream("work").add_many([{"a": "b"}] * 4)
             thread.join(SOON_S)
-    assert len(told) == 1
+            assert len(told) == 1
     assert isinstance(told[0], int if how == "anew" else logstore.GroupNotFoundError)
 
 
