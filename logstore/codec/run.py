@@ -42,6 +42,18 @@ def _bytes(column: array[int]) -> bytes:
     return column.tobytes()
 
 
+def _end(ids: bytes, at: int, upper: bytes) -> int:
+    """The byte, from ``at`` on, where the first of the ascending IDs stands that is not below."""
+    low, high = at // ID_BYTES, len(ids) // ID_BYTES
+    while low < high:
+        middle = (low + high) >> 1
+        if ids[middle * ID_BYTES : middle * ID_BYTES + ID_BYTES] < upper:
+            low = middle + 1
+        else:
+            high = middle
+    return low * ID_BYTES
+
+
 class PendingRun:
     """Pending entries with neighbouring IDs, in columns.
 
@@ -101,35 +113,33 @@ class PendingRun:
         """Those of the IDs from byte ``at`` on that are here, and the byte where the first ID
         stands that is not below ``upper``."""
         found: list[bytes] = []
-        while at < len(ids):
+        end = _end(ids, at, upper)
+        while at < end:
             id = ids[at : at + ID_BYTES]
-            if id >= upper:
-                break
             place = self._place(id)
-            count = self._same(place, ids, at) if self._is(place, id) else 0
+            count = self._same(place, ids, at, end) if self._is(place, id) else 0
             found.append(ids[at : at + count * ID_BYTES])
             at += max(1, count) * ID_BYTES
         return b"".join(found), at
 
-    def _same(self, place: int, ids: bytes, at: int) -> int:
-        """How many of the IDs from byte ``at`` on stand here side by side, as far as one look
-        tells: all that the run could hold of them, or 1 if not."""
-        size = min(len(ids) - at, (len(self) - place) * ID_BYTES)
+    def _same(self, place: int, ids: bytes, at: int, end: int) -> int:
+        """How many of the IDs from byte ``at`` up to ``end`` stand here side by side, as far as one
+        look tells: all that the run could hold of them, or 1 if not."""
+        size = min(end - at, (len(self) - place) * ID_BYTES)
         begin = place * ID_BYTES
         return size // ID_BYTES if self._ids[begin : begin + size] == ids[at : at + size] else 1
 
     def remove(self, ids: bytes, at: int, upper: bytes, changes: dict[int, int]) -> int:
         """Take away those of the IDs from byte ``at`` on that are here, up to the first that is not
         below ``upper``; the byte where that one stands."""
-        while at < len(ids):
+        end = _end(ids, at, upper)
+        while at < end:
             id = ids[at : at + ID_BYTES]
-            if id >= upper:
-                break
             place = self._place(id)
             if not self._is(place, id):
                 at += ID_BYTES
                 continue
-            count = self._same(place, ids, at)
+            count = self._same(place, ids, at, end)
             for consumer in self._consumers[place : place + count]:
                 changes[consumer] = changes.get(consumer, 0) - 1
             del self._ids[place * ID_BYTES : (place + count) * ID_BYTES]
