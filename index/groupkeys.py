@@ -32,7 +32,7 @@ _NUMBER = struct.Struct(">Q")
 _OF_STREAM = struct.Struct(">QQ")  # 0, the stream; then the name's digest
 _CONSUMER_KEY = struct.Struct(">QBI")
 _IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
-_RUN_PREFIX = struct.Struct(">QB")
+_ROW_PREFIX = struct.Struct(">QB")
 _GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, _IDLE_ROW, _RUN_ROW = b"acdip"
 
 
@@ -53,7 +53,7 @@ def name_key(stream: int, name: bytes) -> bytes:
 
 def group_key(group: int) -> bytes:
     """The key of a group's record."""
-    return _NUMBER.pack(group) + bytes([_GROUP_ROW])
+    return _ROW_PREFIX.pack(group, _GROUP_ROW)
 
 
 def consumer_key(group: int, consumer: int) -> bytes:
@@ -78,7 +78,7 @@ def idle_parts(key: bytes) -> tuple[int, bytes]:
 
 def run_prefix(group: int) -> bytes:
     """What the keys of a group's runs begin with; then the first ID, packed."""
-    return _RUN_PREFIX.pack(group, _RUN_ROW)
+    return _ROW_PREFIX.pack(group, _RUN_ROW)
 
 
 def run_key(group: int, first: bytes) -> bytes:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from logstore.errors import DiskFullError, FileSystemError, NotAStoreError
 
+_LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -135,9 +136,8 @@ class File:
 
     def try_lock(self, *, exclusive: bool) -> bool:
         """flock without waiting; False if another open file holds it."""
-        mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         try:
-            fcntl.flock(self.fd, mode | fcntl.LOCK_NB)
+            fcntl.flock(self.fd, _LOCK_EXCLUSIVE if exclusive else _LOCK_SHARED)
         except BlockingIOError:
             return False
         except OSError as exc:

@@ -57,7 +57,14 @@ class Wait(NamedTuple):
                 return self._serve(offer, deadline) or []
             except _Moved:
                 continue
-        return [] if shown and self.look() is not None else self._read(True).found or []
+        return [] if shown and self.look() is not None else self._at_once()
+
+    def _at_once(self) -> list[Delivered]:
+        """Read, and ask for nothing that only those who wait need."""
+        found: list[Delivered] = deadletters.run(
+            self.store, lambda state: self.once(state, True), None, on_dead=self.on_dead
+        )
+        return found
 
     def look(self, *, first: bool = True) -> Offer | None:
         """What there is for it; None if the group is gone."""

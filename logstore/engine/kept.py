@@ -3,7 +3,8 @@
 Invariants: records, open nodes, groups and settings are valid at one applied position of one
 generation, so they are forgotten when somebody else committed or a commit was taken back. Numbers
 by name outlive that: a number is never given twice, and who uses one looks at the name in the
-record that it names.
+record that it names. So does a node: what stands at a committed position never changes, and it is
+used again when its locator is still the one in the index.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from logstore.engine.groupstate import KeptGroups
 from logstore.engine.nodes import Found
 from logstore.engine.settingstate import KeptSettings
+from logstore.ids import StreamID
 from logstore.index.keys import Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
 
 KEPT_STREAMS_MAX = 2000
 
@@ -26,7 +29,9 @@ class Kept:
         self.records: dict[int, StreamRecord] = {}
         self.opens: dict[int, OpenNode] = {}
         self.numbers: dict[bytes, int] = {}
-        self.node: Found | None = None  # the sealed node that a group was read from last
+        # The sealed node that a group was read from last; whether it is known to be there still.
+        self.node: Found | None = None
+        self.node_is_sure = False
         self.groups = KeptGroups()
         self.settings = KeptSettings()
 
@@ -36,9 +41,21 @@ class Kept:
         self.meta = None
         self.records.clear()
         self.opens.clear()
-        self.node = None
+        self.node_is_sure = False
         self.groups.clear()
         self.settings.clear()
+
+    def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> Found | None:
+        """The node that was read last, if this ID belongs into it."""
+        node = self.node
+        if node is None or node.stream != stream or not node.master <= at <= node.locator.last:
+            return None
+        if not self.node_is_sure:
+            if index.node(stream, node.master) != node.locator:
+                self.node = None
+                return None
+            self.node_is_sure = True
+        return node
 
     def shrink(self) -> None:
         """Forget what would grow without end."""

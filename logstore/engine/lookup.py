@@ -43,7 +43,7 @@ class Lookup:
         ref = self._ref
         if ref is not None and ref.master <= id <= ref.last:
             return True
-        ref = next(iter(nodes.refs_reverse(self._view, self._record, id, id)), None)
+        ref = nodes.ref_of(self._view, self._record, id)
         if ref is None or not ref.live:
             return False
         self._ref = ref

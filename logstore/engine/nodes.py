@@ -46,9 +46,8 @@ class Found(NamedTuple):
 
     stream: int
     master: StreamID
-    last: StreamID
+    locator: Locator
     lp: bytes
-    vector: bytes
 
 
 class NodeRef(NamedTuple):
@@ -141,6 +140,14 @@ def refs_reverse(
             yield sealed_ref(master, locator)
 
 
+def ref_of(view: View, record: StreamRecord, id: StreamID) -> NodeRef | None:
+    """The node that would hold an ID."""
+    if record.open_version and record.open_master <= id:
+        return open_ref(view, record)
+    floor = view.index.node_floor(record.number, id)
+    return sealed_ref(*floor) if floor is not None and floor[1].last >= id else None
+
+
 def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, bytes]:
     """A node's listpack and vector."""
     if ref.locator is not None:
@@ -157,19 +164,29 @@ def live_from(
 ) -> Iterator[tuple[StreamID, bytes, bytes]]:
     """Master ID, listpack and vector of nodes that may hold live entries from ``start`` on.
 
-    Who goes through a stream a little at a time finds most of it in the node of the last time.
+    Who goes through a stream a little at a time finds most of it in the node of the last time; who
+    keeps up with it, in the open one, which is the last and is looked at alone then.
     """
-    kept = state.kept.node
-    if kept is not None and kept.stream == record.number and kept.master <= start <= kept.last:
-        yield kept[1], kept[3], kept[4]
-        if kept.last == MAX_ID:
-            return
-        start = kept.last.next()
+    kept, master, buffer = state.kept, record.open_master, state.buffer
+    if not record.open_version or master > start:
+        found = kept.node_at(state.index, record.number, start)
+        if found is not None:
+            yield found.master, found.lp, found.locator.vector
+            if found.locator.last == MAX_ID:
+                return
+            start = found.locator.last.next()
+    if record.open_version and master <= start:
+        node = state.open_node(record.number)
+        if node is not None:
+            yield master, state.segments.open_listpack(node, state.meta.active_segment), b""
+        return
     for ref in refs(state, record, start):
         if ref.live:
             lp, vector = listpack(state, record, ref)
-            if ref.locator is not None:
-                state.kept.node = Found(record.number, ref.master, ref.last, lp, vector)
+            at = ref.locator
+            # One of this very commit may still be taken back.
+            if at is not None and (buffer is None or buffer.frame_at(at.position) is None):
+                kept.node, kept.node_is_sure = Found(record.number, ref.master, at, lp), True
             yield ref.master, lp, vector
 
 
