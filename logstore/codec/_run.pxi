@@ -196,8 +196,10 @@ cdef class PendingRun:
                 continue
             count = same = 0
             consumer = self.rows()[place].consumer
-            while at < size and self.holds(place + count, big_u64(data + at),
-                                           big_u64(data + at + 8)):
+            while at < size:
+                ms, seq = big_u64(data + at), big_u64(data + at + 8)
+                if not is_below(ms, seq, &bound) or not self.holds(place + count, ms, seq):
+                    break
                 if self.rows()[place + count].consumer != consumer:
                     change(changes, consumer, -same)
                     consumer = self.rows()[place + count].consumer

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
@@ -62,7 +62,10 @@ def play(run: Any, script: list[Any]) -> list[Any]:
     return told
 
 
+@settings(max_examples=500, deadline=None)
 @given(steps)
+@example([("put", [0, 1], END, 0, 0), ("look", [0, 1], packed(1), 0, 0)])
+@example([("put", [0, 1], END, 0, 0), ("remove", [0, 1], packed(1), 0, 0)])
 def test_the_compiled_run_is_the_pure_one(native: Codec, script: list[Any]) -> None:
     """Prevents: a compiled class that finds, moves or stores entries otherwise."""
     told = play(pure.PendingRun(), script)
