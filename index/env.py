@@ -86,8 +86,8 @@ class Generation:
         with self.env.begin() as txn:
             found = {name: int(txn.stat(getattr(self, name))["entries"]) for name in DATABASES}
             with txn.cursor(db=self.main) as cursor:
-                cursor.set_range(keys.STREAM_PREFIX)
-                kinds = [key[-1] for key in cursor.iternext(values=False)]
+                there = cursor.set_range(keys.STREAM_PREFIX)  # else it would begin at the front
+                kinds = [key[-1] for key in cursor.iternext(values=False)] if there else []
         opens = sum(kinds)
         return found | {"open": opens, "streams": len(kinds) - opens}
 

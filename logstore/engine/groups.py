@@ -59,7 +59,7 @@ def maybe(state: State, stream: bytes, group: bytes) -> tuple[StreamRecord, Grou
     return None if record is None or found is None else (record, found)
 
 
-def _managed(state: State, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
+def managed(state: State, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
     """The same in the words of XGROUP, which looks for the key first."""
     record = state.record_by_name(stream)
     if record is None:
@@ -103,7 +103,7 @@ def set_id(
 ) -> None:  # fmt: skip
     """As XGROUP SETID; ``start`` None is ``$``."""
     _check_read(entries_read)
-    record, found = _managed(state, stream, group)
+    record, found = managed(state, stream, group)
     last = record.last if start is None else start
     read = _read_given(record, entries_read)
     state.emit(frames.Group(record.number, found.number, *last, read, group))
@@ -144,7 +144,7 @@ def seen(state: State, group: GroupRecord, found: ConsumerRecord, *, active: boo
 
 def create_consumer(state: State, stream: bytes, group: bytes, name: bytes) -> bool:
     """As XGROUP CREATECONSUMER; False if there is one."""
-    _, found = _managed(state, stream, group)
+    _, found = managed(state, stream, group)
     if state.groups.consumer_named(found.number, name) is not None:
         return False
     consumer(state, found, name)
@@ -153,7 +153,7 @@ def create_consumer(state: State, stream: bytes, group: bytes, name: bytes) -> b
 
 def delete_consumer(state: State, stream: bytes, group: bytes, name: bytes) -> int:
     """As XGROUP DELCONSUMER; how many entries were pending with it."""
-    _, found = _managed(state, stream, group)
+    _, found = managed(state, stream, group)
     there = state.groups.consumer_named(found.number, name)
     if there is None:
         return 0

@@ -103,9 +103,16 @@ class Session:
     def begin(self) -> Step:
         """As MULTI."""
         if self.multi is not None:
-            raise Failed("ERR MULTI calls can not be nested")
+            return self._not_inside("multi", "ERR MULTI calls can not be nested")
         self.multi = Multi()
         return Tell(lambda: OK)
+
+    def _not_inside(self, name: str, told: str) -> Step:
+        """A command that is not allowed after MULTI; in Valkey EXEC is refused for it, too."""
+        if self.service.profile == "valkey-9":
+            raise Failed(f"ERR Command '{name}' not allowed inside a transaction")
+        failure = Failure(told)
+        return Tell(lambda: failure)
 
     def discard(self) -> Step:
         """As DISCARD."""
@@ -137,7 +144,7 @@ class Session:
     def watch(self, keys: list[bytes]) -> Step:
         """As WATCH."""
         if self.multi is not None:
-            raise Failed("ERR WATCH inside MULTI is not allowed")
+            return self._not_inside("watch", "ERR WATCH inside MULTI is not allowed")
 
         def look() -> Reply:
             known = {each.key for each in self.watched}

@@ -83,6 +83,7 @@ def _options(words: Words, *, idempotent: bool) -> _Options:
             words.next()
             producer, name = _producer(words, given=word == b"IDMP")
         elif not parser.take(words):
+            _id(word)  # the peers look at it before they look at the options together
             break
     return _Options(create, parser.rule(), producer, name)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from logstore.engine import groups
+from logstore.engine.groups import NO_KEY
+from logstore.engine.state import State
 from logstore.ids import StreamID
 from logstore.wire.failures import Failed, wrong_arity
 from logstore.wire.reply import Simple
@@ -63,21 +65,27 @@ def create(_session: Session, words: Words) -> Step:
     """As XGROUP CREATE."""
     key, name, at = words.next(), words.next(), words.next()
     make_stream, read = _options(words, "CREATE", make=True)
-    start: StreamID | None = None if at == b"$" else strict_id(at)
-    return Change(
-        lambda state: groups.create(
-            state, key, name, start, entries_read=read, make_stream=make_stream
-        ),
-        ok,
-    )
+
+    def op(state: State) -> None:
+        if not make_stream and state.record_by_name(key) is None:
+            raise Failed(f"ERR {NO_KEY}")  # the peers look at the ID after it
+        start: StreamID | None = None if at == b"$" else strict_id(at)
+        groups.create(state, key, name, start, entries_read=read, make_stream=make_stream)
+
+    return Change(op, ok)
 
 
 def set_id(_session: Session, words: Words) -> Step:
     """As XGROUP SETID."""
     key, name, at = words.next(), words.next(), words.next()
     _, read = _options(words, "SETID", make=False)
-    start: StreamID | None = None if at == b"$" else loose_id(at)
-    return Change(lambda state: groups.set_id(state, key, name, start, read), ok)
+
+    def op(state: State) -> None:
+        groups.managed(state, key, name)  # the peers look at the ID after it
+        start: StreamID | None = None if at == b"$" else loose_id(at)
+        groups.set_id(state, key, name, start, read)
+
+    return Change(op, ok)
 
 
 def destroy(_session: Session, words: Words) -> Step:
