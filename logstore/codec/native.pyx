@@ -5,7 +5,8 @@
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
-_run.pxi (runs of pending entries), _lzf.pxi (what servers compress).
+_run.pxi (runs of pending entries), _lzf.pxi (what servers compress), _resp.pxi (requests of
+clients).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -39,3 +40,4 @@ include "_columns.pxi"
 include "_arrow.pxi"
 include "_run.pxi"
 include "_lzf.pxi"
+include "_resp.pxi"

@@ -29,6 +29,7 @@ from logstore.codec.node import (
     last_live_id,
     validate,
 )
+from logstore.codec.resp import resp_requests
 from logstore.codec.run import PendingRun
 from logstore.codec.survey import survey
 
@@ -53,6 +54,7 @@ __all__ = [
     "mark_deleted",
     "new_node",
     "pack",
+    "resp_requests",
     "rewrite",
     "rows",
     "survey",

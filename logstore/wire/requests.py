@@ -8,6 +8,9 @@ into pieces anywhere gives the same words; after an error nothing more is parsed
 from __future__ import annotations
 
 import shlex
+from collections import deque
+
+from logstore.codec import codec
 
 INLINE_MAX_BYTES = 64 * 1024
 WORDS_MAX = 1024 * 1024
@@ -31,6 +34,8 @@ class RequestParser:
         self._left = 0  # words of the request that are still to come
         self._bulk = -1  # bytes of the word that comes next; -1: its length comes first
         self._bulk_max = bulk_max_bytes
+        self._ready: deque[list[bytes]] = deque()  # requests that are whole
+        self._plain = codec().resp_requests
         self.trusted = True
 
     def feed(self, data: bytes) -> None:
@@ -43,11 +48,21 @@ class RequestParser:
     @property
     def held_bytes(self) -> int:
         """Bytes that are waiting for the rest of their request."""
-        return len(self._data) - self._at + sum(map(len, self._words))
+        ready = sum(len(word) for words in self._ready for word in words)
+        return len(self._data) - self._at + sum(map(len, self._words)) + ready
 
     def next(self) -> list[bytes] | None:
         """The next request, [] for an empty one; None until more bytes came. ProtocolError."""
+        if self._ready:
+            return self._ready.popleft()
         if not self._left:
+            if self.trusted and self._at < len(self._data):
+                # What is whole and plain, all at once; what is not is looked at word by word, so
+                # that a request that comes in many pieces is not read again with each of them.
+                found, self._at = self._plain(self._data, self._at, self._bulk_max)
+                if found:
+                    self._ready.extend(found)
+                    return self._ready.popleft()
             begun = self._begin()
             if begun is not None:
                 return begun

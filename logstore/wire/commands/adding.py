@@ -36,24 +36,27 @@ def xadd(session: Session, words: Words) -> Step:
     options = _Options()
     if (word := words.peek()) is not None and word != b"*" and not word[:1].isdigit():
         options = _options(words, idempotent=session.service.profile == "redis-8.10")
-    create, rule = options.create, options.rule
     ids = _id(words.next())
     pairs = _pairs(words)
     if ids == [ZERO_ID]:
         raise Failed("ERR The ID specified in XADD must be greater than 0-0")
-    batch = arguments.rows([pairs], None)
-    request = adds.Add(key, batch, 0, 1, ids, create, rule)
-
     if options.producer is not None:
-        return _idempotent(request, options.producer, options.name)
+        return _idempotent(_request(key, pairs, ids, options), options.producer, options.name)
 
     def op(state: State) -> Added | None:
-        return adds.add(state, request)
+        return adds.add(state, _request(key, pairs, ids, options))
 
     change = Change(op, _first)
-    if ids is AUTO and create and rule is None:
+    if ids is AUTO and options.create and options.rule is None:
         return AddRow(key, pairs, change)
     return change
+
+
+def _request(
+    key: bytes, pairs: list[tuple[bytes, bytes]], ids: AutoID | list[StreamID], options: _Options
+) -> adds.Add:
+    batch = arguments.rows([pairs], None)
+    return adds.Add(key, batch, 0, 1, ids, options.create, options.rule)
 
 
 def _idempotent(request: adds.Add, producer: bytes, name: bytes | None) -> Step:
