@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
 References: TypeAlias = Literal["keep", "delete", "acked"]
+_AT_ONCE = timedelta(0)
 
 
 class Delivery(Entry[T]):
@@ -43,7 +44,7 @@ class Delivery(Entry[T]):
         self.group: Group[T] = group
         self.deleted = found.items is None
         self.delivery_count = found.count
-        self.idle = timedelta(milliseconds=found.idle_ms)
+        self.idle = timedelta(milliseconds=found.idle_ms) if found.idle_ms else _AT_ONCE
         self._consumer = consumer
         self._delivered_ms = found.time_ms
         self._settled = False

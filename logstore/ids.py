@@ -111,7 +111,11 @@ def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
 
     ``missing_seq`` stands in where only milliseconds are given (also for an int or a datetime).
     """
-    if isinstance(value, str | bytes):
+    if type(value) is StreamID:  # as most are, and need no look at what else they could be
+        ms, seq = value
+        if type(ms) is type(seq) is int and 0 <= ms <= U64_MAX and 0 <= seq <= U64_MAX:
+            return value
+    if isinstance(value, (str, bytes)):
         return _parse_text(value, missing_seq)
     if isinstance(value, datetime):
         return StreamID(datetime_ms(value), missing_seq)

@@ -9,6 +9,8 @@ Invariants: an entry is referenced if some group has not read so far, or has it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from operator import lt
 from typing import Literal, TypeAlias
 
 from logstore.engine import walks
@@ -43,7 +45,9 @@ def removed(state: State, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
     if not group.pending:
         return 0
-    given = packed_ids(sorted(set(ids)) if len(ids) > 1 else ids)
+    if not all(map(lt, ids, islice(ids, 1, None))):
+        ids = sorted(set(ids))
+    given = packed_ids(ids)
     there = walks.present(state.groups.txn, group.number, given)
     if there:
         state.emit(frames.Ack(group.number, there))
