@@ -12,6 +12,7 @@ import pytest
 from logstore.codec import Codec, pure
 
 NAMES = sorted(name for name in vars(Codec) if not name.startswith("_"))
+OLDER = "import sys, types; sys.modules['logstore.codec.native'] = types.ModuleType('native'); "
 PRINT = "import logstore.codec as c; print(c.codec_name(), c.codec() is c.{})"
 HIDDEN = "import sys; sys.modules['logstore.codec.native'] = None; "
 
@@ -30,6 +31,13 @@ def test_native_is_used_where_it_is(native: Codec) -> None:
 def test_pure_is_used_on_demand_or_where_native_is_missing() -> None:
     assert _python(PRINT.format("pure"), "pure").stdout == "pure True\n"
     assert _python(HIDDEN + PRINT.format("pure"), "").stdout == "pure True\n"
+
+
+def test_native_that_is_older_than_its_source_is_not_used() -> None:
+    """Prevents: a build of before that lacks what the pure codec has by now, found out in use."""
+    assert _python(OLDER + PRINT.format("pure"), "").stdout == "pure True\n"
+    result = _python(OLDER + PRINT.format("pure"), "native")
+    assert "the compiled codec is older than the pure one, it has no ArrowBuilder" in result.stderr
 
 
 def test_native_that_is_demanded_and_missing_is_an_error() -> None:
