@@ -25,6 +25,7 @@ from logstore.errors import (
     StoreInUseError,
 )
 from logstore.fs import File, FileSystem
+from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
@@ -43,7 +44,7 @@ def open_engine(
     creation.check_place(path)
     report = RecoveryReport()
     if create:
-        fs.make_directory(path)
+        creation.make_place(fs, path)
         creation.check_free(fs, path)  # before LOCK is made: a wrong directory stays as it is
     elif not fs.exists(path / names.STORE):
         storefile.read(fs, path)  # raises, and says why
@@ -198,7 +199,7 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
     generation = engine.index()
     with generation.env.begin() as txn:
         index = IndexTxn(generation, txn)
-        meta, due_ms = index.meta(), index.schedules.first_due()
+        meta, due_ms = index.meta(), first_due(index)
     links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.active_segment)
     end = links[-1].end_offset
     number, offset = fmt.position_parts(meta.applied)

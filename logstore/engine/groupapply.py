@@ -46,7 +46,12 @@ def _settle(state: State, group: GroupRecord, pending: PendingSet) -> None:
 
 def _group(state: State, at: int, _: int, body: frames.Group) -> None:
     if not body.group:
-        if state.record(body.stream) is not None and state.groups.by_number(at) is None:
+        there = state.groups.by_number(at)
+        if there is not None:
+            # From a checkpoint that is behind this frame: one of its name that came and went
+            # before it, in frames that were just replayed, has taken the name along.
+            state.groups.bind(there)
+        elif state.record(body.stream) is not None:
             last = StreamID(body.last_ms, body.last_seq)
             state.groups.create(
                 GroupRecord(at, body.stream, body.name, last, body.entries_read, position=at)

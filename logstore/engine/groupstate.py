@@ -82,10 +82,14 @@ class GroupState:
         self._dirty.add(group.number)
 
     def create(self, group: GroupRecord) -> None:
-        """Bind a new group's name."""
-        self.txn.put_name(group)
+        """Keep a new group."""
+        self.bind(group)
         self.txn.put_group(group)
         self.kept.groups[group.number] = group
+
+    def bind(self, group: GroupRecord) -> None:
+        """The name in the record is this group's."""
+        self.txn.put_name(group)
         self.kept.numbers[group.stream, group.name] = group.number
 
     def remove(self, group: GroupRecord) -> None:

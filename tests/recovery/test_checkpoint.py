@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import checkpoints, snapshot
+from logstore.engine import checkpoints, groupcopy, snapshot
 from logstore.recovery.check import check
 from tests.compaction.dumps import Dump, dump
 
@@ -205,3 +205,30 @@ def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
         monkeypatch.setattr(checkpoints.checkpoint, "write", written)
         store.checkpoint()
         assert seen == [(store._engine().wake.applied,) * 2]
+
+
+def test_a_group_made_anew_meanwhile_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of its name came and went between the position and the snapshot that saw the second."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        stream = store.stream("s")
+        stream.add({"n": 1})
+        chunks = groupcopy.chunks
+
+        def chunks_later(engine: Any) -> Any:
+            group = stream.group("g")
+            group.create(start="0")
+            group.destroy()
+            group.create(start="$")
+            group.configure(redeliver_after=5)
+            return chunks(engine)
+
+        monkeypatch.setattr(groupcopy, "chunks", chunks_later)
+        store.checkpoint()
+        expected = stream.groups()
+    assert check(path).damage == []
+    shutil.rmtree(path / "index")
+    with logstore.open(path, background=False) as store:
+        assert store.stream("s").groups() == expected
