@@ -55,9 +55,8 @@ def _create(state: State, at: int, _: int, body: frames.Create) -> None:
     if record is None:
         state.create(StreamRecord(body.stream, body.name, position=at))
     elif record.name == body.name:
-        state.bind(
-            record
-        )  # a stream that is called otherwise by now may have taken it: `lifeapply`
+        # A stream that is called otherwise by now may have taken it: see `lifeapply`.
+        state.bind(record)
 
 
 def _drop(state: State, at: int, _: int, body: frames.Drop) -> None:

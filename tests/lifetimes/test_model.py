@@ -1,0 +1,330 @@
+"""Prevents streams whose names and times differ after a replay, a checkpoint taken meanwhile, or a
+death: random changes against a model."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import logstore
+from logstore.engine import attempt, checkpoints, snapshot
+from logstore.errors import StreamNotFoundError
+from logstore.recovery import compare
+from logstore.recovery.check import check
+from logstore.store import Store
+from tests.schedules.hands import SetClock, lose_index, opened, values, wake
+
+NAMES = ("a", "b", "c", "d")
+FAR_MS = 1_000_000
+
+
+class Model(NamedTuple):
+    """What a stream must hold, and when it expires."""
+
+    texts: tuple[str, ...]
+    expires_ms: int = 0
+
+
+State = dict[str, Model]
+
+
+class Run:
+    """One store and its model."""
+
+    def __init__(self, store: Store[Any], clock: SetClock, chance: random.Random) -> None:
+        self.store = store
+        self.clock = clock
+        self.chance = chance
+        self.state: State = {}
+
+    def name(self) -> str:
+        """One of the names."""
+        return self.chance.choice(NAMES)
+
+    def step(self) -> None:
+        """One change, in the store and in the model."""
+        change = self.chance.choices(
+            (self._add, self._rename, self._copy, self._drop, self._expire, self._persist,
+             self._wait),
+            (6, 6, 2, 1, 3, 1, 2),
+        )[0]  # fmt: skip
+        change()
+
+    def _add(self) -> None:
+        name, text = self.name(), str(self.chance.randrange(1 << 40))
+        self.store.stream(name).add({"n": text})
+        before = self.state.get(name, Model(()))
+        self.state[name] = before._replace(texts=(*before.texts, text))
+
+    def _rename(self) -> None:
+        old, new, replace = self.name(), self.name(), self.chance.random() < 0.8
+        if old not in self.state:
+            with pytest.raises(StreamNotFoundError):
+                self.store.rename(old, new, replace=replace)
+        elif self.store.rename(old, new, replace=replace):
+            assert replace or new not in self.state
+            self.state[new] = self.state.pop(old)
+        else:
+            assert new in self.state
+            assert not replace
+
+    def _copy(self) -> None:
+        source, target = self.chance.sample(NAMES, 2)
+        replace = self.chance.random() < 0.5
+        if source in self.state and self.store.copy(source, target, replace=replace):
+            assert replace or target not in self.state
+            self.state[target] = self.state[source]
+
+    def _drop(self) -> None:
+        name = self.name()
+        assert self.store.drop(name) == (self.state.pop(name, None) is not None)
+
+    def _expire(self) -> None:
+        name = self.name()
+        at_ms = self.clock.ms + self.chance.choice((-5, 0, 1, 7, 30, FAR_MS))
+        assert self.store.stream(name).expire(at=at_ms) == (name in self.state)
+        if name in self.state:
+            self.state[name] = self.state[name]._replace(expires_ms=at_ms)
+            self._pass()
+
+    def _persist(self) -> None:
+        name = self.name()
+        found = self.state.get(name)
+        assert self.store.stream(name).persist() == (found is not None and found.expires_ms > 0)
+        if found is not None:
+            self.state[name] = found._replace(expires_ms=0)
+
+    def _wait(self) -> None:
+        self.clock.ms += self.chance.randrange(20)
+        self._pass()
+        if self.chance.random() < 0.5:
+            wake(self.store)
+
+    def _pass(self) -> None:
+        """What has expired is gone."""
+        for name, found in list(self.state.items()):
+            if found.expires_ms and found.expires_ms <= self.clock.ms:
+                del self.state[name]
+
+    def check(self) -> None:
+        """The store is as the model says."""
+        assert told(self.store) == self.state
+        for name in NAMES:
+            assert (name in self.store) == (name in self.state)
+
+
+def told(store: Store[Any]) -> State:
+    """What a store holds."""
+    found: State = {}
+    for name in store.streams():
+        stream = store.stream(name)
+        at = stream.expires_at
+        expires_ms = 0 if at is None else round(at.timestamp() * 1000)
+        found[name] = Model(tuple(values(stream)), expires_ms)
+        assert stream.info().length == len(stream) == len(found[name].texts)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
+    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    state: State = {}
+    for round_ in range(6):
+        if chance.random() < 0.4 and round_:
+            lose_index(path)
+        with opened(path, clock) as store:
+            run = Run(store, clock, chance)
+            run.state = state
+            run.check()
+            for _ in range(25):
+                run.step()
+                run.check()
+                if chance.random() < 0.04:
+                    store.checkpoint()
+        assert check(path).index == compare.AGREES
+    with logstore.open(path, encoding="utf-8", readonly=True, clock=clock) as store:
+        assert told(store) == state
+        clock.ms += FAR_MS * 2
+        assert told(store) == {name: each for name, each in state.items() if not each.expires_ms}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_checkpoint_while_all_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Streams change their names between any two snapshots of it: each name is bound to the right
+    one after a replay from its position."""
+    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    with opened(path, clock) as store:
+        run = Run(store, clock, chance)
+        for _ in range(20):
+            run.step()
+        read, busy = snapshot.read, False
+
+        def between(engine: Any, batch: Any) -> Any:
+            nonlocal busy
+            if not busy and getattr(batch, "func", None) is checkpoints._stream_rows:
+                busy = True
+                for _ in range(chance.randrange(6)):
+                    run.step()
+                busy = False
+            return read(engine, batch)
+
+        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(checkpoints.snapshot, "read", between)
+        store.checkpoint()
+        monkeypatch.undo()
+        for _ in range(seed % 3):
+            run.step()
+        run.check()
+    lose_index(path)
+    with opened(path, clock) as store:
+        assert store.recovery["rebuilt"]
+        run.store = store
+        run.check()
+        for _ in range(20):
+            run.step()
+            run.check()
+    assert check(path).index == compare.AGREES
+
+
+def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that had the name when the checkpoint began is read first, under its old name; the
+    replay gives it the name of the new one for a while."""
+    clock, path = SetClock(), tmp_path / "s"
+    with opened(path, clock) as store:
+        store.stream("n").add({"n": "old"})
+        rows, pages = checkpoints._stream_rows, 0
+
+        def page(view: Any, after: int) -> Any:
+            nonlocal pages
+            pages += 1
+            return rows(view, after)
+
+        read = snapshot.read
+
+        def between(engine: Any, batch: Any) -> Any:
+            if pages == 1 and getattr(batch, "func", None) is page and "m" not in store:
+                store.rename("n", "m")
+                store.rename("m", "n")
+                store.stream("m").add({"n": "new"})
+            return read(engine, batch)
+
+        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(checkpoints, "_stream_rows", page)
+        monkeypatch.setattr(checkpoints.snapshot, "read", between)
+        store.checkpoint()
+        monkeypatch.undo()
+        assert pages == 3
+        expected = told(store)
+    lose_index(path)
+    with opened(path, clock) as store:
+        assert told(store) == expected == {"n": Model(("old",)), "m": Model(("new",))}
+    assert check(path).index == compare.AGREES
+
+
+DEATHS: dict[str, Any] = {
+    "rename": lambda store: store.rename("a", "b"),
+    "copy": lambda store: store.copy("a", "b", replace=True),
+    "expire": lambda store: store.stream("a").expire(at=5_000_000_000_000),
+    "add to an expired one": lambda store: store.stream("x").add({"n": "new"}),
+    "drop what expired": wake,
+}
+
+
+@pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
+@pytest.mark.parametrize("what", DEATHS)
+def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point: str) -> None:
+    """Before the append nothing of it is there; behind it all of it."""
+    clock, path = SetClock(), tmp_path / "s"
+    states: list[State] = []
+    with opened(path, clock) as store:
+        for name in ("a", "b", "x"):
+            store.stream(name).add({"n": name})
+        store.stream("x").expire(after=1)
+        clock.ms += 2000
+        states.append(told(store))
+
+        def die(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def work() -> None:
+            engine = store._engine()  # opened anew in the child
+            if point == "announced":
+                file = engine.active_file(engine.wake.log().active_segment)
+                file.pwrite = die  # type: ignore[method-assign]
+            elif point == "appended":
+                attempt._keep_promise = die
+            else:
+                engine.publish = die  # type: ignore[assignment]
+            DEATHS[what](store)
+
+        pid = os.fork()
+        if not pid:
+            try:
+                work()
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        assert store._engine().wake.log().in_progress
+        store.stream("other").add({"n": "1"})  # whoever comes next settles it
+        store.drop("other")
+        after = told(store)
+        if point != "announced" and what == "drop what expired":
+            assert store._engine().index().entries()["streams"] == 2
+        if point == "announced":
+            assert after == states[0]
+        else:
+            assert (after == states[0]) == (what == "drop what expired")
+            if what == "rename":
+                assert after == {"b": Model(("a",))}
+            elif what == "copy":
+                assert after == {"a": Model(("a",)), "b": Model(("a",))}
+            elif what.startswith("add"):
+                assert after["x"] == Model(("new",))
+    lose_index(path)
+    with opened(path, clock) as store:
+        assert told(store) == after
+    assert check(path).index == compare.AGREES
+
+
+def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
+    clock = SetClock()
+    with opened(tmp_path / "s", clock) as store:
+        store.stream("a").add({"n": "1"})
+        store.checkpoint()
+        store.rename("a", "b")
+        store.stream("b").expire(after=10)
+        store.backup(tmp_path / "copy")
+        expected = told(store)
+    with opened(tmp_path / "copy", clock) as store:
+        assert told(store) == expected
+        clock.ms += 10_000
+        assert told(store) == {}
+
+
+def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
+    from logstore.index.expirytxn import ExpiryTxn
+    from logstore.index.txn import IndexTxn
+
+    path = tmp_path / "s"
+    with opened(path, SetClock()) as store:
+        store.stream("a").add({"n": "1"})
+        store.stream("a").expire(after=10)
+        generation = store._engine().index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            record = index.record_by_name(b"a")
+            assert record is not None
+            ExpiryTxn(index).delete(record)
+    assert [each.why for each in check(path).damage] == [
+        "index: when streams expire differs: delete the index directory",
+        "index: 0 rows of expiries, 1 in the log: delete the index directory",
+    ]
