@@ -153,22 +153,26 @@ def _in_turn(
     check: Callable[[], object],
 ) -> T | None:  # fmt: skip
     """Wait in the queue, try when it is this ticket's turn, leave the queue in the right way."""
-    tried: tuple[int, int] | None = None
+    tried: tuple[tuple[int, int], list[int]] | None = None
     due_ms: int | None = None
     count = engine.metrics.count
     count("waits")
     try:
         while True:
             looked = ticket.load(), engine.wake.applied
-            if looked != tried or (due_ms is not None and engine.clock.now_ms() >= due_ms):
-                ahead = ticket.ahead()
-                if ahead is not None:
-                    found, left, due_ms = try_once(ahead)
-                    tried = looked
-                    if found:
-                        ticket.close()
-                        ticket.pass_on(None if left else looked[0])
-                        return found
+            # Once a slice, also if nobody called: one before it that died leaves it to this one.
+            ahead = ticket.ahead()
+            if ahead is None:
+                tried = due_ms = None
+            elif (looked, ahead) != tried or (
+                due_ms is not None and engine.clock.now_ms() >= due_ms
+            ):
+                found, left, due_ms = try_once(ahead)
+                tried = looked, ahead
+                if found:
+                    ticket.close()
+                    ticket.pass_on(None if left else looked[0])
+                    return found
             if deadline is not None and time.monotonic() >= deadline:
                 ticket.keep(owner)
                 ticket.pass_on(looked[0])

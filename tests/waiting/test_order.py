@@ -138,6 +138,23 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
         PACE.set(PACE.slice_s)
 
 
+def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[Any]) -> None:
+    """The second looked for what it may take past the first, found nothing, and slept again."""
+    group_of(store)
+    PACE.stale_ms = 60_000
+    try:
+        first = reader(store, "first")
+        with reader(store, "second", claim_idle=3600):
+            os.kill(first.pid, signal.SIGSTOP)
+            store.stream("work").add({"a": "b"})
+            time.sleep(0.3)
+            assert owners(store) == []
+            first.kill()
+            eventually(lambda: owners(store) == ["second"])
+    finally:
+        PACE.set(PACE.slice_s)
+
+
 def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
     """The first is stopped for some slices of the others: what is there stays there for it."""
     group_of(store)
