@@ -125,7 +125,7 @@ def expiry(
     """What sets when a stream expires. OptionError."""
     if only is not None:
         arguments.check_choice(only, Condition, "only")
-    conditions = frozenset[Condition]() if only is None else frozenset([only])
+    conditions: set[Condition] = set() if only is None else {only}
     return partial(lifetimes.expire, name=name, when=when(at, after), conditions=conditions)
 
 

@@ -84,6 +84,39 @@ def drop(stream: str) -> Step:
     return Step(f"drop {stream}", lambda store: store.drop(stream), model)
 
 
+def rename(old: str, new: str) -> Step:
+    """A stream gets another name; who had it goes."""
+
+    def model(state: State) -> None:
+        if old.encode() in state:
+            state[new.encode()] = state.pop(old.encode())
+
+    return Step(f"rename {old} {new}", lambda store: store.rename(old, new), model)
+
+
+def copied(source: str, target: str) -> Step:
+    """A stream, once more under another name; who had it goes."""
+
+    def model(state: State) -> None:
+        if source.encode() in state:
+            state[target.encode()] = list(state[source.encode()])
+
+    return Step(
+        f"copy {source} {target}", lambda store: store.copy(source, target, replace=True), model
+    )
+
+
+def expire(stream: str, *, past: bool) -> Step:
+    """A stream is to expire in a century, or has."""
+
+    def model(state: State) -> None:
+        if past:
+            state.pop(stream.encode(), None)
+
+    when_ms = 1 if past else 5_000_000_000_000
+    return Step(f"expire {stream}", lambda store: store.stream(stream).expire(at=when_ms), model)
+
+
 def transaction(number: int, gone: int) -> Step:
     """Two adds and a delete, all or nothing."""
 
@@ -106,6 +139,7 @@ SCRIPT: tuple[Step, ...] = (
     transaction(14, 2), add("a", 15, 30_000), add("a", 16, 30_000), add("a", 17, 30_000),
     delete("b", 3, 4, 5, 6, 7), trim("b", 3), drop("c"), add_many("a", 18, 6), trim("a", 4),
     add("c", 24), transaction(25, 23), add("b", 26, 50_000), add("b", 27, 50_000), delete("b", 26),
+    copied("b", "c"), expire("c", past=False), rename("c", "a"), expire("b", past=True),
 )  # fmt: skip
 
 

@@ -245,7 +245,7 @@ def test_a_name_takes_everything_along(tmp_path: Path) -> None:
 
 def test_a_plan_goes_by_the_name_of_its_moment(tmp_path: Path) -> None:
     """Splits that were planned before are read after; a new plan finds it under the new name."""
-    with logstore.open(tmp_path / "s", encoding="utf-8", background=False) as store:
+    with logstore.open(tmp_path / "s", background=False) as store:
         fill(store, "a", *map(str, range(300)))
         before = make_plan(store, b"a")
         store.rename("a", "b")
