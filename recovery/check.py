@@ -79,6 +79,7 @@ class _Check:
         self.report = CheckReport()
         self._promised = trust.promised(fs, path, boot.read(fs, path))
         self._offsets: dict[int, set[int]] = {}
+        self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
         self._done = self._total = 0
 
     def run(self) -> CheckReport:
@@ -90,6 +91,7 @@ class _Check:
         for link, role in links:
             self._segment(link, role, last=link.number == max(mains, default=0))
         self._checkpoints()
+        self._pass_over_garbage({link.number for link, role in links if role != fmt.Role.MAIN})
         if not self.report.damage:
             self._replay()
         return self.report
@@ -167,6 +169,8 @@ class _Check:
         body = found.body()
         if isinstance(body, frames.Node | frames.Open) and body.data is not None:
             self._node(link, found, body)
+        elif isinstance(body, frames.Adopt):
+            self._adopted.add(body.segment)
 
     def _node(
         self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
@@ -209,12 +213,24 @@ class _Check:
             self.report.checkpoints += 1
             number, offset = fmt.position_parts(position)
             try:
-                head, _ = checkpoint.read(self._fs, self._path, self._uuid, position)
+                head, chunks = checkpoint.read(self._fs, self._path, self._uuid, position)
             except Error as exc:
                 self._damage(number, offset, offset, exc.message)
                 continue
             if not checkpoint.fits_log(self._fs, self._path, self._seed, head):
                 self._damage(number, offset, offset, "the log lacks the commit of a checkpoint")
+
+            for chunk in chunks:
+                if chunk["kind"] == "live":
+                    self._adopted |= {row[0] for row in chunk["rows"]}
+
+    def _pass_over_garbage(self, compacted: set[int]) -> None:
+        """A compacted segment that nothing names is what a compaction that was cut off had written;
+        the next one removes it. Where something else cannot be read, that may have named it."""
+        garbage = compacted - self._adopted
+        others = [each for each in self.report.damage if each.segment not in garbage]
+        if not others:
+            self.report.damage = others
 
     # -- what follows from the log ------------------------------------------------------------
     def _replay(self) -> None:

@@ -31,14 +31,36 @@ def check_place(path: Path) -> None:
         )
 
 
+def make_place(fs: FileSystem, path: Path) -> None:
+    """Make the directory of a store, and those above it that are missing; their names are durable.
+
+    A commit that is durable in a directory that is not is lost with it.
+    """
+    missing = [each for each in (path, *path.parents) if not fs.exists(each)]
+    fs.make_directory(path)
+    for each in reversed(missing):
+        fs.sync_directory(each.parent)
+
+
+def _sync_name(fs: FileSystem, path: Path) -> None:
+    """The name of the directory itself: whoever made it may not have come to sync it."""
+    try:
+        fs.sync_directory(path.parent)
+    except FileSystemError as exc:
+        if not isinstance(exc.__cause__, PermissionError):
+            raise
+        # It cannot be opened by us, so it was somebody else who made the directory, before.
+
+
 def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -> None:
     """Make a new store in an empty or new directory.
 
     Crash order: directories, first segment, STORE last: without STORE it is not a store yet, and
-    creating it again takes the leftovers over.
+    creating it again takes the leftovers over. The directory's own name comes first.
     """
     limits.check()
     check_free(fs, path)
+    _sync_name(fs, path)
     for folder in FOLDERS:
         fs.make_directory(path / folder)
     uuid = storefile.new_uuid()

@@ -130,7 +130,9 @@ class Rebuild:
         for found in self._frames(link):
             last = found
             self._apply(state, found, from_position)
-        if end_position > state.meta.applied:
+        # One that is void from its start holds no commit: the log stands in the one before, as the
+        # opener that made it void left it.
+        if end_position > state.meta.applied and link.end_offset > link.start_offset:
             meta = state.meta._replace(applied=end_position)
             if last is not None:
                 meta = meta._replace(
