@@ -110,22 +110,21 @@ class State:
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name; None also for one that has expired."""
-        found = self.holder(name)
-        if found is not None and found.expires_ms and found.expires_ms <= self.now_ms:
-            return None
-        return found
+        number = self.kept.numbers.get(name)
+        found = None if number is None else self.record(number)
+        if found is None or found.name != name:
+            found = self.holder(name)
+            if found is None:
+                return None
+        return None if found.expires_ms and found.expires_ms <= self.now_ms else found
 
     def holder(self, name: bytes) -> StreamRecord | None:
         """The record that has a name, expired or not: for who gives the name to another."""
-        numbers = self.kept.numbers
-        number = numbers.get(name)
-        found = None if number is None else self.record(number)
-        if found is None or found.name != name:
-            number = self.index.stream_number(name)
-            if number is None:
-                return None
-            numbers[name] = number
-            found = self.record(number)
+        number = self.index.stream_number(name)
+        if number is None:
+            return None
+        self.kept.numbers[name] = number
+        found = self.record(number)
         return found if found is not None and found.name == name else None
 
     def touch(self, record: StreamRecord) -> None:

@@ -1,0 +1,1 @@
+"""Names, copies, and times to live of streams."""

@@ -3,6 +3,7 @@ with their name."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import aio
 from logstore.engine import renames, schedules
 from logstore.errors import (
     GroupNotFoundError,
@@ -22,6 +24,7 @@ from logstore.errors import (
 )
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from logstore.redis import Redis
 from tests.scan.look import make_plan, split_rows
 from tests.schedules.hands import START_MS, SetClock, lose_index, opened, values, wake
 
@@ -389,3 +392,40 @@ def test_restore_over_an_expired_stream(tmp_path: Path) -> None:
         assert store.restore("a", payload).expires_at is None
         assert values(stream) == ["1"]
     assert check(tmp_path / "s").index == compare.AGREES
+
+
+def test_the_same_for_asyncio(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with aio.open(tmp_path / "s", encoding="utf-8") as store:
+            stream = store.stream("a")
+            await stream.add({"n": "1"})
+            assert await store.copy("a", "b")
+            assert not await store.rename("a", "b", replace=False)
+            assert await store.rename("a", "c")
+            stream = store.stream("c")
+            assert await stream.expire(after=100)
+            assert not await stream.expire(after=200, only="never")
+            assert await stream.expires_at() is not None
+            assert await stream.ttl() > timedelta(seconds=90)
+            assert await stream.persist()
+            assert await stream.ttl() is None
+            await stream.expire(after=0)
+            assert await store.streams() == ["b"]
+
+    asyncio.run(work())
+
+
+def test_the_same_for_a_client_in_the_process(tmp_path: Path) -> None:
+    """redis-py, whose connections lead to the store."""
+    with Redis(tmp_path / "s", decode_responses=True) as client:
+        client.xadd("a", {"n": "1"})
+        assert client.copy("a", "b")
+        assert client.rename("a", "c")
+        assert not client.renamenx("b", "c")
+        assert client.expire("c", 100, nx=True)
+        assert not client.expire("c", 200, nx=True)
+        assert 90 < client.ttl("c") <= 100
+        assert client.info("keyspace")["db0"]["expires"] == 1
+        assert client.persist("c")
+        assert client.pexpireat("c", 1)
+        assert client.keys() == ["b"]
