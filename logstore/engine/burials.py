@@ -7,7 +7,8 @@ and stays in its stream, as any acked entry does.
 Invariants: the add and the ack are in one commit, the add first, as in a transaction; a walk hands
 over what it finds, and ``close`` emits all of it at its end; what no entry can hold any more is
 buried without its own pairs, and a dead letter stream that cannot take another ID buries nothing
-(its group delivers on), so that one entry never stops a group.
+(its group delivers on), so that one entry never stops a group. Nor is anything buried in the stream
+where it is pending, which a renaming may have made of the two: it would come back for ever.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Burial:
         self._bytes = 0
         if self.limit is not None:
             there = state.record_by_name(self.limit.stream)
-            if there is not None and there.last.ms == U64_MAX:
+            own = there is not None and there.number == record.number
+            if own or (there is not None and there.last.ms == U64_MAX):
                 self.limit = None
 
     @property

@@ -246,6 +246,23 @@ def test_a_dead_letter_stream_without_ids_left(tmp_path: Path) -> None:
         assert group.pending().count == 1
 
 
+def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
+    """The dead would come back, for ever."""
+    with shop(tmp_path, 1) as (store, group, clock):
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        store.rename("work", "dead")
+        renamed = store.stream("dead").group("g")
+        renamed.read("a")
+        clock.ms += 60_000
+        assert [each.delivery_count for each in renamed.read("b")] == [2]
+        assert renamed.nack("1-0") == 1
+        assert renamed.pending().count == 1
+        assert len(store.stream("dead")) == 1
+        store.rename("dead", "work")
+        assert group.read("c") == []
+        assert len(store.stream("dead")) == 1
+
+
 def test_many_at_once_are_buried_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
