@@ -48,8 +48,9 @@ _ERRORS = (
     "ErasureIncompleteError", "Error", "FileSystemError", "FormatVersionError", "GroupExistsError",
     "GroupNotFoundError", "IDOrderError", "InputLineError", "InvalidEntryError", "InvalidIDError",
     "InvalidPayloadError", "LockTimeoutError", "NotAStoreError", "NotOwner", "OptionError",
-    "ReadOnlyError", "ReentryError", "SnapshotExpired", "StoreError", "StoreFailedError",
-    "StoreInUseError", "StreamExistsError", "StreamNotFoundError", "TooLargeError", "UsageError",
+    "PeerError", "ReadOnlyError", "ReentryError", "SnapshotExpired", "StoreError",
+    "StoreFailedError", "StoreInUseError", "StreamExistsError", "StreamNotFoundError",
+    "TooLargeError", "UsageError",
 )  # fmt: skip
 
 if TYPE_CHECKING:

@@ -36,6 +36,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |-- CommittedError                     the commit happened; what came after it failed
     |   `-- CommittedInterrupt (KeyboardInterrupt)
     |-- InputLineError (ValueError)        a line of an import cannot be read
+    |-- PeerError                          a server of Redis or Valkey is not there, or refuses
     `-- SnapshotExpired                    a pinned snapshot was given back; load again
 
 It imports nothing of ours.
@@ -228,6 +229,10 @@ def _input_line_error(message: str, line_number: int) -> InputLineError:
     found = InputLineError("", line_number=line_number)
     found.message, found.args = message, (message,)
     return found
+
+
+class PeerError(Error):
+    """A server of Redis or Valkey cannot be reached, refuses, or answers what it cannot."""
 
 
 class SnapshotExpired(Error):  # noqa: N818  (the name is part of the public face)

@@ -30,6 +30,7 @@ COMMANDS = {
     "import": "importing",
     "export": "exporting",
     "serve": "serve",
+    "redis": "interchange",
 }
 
 

@@ -8,6 +8,7 @@ last ID fit); the first ID is reckoned from the nodes, not believed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from logstore.codec import ID, codec
@@ -44,6 +45,16 @@ class Sealed(NamedTuple):
     lp: bytes
 
 
+class Edge(NamedTuple):
+    """What is known of the nodes that were verified so far."""
+
+    first: ID = ZERO_ID  # live
+    top: ID = ZERO_ID  # the last live one
+    last: ID = ZERO_ID  # live or not, or the master ID of the last node
+    master: ID | None = None  # of the last node
+    length: int = 0
+
+
 class Prepared(NamedTuple):
     """A stream that was verified, and its first entry."""
 
@@ -54,19 +65,19 @@ class Prepared(NamedTuple):
 
 def prepare(value: StreamValue) -> Prepared:
     """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
-    info = value.info
-    _check_size(value)
-    if info.idempotence is not None:
-        idempotence.check(info.idempotence, info.last)
-    for group in info.groups:
-        _check_group(group)
-    nodes: list[Sealed] = []
-    first: ID = ZERO_ID
-    top: ID = ZERO_ID
-    length = 0
-    for node in value.nodes:
+    check_size(value.info, sum(len(lp) for _, lp in value.nodes))
+    nodes, edge = verify(value.nodes, Edge())
+    check_info(value.info, edge)
+    return Prepared(nodes, edge.first, value.info)
+
+
+def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
+    """Verify the nodes behind those of ``edge``; InvalidPayloadError, CorruptNodeError."""
+    found: list[Sealed] = []
+    first, top, last, before, length = edge
+    for node in nodes:
         sealed, edges = _verified(node)
-        if nodes and sealed.master <= nodes[-1].master:
+        if before is not None and sealed.master <= before:
             raise _bad("its nodes are not in order")
         if edges is not None:
             if edges[0] <= top or edges[0] < sealed.master:
@@ -74,15 +85,24 @@ def prepare(value: StreamValue) -> Prepared:
             first = first if length else edges[0]
             top = edges[1]
         length += sealed.live
-        nodes.append(sealed)
+        before, last = sealed.master, max(last, sealed.last, sealed.master)
+        found.append(sealed)
+    return found, Edge(first, top, last, before, length)
+
+
+def check_info(info: StreamInfoValue, edge: Edge) -> None:
+    """Verify all but the nodes against the nodes; InvalidPayloadError, TooLargeError."""
+    if info.idempotence is not None:
+        idempotence.check(info.idempotence, info.last)
+    for group in info.groups:
+        _check_group(group)
     added = info.length if info.entries_added is None else info.entries_added
-    if length != info.length:
-        raise _bad(f"it has {length} entries and says {info.length}")
-    if added < length:
-        raise _bad(f"it has {length} entries and says that {added} were added")
-    if info.last < max(top, info.max_deleted):
+    if edge.length != info.length:
+        raise _bad(f"it has {edge.length} entries and says {info.length}")
+    if added < edge.length:
+        raise _bad(f"it has {edge.length} entries and says that {added} were added")
+    if info.last < max(edge.top, info.max_deleted):
         raise _bad(f"its last ID {info.last} is below that of an entry it has or had")
-    return Prepared(nodes, first, info)
 
 
 def _bad(why: str) -> InvalidPayloadError:
@@ -101,9 +121,9 @@ def _verified(node: Node) -> tuple[Sealed, tuple[ID, ID] | None]:
     return sealed, None if low is None or high is None else (low, high)
 
 
-def _check_size(value: StreamValue) -> None:
-    size = sum(len(lp) for _, lp in value.nodes)
-    size += _PENDING_BYTES * sum(len(group.pending) for group in value.info.groups)
+def check_size(info: StreamInfoValue, node_bytes: int) -> None:
+    """TooLargeError if this does not go into one commit."""
+    size = node_bytes + _PENDING_BYTES * sum(len(group.pending) for group in info.groups)
     if size > INSTALL_MAX_BYTES:
         raise TooLargeError(
             f"a stream of {size} bytes cannot be restored as one commit ({INSTALL_MAX_BYTES} at "
@@ -124,15 +144,20 @@ def install(state: State, name: bytes, stream: Prepared, *, replace: bool = Fals
             "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
             stream=name,
         )
-    _check_room(state, stream.nodes)
+    check_room(state, stream.nodes)
     if state.record_by_name(name) is not None:
         deletes.drop(state, name)
     record = adds.create(state, name)
     number, info = record.number, stream.info
-    nodes_added(state, record, _written(state, number, stream.nodes))
+    nodes_added(state, record, written(state, number, stream.nodes))
+    installed(state, number, info, stream.first)
+
+
+def installed(state: State, number: int, info: StreamInfoValue, first: ID) -> None:
+    """State the record and the groups of a stream whose nodes are there."""
     added = info.length if info.entries_added is None else info.entries_added
     state.emit(frames.Record(
-        number, info.length, added, *info.last, *stream.first, *info.max_deleted
+        number, info.length, added, *info.last, *first, *info.max_deleted
     ))  # fmt: skip
     if info.idempotence is not None:
         idempotence.install(state, number, info.idempotence)
@@ -140,7 +165,7 @@ def install(state: State, name: bytes, stream: Prepared, *, replace: bool = Fals
         _group(state, number, group)
 
 
-def _check_room(state: State, nodes: list[Sealed]) -> None:
+def check_room(state: State, nodes: list[Sealed]) -> None:
     """A commit too large for what is left of the segment begins in the next one: that is better
     known before all of it was decided."""
     assert state.buffer is not None
@@ -150,7 +175,7 @@ def _check_room(state: State, nodes: list[Sealed]) -> None:
         raise SegmentTooFull
 
 
-def _written(state: State, stream: int, nodes: list[Sealed]) -> list[tuple[int, StreamID, Locator]]:
+def written(state: State, stream: int, nodes: list[Sealed]) -> list[tuple[int, StreamID, Locator]]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
     assert state.buffer is not None
     add, head = state.buffer.add_payload, NODE_BODY.pack

@@ -1,0 +1,30 @@
+"""Streams between a store and Redis or Valkey: RDB files, payloads of DUMP, servers that run.
+
+``import_file``, ``import_server``, ``follow``, ``export_file`` and ``export_server`` are what the
+commands ``logstore redis ..`` do, for use from Python. Invariants: a name in the store, on a server
+or in a directory has a whole stream or file, or what was there before, whoever is killed, and
+when; the nodes are carried as they are where the other side can take them whole.
+"""
+
+from __future__ import annotations
+
+from logstore.transfer.fileexport import export_file
+from logstore.transfer.fileimport import import_file
+from logstore.transfer.following import Follow, follow
+from logstore.transfer.report import Report
+from logstore.transfer.server import Server
+from logstore.transfer.serverexport import export_server
+from logstore.transfer.serverimport import import_server
+from logstore.transfer.wanted import Wanted
+
+__all__ = [
+    "Follow",
+    "Report",
+    "Server",
+    "Wanted",
+    "export_file",
+    "export_server",
+    "follow",
+    "import_file",
+    "import_server",
+]

@@ -1,0 +1,170 @@
+"""Importing an RDB file, or a file with the payload of a DUMP.
+
+Invariants: the checksum of the whole file is held against its bytes before anything is imported, so
+a file that was cut off or damaged leaves the store as it was; of one that its server wrote without
+a checksum, whole streams are imported up to where it breaks. Nodes come in as they are.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from logstore.engine.installs import Edge
+from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
+from logstore.fs import LOCAL, File
+from logstore.rdb import dump
+from logstore.rdb.crc64 import crc64
+from logstore.rdb.filereader import FileReader, StreamKey
+from logstore.rdb.value import Node, StreamInfoValue, StreamValue
+from logstore.store import Store
+from logstore.transfer.intake import PIECE_BYTES, Claim, Intake
+from logstore.transfer.report import Progress, Report, unwatched
+from logstore.transfer.wanted import Wanted
+
+CHUNK_BYTES = 1 << 20
+_HEADS = (b"REDIS", b"VALKEY")
+_HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
+
+
+def import_file(
+    store: Store[Any], path: Path, wanted: Wanted | None = None, *, name: bytes | None = None,
+    database: int = 0, report: Report | None = None, progress: Progress = unwatched,
+) -> Report:  # fmt: skip
+    """Import the streams of an RDB file that are wanted, of one database; or, with ``name``, the
+    one stream of a file that holds a DUMP payload.
+
+    ``progress`` is told bytes. InvalidPayloadError, CorruptNodeError: the file; StreamExistsError;
+    FileSystemError; OptionError. What was imported before an error stays.
+    """
+    wanted = wanted or Wanted()
+    report = Report() if report is None else report
+    intake = Intake(store, wanted, report)
+    try:
+        file = LOCAL.open(path)
+    except FileNotFoundError:
+        raise FileSystemError(f"there is no file {path}") from None
+    try:
+        if not file.pread(_HEAD_BYTES, 0).startswith(_HEADS):
+            _payload(intake, wanted, _whole(file), name)
+        elif name is not None:
+            raise OptionError("an RDB file has the names of its streams: leave out the name")
+        else:
+            _check_sum(file)
+            _Import(file, intake, wanted, database, report, progress).run()
+        intake.flush()
+    finally:
+        file.close()
+    return report
+
+
+def _whole(file: File) -> bytes:
+    size = file.size_bytes()
+    if size > dump.PAYLOAD_MAX_BYTES:
+        raise InvalidPayloadError(
+            f"{file.path} is no RDB file, and with {size} bytes too large for a DUMP payload"
+        )
+    return file.pread(size, 0)
+
+
+def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) -> None:
+    value = dump.decode(data)
+    if name is None:
+        raise OptionError("a DUMP payload has no name in it: give one with --name")
+    info = value.info
+    if intake.takes(wanted.target(name), Claim(info.length, info.last, info.entries_added)):
+        intake.whole(wanted.target(name), value)
+
+
+def _check_sum(file: File) -> None:
+    """Hold the checksum at the end against all before it."""
+    size = file.size_bytes()
+    head = file.pread(_HEAD_BYTES, 0)
+    digits = head.lstrip(b"REDISVALKY")
+    if not digits.isdigit() or int(digits) < _CRC_SINCE:
+        return  # the reader refuses it, or there is none
+    end = size - _CRC_BYTES
+    told = int.from_bytes(file.pread(_CRC_BYTES, max(0, end)), "little")
+    found = at = 0
+    while at < end and told:
+        data = file.pread(min(CHUNK_BYTES, end - at), at)
+        found = crc64(data, found)
+        at += len(data)
+    if told and found != told:
+        raise InvalidPayloadError(
+            f"the checksum of {file.path} is wrong: it was cut off or damaged, or commands follow "
+            "behind it, as in an append-only file; nothing was imported"
+        )
+
+
+class _Import:
+    """One RDB file on its way in."""
+
+    def __init__(
+        self, file: File, intake: Intake, wanted: Wanted, database: int, report: Report,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self._file = file
+        self._at = 0
+        self._size = file.size_bytes()
+        self._intake = intake
+        self._wanted = wanted
+        self._database = database
+        self._report = report
+        self._progress = progress
+        self._now_ms = intake.now_ms()
+
+    def _fill(self, size: int) -> bytes:
+        data = self._file.pread(size, self._at)
+        self._at += len(data)
+        self._progress(self._at, self._size)
+        return data
+
+    def run(self) -> None:
+        """Import the streams one after the other."""
+        report, reader = self._report, FileReader(self._fill)
+        for key in reader.streams():
+            if not self._wanted.wants(key.name):
+                continue
+            if key.database != self._database:
+                report.other_databases += 1
+            elif key.expires_ms is not None and key.expires_ms <= self._now_ms:
+                report.expired += 1  # a server would not load it either
+            else:
+                self._stream(key)
+        report.other_keys += reader.skipped
+
+    def _stream(self, key: StreamKey) -> None:
+        name = self._wanted.target(key.name)
+        if not self._wanted.replace and self._intake.record(name) is not None:
+            self._intake.takes(name, _claim(key.info()))  # counts it, or raises
+            return
+        head, nodes = self._head(key)
+        if nodes is None:
+            self._take(name, StreamValue(head, key.info()), key.expires_ms)
+            return
+        with self._intake.piecewise(name) as temporary:
+            edge = self._intake.extend(temporary, Edge(), nodes)
+            self._intake.finish(temporary, edge, name, key.info(), key.expires_ms)
+
+    def _take(self, name: bytes, value: StreamValue, expires_ms: int | None) -> None:
+        if self._intake.takes(name, _claim(value.info)):
+            self._intake.whole(name, value, expires_ms)
+
+    @staticmethod
+    def _head(key: StreamKey) -> tuple[list[Node], chain[Node] | None]:
+        """The nodes if they are few; else None behind them, and all of them."""
+        head: list[Node] = []
+        size = 0
+        nodes = key.nodes()
+        for node in nodes:
+            head.append(node)
+            size += len(node[1])
+            if size >= PIECE_BYTES:
+                return head, chain(head, nodes)
+        return head, None
+
+
+def _claim(info: StreamInfoValue) -> Claim:
+    return Claim(info.length, info.last, info.entries_added)

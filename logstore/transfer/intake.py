@@ -1,0 +1,170 @@
+"""Taking streams into a store: what is there already, small ones many a commit, large ones in
+pieces.
+
+Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
+import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
+of about so many, under another name (``engine.pieces``). Memory holds one or two pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from logstore import arguments
+from logstore.engine import installs, lifetimes, pieces, snapshot
+from logstore.engine.installs import Edge, Prepared
+from logstore.engine.state import State
+from logstore.errors import Error, StreamExistsError
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.rdb.value import Node, StreamInfoValue, StreamValue
+from logstore.store import Store
+from logstore.transfer.report import Report
+from logstore.transfer.wanted import Wanted
+
+PIECE_BYTES = 8 << 20
+STREAMS_A_COMMIT = 1000
+
+
+class Claim(NamedTuple):
+    """What tells a stream that was carried from another: None: its source does not tell."""
+
+    length: int
+    last: StreamID
+    entries_added: int | None
+
+
+class Intake:
+    """Takes streams into one store; ``flush`` at the end, or nothing is sure."""
+
+    def __init__(self, store: Store[Any], wanted: Wanted, report: Report) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._report = report
+        self._waiting: list[tuple[bytes, Prepared, int | None]] = []
+        self._waiting_bytes = 0
+
+    def record(self, name: bytes) -> StreamRecord | None:
+        """What the store has under a name."""
+        return snapshot.read(self._store._engine(), lambda view: view.record(name))
+
+    def takes(self, name: bytes, claim: Claim) -> bool:
+        """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""
+        arguments.stream_name(name)
+        if self._wanted.replace:
+            return True
+        found = self.record(name)
+        if found is None:
+            return True
+        added = found.entries_added if claim.entries_added is None else claim.entries_added
+        if (found.length, found.last, found.entries_added) == (claim.length, claim.last, added):
+            self._report.same += 1
+            return False
+        if self._wanted.policy == "skip":
+            self._report.kept += 1
+            return False
+        raise StreamExistsError(
+            f"the store has another stream of this name, {found.length} entries up to "
+            f"{found.last}, not {claim.length} up to {claim.last}: skip it, replace it, or give a "
+            "prefix",
+            stream=name,
+        )
+
+    def now_ms(self) -> int:
+        """The time of the store's clock, unix ms."""
+        return self._store._engine().clock.now_ms()
+
+    # -- whole streams --------------------------------------------------------------------------
+    def whole(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
+        """Bring in a stream that is in memory, in the next commit."""
+        prepared = installs.prepare(value)
+        size = sum(len(lp) for _, lp in value.nodes)
+        if self._waiting and self._waiting_bytes + size > PIECE_BYTES:
+            self.flush()
+        self._waiting.append((name, prepared, expires_ms))
+        self._waiting_bytes += size
+        if self._waiting_bytes >= PIECE_BYTES or len(self._waiting) >= STREAMS_A_COMMIT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what waits."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        replace = self._wanted.replace
+
+        def step(state: State) -> None:
+            for name, prepared, expires_ms in waiting:
+                installs.install(state, name, prepared, replace=replace)
+                if expires_ms is not None:
+                    _expire(state, name, expires_ms)
+
+        self._store._commit(step, None)
+        self._report.streams += len(waiting)
+        self._report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
+
+    # -- streams in pieces ----------------------------------------------------------------------
+    @contextmanager
+    def piecewise(self, name: bytes) -> Iterator[pieces.Temporary]:
+        """A stream that comes in pieces; what came is taken away if the block fails."""
+        self.flush()
+        temporary: pieces.Temporary = self._store._commit(
+            lambda state: pieces.begin(state, name), None
+        )
+        try:
+            yield temporary
+        except BaseException:
+            with suppress(Error):  # what failed may be the store; the next import does it then
+                self._store.drop(temporary.name)
+            raise
+
+    def extend(self, temporary: pieces.Temporary, edge: Edge, nodes: Iterable[Node]) -> Edge:
+        """Add the nodes behind those of ``edge``, a commit for each piece of them."""
+        for piece in _cut(nodes):
+            sealed, after = installs.verify(piece, edge)
+            step = partial(
+                pieces.extend, temporary=temporary, before=edge, nodes=sealed, after=after
+            )
+            self._store._commit(step, None)
+            edge = after
+        return edge
+
+    def finish(
+        self, temporary: pieces.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+        expires_ms: int | None = None,
+    ) -> None:  # fmt: skip
+        """The last commit of a stream that came in pieces: from now on it is there."""
+        installs.check_info(info, edge)
+        installs.check_size(info, 0)
+
+        def step(state: State) -> None:
+            pieces.finish(state, temporary, edge, name, info, replace=self._wanted.replace)
+            if expires_ms is not None:
+                _expire(state, name, expires_ms)
+
+        self._store._commit(step, None)
+        self._report.streams += 1
+        self._report.entries += info.length
+
+
+def _expire(state: State, name: bytes, at_ms: int) -> None:
+    record = state.record_by_name(name)
+    assert record is not None
+    lifetimes.expire_at(state, record, at_ms)
+
+
+def _cut(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+    """Nodes in lists of about ``PIECE_BYTES``."""
+    piece: list[Node] = []
+    size = 0
+    for node in nodes:
+        piece.append(node)
+        size += len(node[1])
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

@@ -1,0 +1,94 @@
+"""Trimming a server's stream of what is durable here.
+
+Invariants: the caller has synced what it names; before a stream is trimmed for the first time, its
+entries there that are not above it are held against those here, and it is never trimmed if one is
+missing: it may be another stream, or this one has lost what the server still has. Unless all may
+go, nothing goes that a group there has not read, or has pending. A group that is made at an earlier
+ID between the look and the trim finds less.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logstore.errors import PeerError
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.store import Store
+from logstore.transfer.report import Report
+from logstore.transfer.server import (
+    Server,
+    by_name,
+    checked,
+    no_such_key,
+    pages,
+    stream_id,
+)
+from logstore.transfer.wanted import Wanted
+
+PAGE = 1000
+
+
+class Trimming:
+    """The streams of one server, and up to where they were trimmed."""
+
+    def __init__(
+        self, store: Store[Any], server: Server, wanted: Wanted, report: Report, *, acked: bool
+    ) -> None:
+        self._store = store
+        self._server = server
+        self._wanted = wanted
+        self._report = report
+        self._acked = acked
+        self._known: dict[bytes, bool] = {}  # whether all that is there is here
+        self._below: dict[bytes, StreamID] = {}
+
+    def trim(self, name: bytes, durable: StreamID) -> None:
+        """Trim what is not above ``durable``, which is durable here."""
+        if durable == MAX_ID or self._below.get(name, ZERO_ID) > durable:
+            return
+        if not self._all_here(name, durable):
+            return
+        below = durable.next()
+        if self._acked:
+            below = min(below, self._needed(name))
+        if below <= self._below.get(name, ZERO_ID):
+            return
+        reply = self._server.attempt("XTRIM", name, "MINID", "=", str(below))
+        self._report.trimmed += int(checked(reply))
+        self._below[name] = below
+
+    def _all_here(self, name: bytes, durable: StreamID) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._compare(name, durable)
+            if not known:
+                self._report.note(
+                    f"{name!r} is not trimmed on the server: it has entries up to {durable} that "
+                    "are not here"
+                )
+        return known
+
+    def _compare(self, name: bytes, durable: StreamID) -> bool:
+        stream = self._store.stream(self._wanted.target(name))
+        for page in pages(self._server, name, "-", str(durable), PAGE):
+            ids = [stream_id(id) for id, _ in page]
+            here = {entry.id for entry in stream.range(ids[0], ids[-1])}
+            if not here.issuperset(ids):
+                return False
+        return True
+
+    def _needed(self, name: bytes) -> StreamID:
+        """The smallest ID that a group there has not read, or has pending."""
+        groups = self._server.attempt("XINFO", "GROUPS", name)
+        if no_such_key(groups):
+            return ZERO_ID
+        found = MAX_ID
+        for group in map(by_name, checked(groups)):
+            read = stream_id(group[b"last-delivered-id"])
+            found = min(found, read.next() if read < MAX_ID else MAX_ID)
+            pending = self._server.attempt("XPENDING", name, group[b"name"])
+            if isinstance(pending, PeerError):
+                return ZERO_ID  # it went away between the two: next time
+            if pending[0]:
+                found = min(found, stream_id(pending[1]))
+        return found
