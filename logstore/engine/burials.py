@@ -70,7 +70,7 @@ class Burial:
         self._origin = record.name
         self._group = group
         self.limit = limit_of(state, group) if limit is None else limit
-        self._clears = clears(state.settings.group(group.number))
+        self.clears = clears(state.settings.group(group.number))
         self._dead: list[tuple[Waiting, list[bytes], bytes]] = []
         self._gone: list[StreamID] = []
         self._bytes = 0
@@ -103,7 +103,7 @@ class Burial:
 
     def clear(self, id: StreamID) -> None:
         """The entry is gone: it is not pending any more either, in a group that has settings."""
-        if self._clears:
+        if self.clears:
             self.end(id)
 
     def end(self, id: StreamID) -> None:

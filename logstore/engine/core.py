@@ -123,7 +123,7 @@ class Engine:
                     raise
 
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
-        """Build the next generation, from the log if not said how, and switch every process over."""
+        """Build the next generation, by default from the log, and switch all processes over."""
         number = (build or self._rebuild)(self)
         with self._switching:
             self.generation = open_generation(

@@ -15,7 +15,7 @@ from logstore.engine.burials import Burial, Limit
 from logstore.engine.lookup import Lookup
 from logstore.engine.room import Room
 from logstore.engine.state import State
-from logstore.ids import MAX_ID, StreamID, packed_ids
+from logstore.ids import MAX_ID, ZERO_ID, StreamID, packed_ids
 from logstore.index.groupkeys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
@@ -119,7 +119,8 @@ def _claim_idle(
     lookup = Lookup(state, record)
     taken: list[Delivered] = []
     until_ms = redelivery.until_ms(state.now_ms, min_idle_ms)
-    for waiting in walks.by_idle(state.groups.txn, group.number, until_ms):
+    first_id = ZERO_ID if burial.clears else nodes.first_id(record)
+    for waiting in walks.by_idle(state.groups.txn, group.number, until_ms, first_id):
         if burial.full:
             break
         items = lookup.fields(waiting.id)

@@ -190,6 +190,11 @@ def live_from(
             yield ref.master, lp, vector
 
 
+def first_id(record: StreamRecord) -> StreamID:
+    """An ID below which the stream has no entry."""
+    return record.first if record.length else MAX_ID
+
+
 def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:
     """The smallest live ID of nodes from ``after`` on; 0-0 if there is none."""
     for ref in refs(view, record, after):

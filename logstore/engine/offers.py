@@ -15,7 +15,7 @@ from logstore.engine.lookup import Lookup
 from logstore.engine.redelivery import GIVEN_BACK_MS
 from logstore.engine.slots import PLAIN
 from logstore.engine.snapshot import Snapshot
-from logstore.ids import MAX_ID, StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
 
@@ -60,7 +60,8 @@ def look(
         return Offer(found.number, fresh, wish)
     clears = redelivery.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
-    oldest_ms = walks.oldest(view.index.groups, found.number, among)
+    first_id = ZERO_ID if clears else nodes.first_id(record)
+    oldest_ms = walks.oldest(view.index.groups, found.number, among, first_id)
     at_ms = None if oldest_ms is None else redelivery.due_ms(oldest_ms, idle_ms)
     return Offer(found.number, fresh, wish, oldest_ms, at_ms)
 

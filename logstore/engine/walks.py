@@ -68,9 +68,15 @@ def by_id(
             yield Waiting(StreamID(ms, seq), owner, time_ms, count)
 
 
-def by_idle(txn: GroupTxn, group: int, until_ms: int) -> Iterator[Waiting]:
-    """Pending entries whose last delivery was at ``until_ms`` or before, oldest first."""
+def by_idle(
+    txn: GroupTxn, group: int, until_ms: int, first_id: StreamID = ZERO_ID
+) -> Iterator[Waiting]:
+    """Pending entries whose last delivery was at ``until_ms`` or before, oldest first.
+
+    Runs that end below ``first_id`` are passed over whole: what was trimmed may be many.
+    """
     heap: list[Due] = []
+    least = first_id.packed()
     for oldest_ms, first in txn.idle(group):
         # What follows in the index is not before this row, in time, or at the same time in its ID.
         here = (oldest_ms, *StreamID.unpacked(first))
@@ -79,7 +85,7 @@ def by_idle(txn: GroupTxn, group: int, until_ms: int) -> Iterator[Waiting]:
         if oldest_ms > until_ms:
             break
         run = txn.run_floor(group, first)
-        if run is None:
+        if run is None or run.last < least:
             continue
         heap += run.due(until_ms)
         heapq.heapify(heap)
@@ -87,17 +93,21 @@ def by_idle(txn: GroupTxn, group: int, until_ms: int) -> Iterator[Waiting]:
         yield _popped(heap)
 
 
-def oldest(txn: GroupTxn, group: int, there: Callable[[StreamID], bool]) -> int | None:
+def oldest(
+    txn: GroupTxn, group: int, there: Callable[[StreamID], bool], first_id: StreamID = ZERO_ID
+) -> int | None:
     """The earliest delivery of a pending entry that is still there; None if none is.
 
-    Reads the run that begins with the earliest, and others only if what it holds is gone.
+    Reads the run that begins with the earliest, and others only if what it holds is gone, as all
+    below ``first_id`` is.
     """
     found: int | None = None
+    least = first_id.packed()
     for oldest_ms, first in txn.idle(group):
         if found is not None and oldest_ms >= found:
             break
         run = txn.run_floor(group, first)
-        if run is None:
+        if run is None or run.last < least:
             continue
         for time_ms, ms, seq, *_ in sorted(run.due(LATEST_MS)):
             if found is not None and time_ms >= found:

@@ -7,16 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logstore
-from logstore.engine import acks, claims, deliveries, groups, pendings, snapshot, walks
+from logstore.engine import acks, claims, deliveries, groups, lookup, pendings, snapshot, walks
 from logstore.engine.pendingset import PendingSet
 from logstore.engine.state import State
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import RUN_MAX_ENTRIES, PendingRun
 from logstore.index.grouptxn import FIRST, LAST
+from tests.groups.shop import shop
 
 GROUP = 7
 ids_of = st.builds(
@@ -191,3 +193,34 @@ def test_pages_of_pending_entries_go_back(tmp_path: Path) -> None:
         store._commit(lambda t: acks.ack(t, b"s", b"g", [e.id for e in given_out]), None)
         store._commit(lambda t: groups.delete_consumer(t, b"s", b"g", b"a"), None)
         assert store._engine().index().entries()["groups"] == 2  # the record and the name
+
+
+@pytest.mark.parametrize("timeout", [0, 30])
+def test_what_was_trimmed_is_passed_over_whole_runs_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    """It stays pending without end in a group without settings, and each read passes it."""
+    looked = 0
+    go = lookup.Lookup._go
+
+    def counted(self: lookup.Lookup, id: StreamID) -> bool:
+        nonlocal looked
+        looked += 1
+        return go(self, id)
+
+    entries = 20 * RUN_MAX_ENTRIES
+    with shop(tmp_path, entries) as (store, group, clock):
+        group.read("gone")
+        clock.ms += 1000
+        work = store.stream("work")
+        work.trim(maxlen=3, approximate=False)
+        monkeypatch.setattr(lookup.Lookup, "_go", counted)
+        taken = group.read("a", claim_idle=1, timeout=timeout)
+        assert [each.id.ms for each in taken] == [entries - 2, entries - 1, entries]
+        assert looked <= 3 * RUN_MAX_ENTRIES
+        work.trim(maxlen=0, approximate=False)
+        clock.ms += 1000
+        looked = 0
+        assert group.read("b", claim_idle=1, timeout=timeout and 0.01) == []
+        assert not looked
+        assert group.pending().count == entries
