@@ -1,0 +1,116 @@
+"""All that a store tells of itself through its public face, as plain values to compare."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import logstore
+from logstore.settings import stored
+
+START_MS = 1_700_000_000_000
+LOOK_MS = START_MS + 50_000  # when it is looked at: idle times are told from then on
+
+Content = dict[str, Any]
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self, ms: int = START_MS) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return self.ms
+
+
+def content(store: logstore.Store[bytes], clock: Clock) -> Content:
+    """Every stream with its entries, groups, settings, schedules and producers."""
+    before, clock.ms = clock.ms, LOOK_MS
+    try:
+        return {name.decode(): _stream(store, name) for name in store.streams()}
+    finally:
+        clock.ms = before
+
+
+def short(pairs: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Fields with the digest of what is long."""
+    return [
+        (name, value if len(value) < 100 else blake2b(value, digest_size=8).hexdigest().encode())
+        for name, value in pairs
+    ]
+
+
+def unix_ms(moment: datetime) -> int:
+    """Unix milliseconds of a moment."""
+    return round(moment.timestamp() * 1000)
+
+
+def _stream(store: logstore.Store[bytes], name: bytes) -> Content:
+    stream = store.stream(name)
+    info = stream.info()
+    rows = [(str(entry.id), short(entry.pairs)) for entry in stream.range()]
+    back = [(str(entry.id), short(entry.pairs)) for entry in stream.range(reverse=True)]
+    assert rows == back[::-1]
+    assert info.length == len(stream) == len(rows)
+    scheduled = [(each.key.due_ms, short(each.pairs)) for each in stream.scheduled()]
+    assert info.scheduled == len(scheduled)
+    groups = stream.groups()
+    assert info.groups == len(groups)
+    return {
+        "rows": rows,
+        "last": str(info.last_generated_id),
+        "deleted": str(info.max_deleted_entry_id),
+        "added": info.entries_added,
+        "settings": stored(info.settings),
+        "scheduled": scheduled,
+        "producers": (info.pids_tracked, info.iids_tracked, info.iids_added, info.iids_duplicates),
+        "groups": {each.name.decode(): _group(stream.group(each.name), each) for each in groups},
+        "expires": None if stream.expires_at is None else unix_ms(stream.expires_at),
+    }
+
+
+def _group(group: logstore.Group[bytes], info: logstore.GroupInfo[bytes]) -> Content:
+    pending = [
+        (str(each.id), each.consumer and each.consumer.decode(), each.delivery_count,
+         None if each.idle is None else LOOK_MS - round(each.idle.total_seconds() * 1000))
+        for each in group.pending_entries()
+    ]  # fmt: skip
+    summary = group.pending()
+    assert info.pending == summary.count == len(pending)
+    consumers = {}
+    for each in group.consumers():
+        mine = [row for row in pending if row[1] == each.name.decode()]
+        assert each.pending == len(mine) == summary.consumers.get(each.name, 0)
+        own = group.pending_entries(consumer=each.name)
+        assert [str(row.id) for row in own] == [row[0] for row in mine]
+        consumers[each.name.decode()] = (
+            str(each.idle), None if each.inactive is None else str(each.inactive)
+        )  # fmt: skip
+    return {
+        "last": str(info.last_delivered_id),
+        "read": info.entries_read,
+        "lag": info.lag,
+        "settings": stored(info.settings),
+        "pending": pending,
+        "consumers": consumers,
+    }
+
+
+def plain(found: Content) -> Content:
+    """The part that the model reckons with: not what XINFO derives, nor when somebody looked."""
+    return {
+        name: {
+            **{key: value for key, value in each.items() if key != "groups"},
+            "groups": {
+                group: {
+                    "last": of["last"], "settings": of["settings"], "pending": of["pending"],
+                    "consumers": sorted(of["consumers"]),
+                }
+                for group, of in each["groups"].items()
+            },
+        }
+        for name, each in found.items()
+    }  # fmt: skip

@@ -1,0 +1,249 @@
+"""A run written down: every file-system operation with its bytes, its step, the index as it was.
+
+LMDB and the mapped words of WAKE do not go through the file-system layer; what they held is kept
+beside each operation. Invariants: an operation is written down before it is done; nothing is
+changed in what the code under test does, and it runs in one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logstore import fsinfo, opening
+from logstore.engine import process
+from logstore.engine.core import Engine
+from logstore.engine.lock import WriterLock
+from logstore.engine.wake import Wake
+from logstore.fs import File, FileSystem
+from logstore.index.env import Generation
+from logstore.log import names, storefile
+from tests.crash.states.disk import Event, Image
+from tests.crash.states.steps import Step, step_of
+
+STORE = "new/store"  # below the root, so that the names above the store count, too
+MOUNT, BORN_NS, BOOT_ID = 7, 9, "the boot of the recording"
+
+
+class IndexFile(NamedTuple):
+    """One data.mdb as it was."""
+
+    content: bytes
+    device: int
+    inode: int
+    modified_ns: int
+
+
+Index = dict[str, IndexFile]  # by generation
+
+
+class Moment(NamedTuple):
+    """An operation, and what was true just before it."""
+
+    event: Event
+    step: Step
+    acknowledged: int  # steps of the workload
+    durable: int  # of them, those that must outlive a power cut
+    index: Index
+    synced: Index  # as it was at the last sync of each generation
+    wake: bytes
+
+
+class _RecordedFile(File):
+    recorder: Recorder
+    number: int
+
+    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+        self.recorder.note("write", self.path, self.number, offset, bytes(data))
+        super().pwrite(data, offset)
+
+    def sync(self) -> None:
+        self.recorder.note("sync", self.path, self.number)
+        super().sync()
+
+    def truncate(self, size_bytes: int) -> None:
+        self.recorder.note("truncate", self.path, self.number, size_bytes)
+        super().truncate(size_bytes)
+
+    def allocate(self, size_bytes: int) -> None:
+        if self.path.name.startswith(names.RESERVE):
+            return  # a megabyte of nothing in every state
+        self.recorder.note("truncate", self.path, self.number, size_bytes)
+        super().allocate(size_bytes)
+
+
+class Recorder(FileSystem):
+    """The real file system, written down."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = root / STORE
+        self.moments: list[Moment] = []
+        self.acknowledged = self.durable = 0
+        self.failing: Callable[[str, Path], None] | None = None
+        self.begin: Image = {}
+        self.numbers: dict[str, int] = {}
+        self._by_path: dict[Path, int] = {}
+        self._last = 0
+        self._synced: Index = {}
+        self._seen: dict[str, tuple[int, int, IndexFile]] = {}
+
+    def load(self) -> None:
+        """What lies below the root is durable, and the beginning."""
+        for path in sorted(self.root.rglob("*")):
+            name = path.relative_to(self.root).as_posix()
+            if not name.startswith(f"{STORE}/index/"):
+                self.begin[name] = path.read_bytes() if path.is_file() else None
+                if path.is_file():
+                    self.numbers[name] = self._number(path)
+
+    def _number(self, path: Path) -> int:
+        self._last += 1
+        self._by_path[path] = self._last
+        return self._last
+
+    # -- writing down -------------------------------------------------------------------------
+    def note(
+        self, kind: str, path: Path, inode: int = 0, offset: int = 0, data: bytes = b"",
+        target: Path | None = None,
+    ) -> None:  # fmt: skip
+        """Write an operation down, before it is done."""
+        into = "" if target is None else target.relative_to(self.root).as_posix()
+        where = path.relative_to(self.root).as_posix() if path != self.root else ""
+        step = step_of(sys._getframe(1), kind, target or path)
+        outside = kind
+        if path.is_relative_to(self.store / names.INDEX) and path != self.store / names.INDEX:
+            outside, inode = "mark", 0  # LMDB's
+        self._keep(Event(outside, where, inode, offset, data, into), step)
+        if self.failing is not None:
+            self.failing(kind, path)
+
+    def mark(self, what: str) -> None:
+        """Write down a step that is no operation on files."""
+        self._keep(Event("mark", ""), step_of(sys._getframe(1), what, None))
+
+    def _keep(self, event: Event, step: Step) -> None:
+        try:
+            wake = (self.store / names.WAKE).read_bytes()
+        except FileNotFoundError:
+            wake = b""
+        self.moments.append(Moment(
+            event, step, self.acknowledged, self.durable, self._index(), dict(self._synced), wake
+        ))  # fmt: skip
+
+    def _index(self) -> Index:
+        found: Index = {}
+        folder = self.store / names.INDEX
+        for name in sorted(os.listdir(folder)) if folder.exists() else ():
+            data = folder / name / "data.mdb"
+            try:
+                stat = data.stat()
+            except FileNotFoundError:
+                continue
+            seen = self._seen.get(name)
+            if seen is None or seen[:2] != (stat.st_ino, stat.st_mtime_ns):
+                kept = IndexFile(data.read_bytes(), stat.st_dev, stat.st_ino, stat.st_mtime_ns)
+                seen = self._seen[name] = (stat.st_ino, stat.st_mtime_ns, kept)
+            found[name] = seen[2]
+        return found
+
+    def index_synced(self, generation: Generation) -> None:
+        """LMDB made a generation durable."""
+        name = generation.path.name
+        self._synced[name] = self._index()[name]
+
+    # -- the file system ----------------------------------------------------------------------
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        if (create or exclusive) and not path.exists():
+            self.note("create", path, self._number(path))
+        file = super().open(path, write=write, create=create, exclusive=exclusive)
+        if not write or path not in self._by_path:
+            return file
+        fd, file.fd = file.fd, -1
+        made = _RecordedFile(fd, path)
+        made.recorder, made.number = self, self._by_path[path]
+        return made
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.note("rename", source, target=target)
+        super().rename(source, target)
+        if source in self._by_path:
+            self._by_path[target] = self._by_path.pop(source)
+
+    def remove(self, path: Path) -> None:
+        if path.exists():
+            self.note("remove", path)
+            self._by_path.pop(path, None)
+        super().remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        for each in sorted(path.rglob("*"), reverse=True):
+            self.note("remove", each)
+        if path.exists():
+            self.note("remove", path)
+        super().remove_tree(path)
+
+    def make_directory(self, path: Path) -> None:
+        for each in reversed([path, *path.parents]):
+            if not each.exists():
+                self.note("make_directory", each)
+                super().make_directory(each)
+
+    def sync_directory(self, path: Path) -> None:
+        self.note("sync_directory", path)
+        super().sync_directory(path)
+
+
+def _around(owner: Any, name: str, before: Callable[..., None] | None, after: Any = None) -> Any:
+    original = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            before(*args)
+        result = original(*args, **kwargs)
+        if after is not None:
+            after(*args)
+        return result
+
+    setattr(owner, name, wrapped)
+    return lambda: setattr(owner, name, original)
+
+
+@contextmanager
+def recording(root: Path) -> Iterator[Recorder]:
+    """Stores are opened through a recorder; what tells boots and mounts apart is set."""
+    recorder = Recorder(root)
+    recorder.load()
+    uuid, identity, boot_id = storefile.new_uuid, fsinfo.file_identity, process.boot_id
+
+    def known(path: Path) -> tuple[int, int, int, int]:
+        found = os.stat(path)
+        return MOUNT, found.st_dev, found.st_ino, BORN_NS
+
+    undo = [
+        _around(Wake, "begin", lambda *_: recorder.mark("announce the commit in WAKE")),
+        _around(Engine, "publish", lambda *_: recorder.mark("publish in WAKE"),
+                lambda *_: recorder.mark("published")),
+        _around(WriterLock, "release", None, lambda *_: recorder.mark("let go of LOCK")),
+        _around(Generation, "sync", lambda *_: recorder.mark("sync the index"),
+                recorder.index_synced),
+    ]  # fmt: skip
+    storefile.new_uuid = lambda: bytes(range(16))
+    fsinfo.file_identity = known
+    process.boot_id = lambda: BOOT_ID
+    before = opening.FILES[0]
+    opening.FILES[0] = recorder
+    try:
+        yield recorder
+    finally:
+        opening.FILES[0] = before
+        storefile.new_uuid = uuid
+        fsinfo.file_identity = identity
+        process.boot_id = boot_id
+        for each in undo:
+            each()

@@ -1,0 +1,156 @@
+"""Workloads on streams: adds, batches, deletes, trims, transactions, segments that are sealed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import logstore
+from tests.crash.states.look import START_MS, short
+from tests.crash.states.model import Model, Pairs, value
+from tests.crash.states.workload import Do, Session, Workload
+
+
+def pairs(n: int, size: int = 30) -> Pairs:
+    """The fields of an entry."""
+    return short([(b"v", value(n, size))])
+
+
+def add(name: str, n: int, size: int = 30) -> Do:
+    """One entry with an ID of its number."""
+    return Do(
+        f"add {n}",
+        lambda at: at.store.stream(name).add({"v": value(n, size)}, id=f"{n}-1"),
+        lambda model: model.add(name, f"{n}-1", pairs(n, size)),
+    )
+
+
+def batch(name: str, first: int, count: int, size: int = 30) -> Do:
+    """Entries in one commit."""
+    rows = [(f"{n}-1", {"v": value(n, size)}) for n in range(first, first + count)]
+
+    def model(model: Model) -> None:
+        for n in range(first, first + count):
+            model.add(name, f"{n}-1", pairs(n, size))
+
+    return Do(f"add_many {first}", lambda at: at.store.stream(name).add_many(rows), model)
+
+
+def delete(name: str, *ns: int) -> Do:
+    """Entries by ID."""
+    ids = [f"{n}-1" for n in ns]
+    return Do(
+        f"delete {ns}", lambda at: at.store.stream(name).delete(*ids),
+        lambda model: model.delete(name, *ids),
+    )  # fmt: skip
+
+
+def delete_range(name: str, first: int, last: int) -> Do:
+    """Entries of an interval."""
+    ids = [f"{n}-1" for n in range(first, last + 1)]
+    return Do(
+        f"delete {first} to {last}",
+        lambda at: at.store.stream(name).delete_range(f"{first}-0", f"{last}-9"),
+        lambda model: model.delete(name, *ids),
+    )
+
+
+def trim(name: str, maxlen: int) -> Do:
+    """All but the newest."""
+    return Do(
+        f"trim {name}", lambda at: at.store.stream(name).trim(maxlen=maxlen),
+        lambda model: model.trim(name, maxlen),
+    )  # fmt: skip
+
+
+def drop(name: str) -> Do:
+    """A stream goes."""
+    return Do(f"drop {name}", lambda at: at.store.drop(name), lambda model: model.drop(name))
+
+
+def transaction(n: int, gone: int) -> Do:
+    """Over three streams, one of them new: all or nothing."""
+
+    def do(at: Session) -> None:
+        with at.store.transaction() as tx:
+            tx.stream("a").add({"v": value(n)}, id=f"{n}-1")
+            tx.stream("b").add({"v": value(n)}, id=f"{n}-1")
+            tx.stream(f"new {n}").add({"v": value(n)}, id=f"{n}-1")
+            tx.stream("a").delete(f"{gone}-1")
+
+    def model(model: Model) -> None:
+        for name in ("a", "b", f"new {n}"):
+            model.add(name, f"{n}-1", pairs(n))
+        model.delete("a", f"{gone}-1")
+
+    return Do(f"transaction {n}", do, model)
+
+
+def nothing(name: str, do: Any, *, syncs: bool = False) -> Do:
+    """An operation that changes nothing that can be read."""
+    return Do(name, do, syncs=syncs)
+
+
+SYNC = nothing("sync", lambda at: at.store.sync(), syncs=True)
+REOPEN = nothing("close and open", lambda at: at.reopen(), syncs=True)
+CHECKPOINT = nothing("checkpoint", lambda at: at.store.checkpoint())
+COMPACT = nothing("compact", lambda at: at.store.compact(threshold=0.2))
+PURGE = nothing("compact, purge", lambda at: at.store.compact(purge=True))
+
+
+def set_id(name: str, n: int) -> Do:
+    """XSETID."""
+
+    def model(model: Model) -> None:
+        model.streams[name] |= {"last": f"{n}-5", "added": n, "deleted": "1-7"}
+
+    return Do(
+        f"set_id {n}",
+        lambda at: at.store.stream(name).set_id(
+            f"{n}-5", entries_added=n, max_deleted_id="1-7"
+        ),
+        model,
+    )  # fmt: skip
+
+
+def _restored(store: logstore.Store[bytes]) -> None:
+    store.restore("copy", store.stream("b").dump())
+
+
+def _restore_model(model: Model) -> None:
+    model.streams["copy"] = model.make("b") | {"rows": list(model.make("b")["rows"])}
+
+
+RESTORE = Do("restore", lambda at: _restored(at.store), _restore_model)
+CREATE = Do("create", lambda at: at.store.create("empty"), lambda model: model.make("empty"))
+
+STREAMS = (
+    add("a", 1), add("a", 2), batch("b", 3, 10), add("c", 13), delete("a", 1), CREATE,
+    transaction(14, 2), add("a", 15, 30_000), add("a", 16, 30_000), add("a", 17, 30_000),
+    delete("b", 3, 4, 5, 6, 7), trim("b", 3), drop("c"), batch("a", 18, 6), trim("a", 4),
+    add("c", 24), transaction(25, 23), RESTORE, add("b", 26, 50_000), add("b", 27, 50_000),
+    delete("b", 26), set_id("c", 40), delete_range("a", 1, 30), add("a", 41),
+)  # fmt: skip
+COMPACTED = (
+    batch("a", 1, 8, 2000), batch("b", 9, 12, 2000), add("a", 21, 20_000), delete("a", 1, 2, 5),
+    delete_range("b", 10, 14), CHECKPOINT, add("a", 30, 60_000), COMPACT, add("b", 31),
+    drop("a"), batch("c", 40, 9, 3000), delete("c", 41, 42, 48), add("b", 50), delete("b", 50),
+    CHECKPOINT, PURGE, add("c", 60), REOPEN, trim("b", 2), COMPACT, add("b", 61),
+)  # fmt: skip
+LAZY = (
+    add("a", 1), batch("b", 2, 6), SYNC, add("a", 8), delete("b", 3), add("b", 9, 1500), SYNC,
+    transaction(10, 8), add("a", 11, 40_000), add("a", 12, 40_000), trim("b", 2), CHECKPOINT,
+    add("b", 13), SYNC, add("b", 14), add("b", 15), REOPEN, drop("b"), add("a", 16),
+)  # fmt: skip
+REOPENED = (
+    add("a", 1), batch("a", 2, 6), CHECKPOINT, add("b", 8), REOPEN, delete("a", 3), REOPEN,
+    REOPEN, add("b", 9, 40_000), add("b", 10, 40_000), CHECKPOINT, add("b", 11), CHECKPOINT,
+    add("b", 12), REOPEN, drop("a"), CHECKPOINT,
+)  # fmt: skip
+
+WORKLOADS = (
+    Workload("streams", STREAMS),
+    Workload("compaction", COMPACTED),
+    Workload("everysec", LAZY, "everysec"),
+    Workload("checkpoints and closes", REOPENED),
+)
+__all__ = ["START_MS", "WORKLOADS"]

@@ -1,0 +1,162 @@
+"""Which step of which protocol an operation belongs to, told by who called for it.
+
+The functions of the code under test that stand for a step are named here; one that is renamed makes
+``LOOKED_FOR`` fail in the test, so that the table cannot lose a row in silence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from logstore.log import names
+
+COMMIT, ROLL, CHECKPOINT, COMPACTION = "commit", "seal and roll", "checkpoint", "compaction"
+RECOVERY, CREATE, CLOSE, UPGRADE = "recovery", "create", "close", "upgrade"
+PROTOCOLS = (COMMIT, ROLL, CHECKPOINT, COMPACTION, RECOVERY, CREATE, CLOSE, UPGRADE)
+
+
+class Step(NamedTuple):
+    """A row of the table."""
+
+    protocol: str
+    part: str  # of the protocol; empty: it has no parts
+    doing: str
+
+
+# (module, function): protocol, part. The innermost one that is found names the step.
+CALLERS: dict[tuple[str, str], tuple[str, str]] = {
+    ("attempt", "attempt"): (COMMIT, ""),
+    ("commit", "run"): (COMMIT, ""),
+    ("core", "roll_locked"): (ROLL, ""),
+    ("checkpoints", "take_alone"): (CHECKPOINT, ""),
+    ("creation", "create_store"): (CREATE, ""),
+    ("passes", "_upgrade"): (UPGRADE, ""),
+    ("passes", "close_engine"): (CLOSE, ""),
+    ("passes", "_leave_hints"): (CLOSE, "hints"),
+    ("passes", "_mark_clean"): (CLOSE, "clean mark"),
+    ("passes", "open_engine"): (RECOVERY, "open"),
+    ("passes", "_finish_tail"): (RECOVERY, "tail"),
+    ("tail", "check_locked"): (RECOVERY, "tail"),
+    ("tail", "_cut"): (RECOVERY, "cut the tail"),
+    ("tail", "_complete_roll"): (RECOVERY, "end a roll"),
+    ("restate", "rewrite"): (RECOVERY, "after a failed sync"),
+    ("rebuild", "build"): (RECOVERY, "rebuild"),
+    ("runner", "run"): (COMPACTION, "run"),
+    ("segments", "seal"): (COMPACTION, "seal"),
+    ("segments", "write_and_adopt"): (COMPACTION, "write"),
+    ("segments", "adopt"): (COMPACTION, "adopt"),
+    ("output", "finish"): (COMPACTION, "write"),
+    ("segments", "restate_opens"): (COMPACTION, "restate open nodes"),
+    ("segments", "drop_dead"): (COMPACTION, "drop"),
+    ("segments", "unlink"): (COMPACTION, "unlink"),
+    ("segments", "remove_garbage"): (COMPACTION, "garbage"),
+    ("runner", "_erase_copies"): (COMPACTION, "erase copies"),
+    ("runner", "_shrink_index"): (COMPACTION, "shrink the index"),
+}
+# A part that others call for, too, and whose it is then.
+PARTS_OF = {("unlink", "garbage"), ("rebuild", "shrink the index")}
+_KINDS = {
+    "create": "create", "write": "write", "truncate": "cut or grow", "sync": "sync",
+    "rename": "rename to", "remove": "remove", "make_directory": "make", "sync_directory": "sync",
+}  # fmt: skip
+
+
+def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
+    """The step of an operation, from the stack of those who called for it."""
+    found: tuple[str, str] | None = None
+    creating = False
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename.rpartition("/")[2].removesuffix(".py")
+        here = CALLERS.get((name, code.co_name))
+        if here is not None:
+            if found is None or _owns(here, found):
+                found = here
+            if here[1] == "open":
+                creating = _creating(frame)
+        frame = frame.f_back
+    protocol, part = found if found is not None else (COMMIT, "")
+    if creating and protocol == RECOVERY:
+        protocol, part = CREATE, part if part != "open" else ""
+    what = kind if path is None else f"{_KINDS.get(kind, kind)} {_called(path)}"
+    return Step(protocol, part, what)
+
+
+def _owns(here: tuple[str, str], found: tuple[str, str]) -> bool:
+    """Whether a step is part of one that is farther out."""
+    return (found[0] == COMMIT and here[0] == COMPACTION) or (found[1], here[1]) in PARTS_OF
+
+
+def _creating(frame: FrameType) -> bool:
+    """Whether an opening makes the store: it did, or there is none so far."""
+    report, store = frame.f_locals.get("report"), frame.f_locals["path"]
+    return bool(getattr(report, "created", False)) or not (store / names.STORE).exists()
+
+
+def _called(path: Path) -> str:
+    """What kind of file it is."""
+    if path.parent.name == names.INDEX or names.INDEX in path.parts[-3:-1]:
+        return "index/<generation>"
+    temporary = ".tmp" if path.name.endswith(names.TEMPORARY) else ""
+    plain = path.name.removesuffix(names.TEMPORARY)
+    kinds = {".log": "segment", ".hint": "hint", ".ckpt": "checkpoint", ".tail": "quarantined tail"}
+    suffix = Path(plain).suffix
+    if suffix in kinds:
+        return kinds[suffix] + temporary
+    folders = {names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX, names.QUARANTINE}
+    if plain in folders:
+        return f"{plain}/"
+    if plain == "store":
+        return "the store's directory"
+    return plain + temporary if plain.isupper() else "a directory above it"
+
+
+# Every named step of every protocol: the table must have met each of them.
+LOOKED_FOR: dict[str, tuple[str, ...]] = {
+    COMMIT: (
+        "announce the commit in WAKE", "write segment", "sync segment", "publish in WAKE",
+        "published", "let go of LOCK",
+    ),
+    ROLL: (
+        "announce the commit in WAKE", "write segment", "sync segment", "create segment.tmp",
+        "write segment.tmp", "sync segment.tmp", "rename to segment", "sync log/",
+        "publish in WAKE", "published",
+    ),
+    CHECKPOINT: (
+        "create checkpoint.tmp", "write checkpoint.tmp", "sync checkpoint.tmp",
+        "rename to checkpoint", "sync checkpoint/", "remove checkpoint",
+    ),
+    COMPACTION: (
+        "write: create segment.tmp", "write: rename to segment", "write: write segment",
+        "write: sync segment", "write: rename to hint", "adopt: write segment",
+        "adopt: sync segment", "adopt: publish in WAKE", "restate open nodes: write segment",
+        "drop: write segment", "drop: sync segment", "unlink: remove hint",
+        "unlink: remove segment", "unlink: sync log/", "garbage: remove segment",
+        "garbage: sync log/",
+        "shrink the index: rename to index/<generation>", "shrink the index: rename to BOOT",
+    ),
+    RECOVERY: (
+        "open: rename to WAKE", "open: rename to BOOT", "rebuild: rename to index/<generation>",
+        "rebuild: rename to BOOT", "tail: sync segment", "tail: publish in WAKE", "tail: sync log/",
+        "cut the tail: write quarantined tail.tmp", "cut the tail: rename to quarantined tail",
+        "cut the tail: cut or grow segment", "cut the tail: rename to segment",
+        "end a roll: rename to segment", "after a failed sync: rename to segment",
+        "after a failed sync: sync segment.tmp",
+    ),
+    CREATE: (
+        "make the store's directory", "make a directory above it", "sync a directory above it",
+        "make log/", "write segment.tmp", "sync segment.tmp",
+        "rename to segment", "sync log/", "sync the store's directory", "write STORE.tmp",
+        "sync STORE.tmp", "rename to STORE",
+    ),
+    CLOSE: (
+        "hints: write hint.tmp", "hints: rename to hint", "clean mark: sync segment",
+        "clean mark: sync the index", "clean mark: write BOOT.tmp", "clean mark: sync BOOT.tmp",
+        "clean mark: rename to BOOT", "clean mark: sync the store's directory",
+    ),
+    UPGRADE: (
+        "write STORE.tmp", "sync STORE.tmp", "rename to STORE", "sync the store's directory",
+    ),
+}  # fmt: skip

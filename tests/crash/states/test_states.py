@@ -1,0 +1,91 @@
+"""Prevents a kill or a power cut, wherever it falls, from losing or halving what was acknowledged.
+
+``LOGSTORE_CRASH=<seed>`` makes the same states again, ``LOGSTORE_CRASH=<seed>:<name of a state>``
+that one alone; ``LOGSTORE_TORTURE=<times>`` makes so many times as many random ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.states import groupscripts, recoveries, scripts
+from tests.crash.states.explore import states
+from tests.crash.states.judge import Judge
+from tests.crash.states.table import Table
+from tests.crash.states.workload import Workload, forget, record
+
+SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
+SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
+LOSSES = 8 * int(os.environ.get("LOGSTORE_TORTURE") or 1)  # random states at each operation
+WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS)
+WANTED = 10_000
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """What all workloads of this run explored."""
+    return Table()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """Where states are laid out: in memory, if there is room."""
+    roomy = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
+    if not roomy or shutil.disk_usage(MEMORY).free < 1 << 28:
+        yield tmp_path
+        return
+    found = Path(tempfile.mkdtemp(dir=MEMORY))
+    yield found
+    shutil.rmtree(found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 120 * LOSSES)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_every_cut(workload: Workload, table: Table, scratch: Path) -> None:
+    """Opened, held against the model, opened again and checked."""
+    if ONLY and not ONLY.startswith(f"{workload.name}/"):
+        pytest.skip("another state was asked for")
+    logging.getLogger("logstore").setLevel(logging.CRITICAL)
+    try:
+        run = record(workload, scratch)
+        judge = Judge(scratch, table.known)
+        with judge.sitting():
+            for state in states(run, SEED, LOSSES, only=ONLY):
+                if ONLY and state.name != ONLY:
+                    continue
+                table.made += 1
+                digest = state.digest()
+                fresh = digest not in table.known
+                try:
+                    verdict = judge.judge(run, state, digest)
+                except Exception:
+                    print(f"cut in {state.step}, {state.how}, {state.boot}; this state alone:")
+                    print(f"LOGSTORE_CRASH='{SEED}:{state.name}'")
+                    raise
+                if fresh:
+                    table.add(state.step, verdict)
+        table.outcomes += judge.settled
+        table.workloads.append(workload.name)
+        forget(run)
+    finally:
+        logging.getLogger("logstore").setLevel(logging.NOTSET)
+
+
+def test_the_table(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every named step of every protocol was cut, and often enough."""
+    if len(table.workloads) < len(WORKLOADS):
+        pytest.skip("not all workloads were run")
+    with capsys.disabled():
+        print(f"\n\ncrash states, LOGSTORE_CRASH={SEED}\n{table.text()}")
+    assert not table.missing()
+    assert len(table.known) >= WANTED
