@@ -20,7 +20,7 @@ from logstore.log.scheduleframe import Scheduled, Unscheduled, unpacked
 
 BATCH_ENTRIES = 100  # added by one commit at most
 BATCH_BYTES = 4 << 20
-PUT_OFF_MS = 600_000  # what its stream has no ID left for
+PUT_OFF_MS = 600_000  # what its stream cannot take: the other streams do not wait for it
 
 
 class When(NamedTuple):
@@ -77,7 +77,7 @@ def add_due(state: State) -> int:
 
 
 def _add(state: State, row: ScheduleRow) -> bool:
-    """Add one entry; False if its stream has no ID left."""
+    """Add one entry; False if its stream has no ID left, or cannot be added to for damage."""
     record = state.record(row.stream)
     if record is None:
         raise CorruptionError(
@@ -86,9 +86,13 @@ def _add(state: State, row: ScheduleRow) -> bool:
         )
     flat = unpacked(row.fields)
     batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
+    assert state.buffer is not None
+    mark = state.buffer.mark()
     try:
         adds.add(state, adds.Add(record.name, batch, 0, 1, adds.AUTO))
-    except IDOrderError as exc:  # before its first frame
+    except (IDOrderError, CorruptionError) as exc:
+        if state.buffer.mark() != mark:
+            raise
         log.warning("a scheduled entry of %r is put off by 10 minutes: %s", record.name, exc)
         return False
     return True

@@ -25,9 +25,9 @@ class SetClock:
         return self.ms
 
 
-def opened(path: Path, clock: SetClock) -> Store[Any]:
+def opened(path: Path, clock: SetClock, **limits: int) -> Store[Any]:
     """The store, with nobody awake in it."""
-    return logstore.open(path, encoding="utf-8", sync="os", background=False, clock=clock)
+    return logstore.open(path, encoding="utf-8", sync="os", background=False, clock=clock, **limits)
 
 
 def wake(store: Store[Any]) -> None:

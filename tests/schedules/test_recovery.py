@@ -209,3 +209,25 @@ def test_a_backup_holds_what_waits(tmp_path: Path) -> None:
         assert values(store.stream("a")) == ["1"]
     with logstore.open(tmp_path / "s", encoding="utf-8", readonly=True) as store:
         assert waiting(store.stream("a")) == ["1"]
+
+
+def test_a_stream_with_a_damaged_node_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Its last node is sealed, has room, and cannot be read: nothing can be added to it."""
+    clock, path = SetClock(), tmp_path / "s"
+    with opened(path, clock, node_max_entries=3) as store:
+        damaged = store.stream("damaged")
+        ids = list(damaged.add_many({"n": f"value {number}"} for number in range(4)))
+        damaged.delete(ids[3])
+        damaged.schedule({"n": "later"}, after=1)
+        store.stream("other").schedule({"n": "now"}, after=2)
+    (log,) = (path / "log").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[data.rindex(b"value 2")] ^= 1
+    log.write_bytes(data)
+    with opened(path, clock) as store:
+        clock.ms += 3_000
+        wake(store)
+        assert values(store.stream("other")) == ["now"]
+        assert waiting(store.stream("damaged")) == ["later"]
+        with pytest.raises(logstore.CorruptFrameError):
+            store.stream("damaged").add({"n": "refused as well"})
