@@ -18,7 +18,7 @@ from logstore.ids import StreamID
 from logstore.store import Store
 from logstore.transfer.mirroring import Mirroring
 from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.server import PeerGone, Server, rows
+from logstore.transfer.server import PeerGone, Server, is_no_stream, rows
 from logstore.transfer.serverimport import DUMP_MAX_BYTES, ServerImport
 from logstore.transfer.trimming import Trimming
 from logstore.transfer.wanted import Wanted
@@ -168,7 +168,7 @@ class _Following:
             *(str(self._last[name]) for name in names),
         )  # fmt: skip
         if isinstance(reply, PeerError):
-            if "WRONGTYPE" not in str(reply):
+            if not is_no_stream(reply):
                 raise reply
             self._look_at = 0.0  # a key is no stream any more
             return False

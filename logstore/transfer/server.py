@@ -17,6 +17,7 @@ from logstore.ids import StreamID, parse_id
 from logstore.transfer.wanted import Wanted
 
 SCHEMES = ("redis://", "rediss://", "unix://")
+FIXED = ("protocol", "decode_responses")
 CONNECT_S = 10.0
 REPLY_S = 60.0
 SCAN_COUNT = 1000
@@ -41,18 +42,20 @@ class Server:
                 "the package redis is not installed: pip install 'logstore-streams[redis]'"
             ) from None
         self._errors = module.exceptions
+        settings: dict[str, Any] = {
+            "protocol": 2, "decode_responses": False, "retry": no_retry, "socket_timeout": reply_s,
+            "socket_connect_timeout": CONNECT_S,
+        }  # fmt: skip
+        if not url.startswith("unix://"):
+            settings["socket_keepalive"] = True
         try:
-            pool = module.ConnectionPool.from_url(url)
-        except ValueError as exc:
+            pool = module.ConnectionPool.from_url(url, **settings)
+        except (ValueError, TypeError) as exc:
             raise OptionError(f"the address of the server cannot be: {exc}") from None
-        pool.connection_kwargs.update(
-            protocol=2, decode_responses=False, retry=no_retry,
-            socket_timeout=reply_s, socket_connect_timeout=CONNECT_S, socket_keepalive=True,
-        )  # fmt: skip
+        if any(pool.connection_kwargs[name] != settings[name] for name in FIXED):
+            raise OptionError(f"leave {' and '.join(FIXED)} out of the server's address")
         if password is not None:
             pool.connection_kwargs["password"] = password
-        if url.startswith("unix://"):
-            del pool.connection_kwargs["socket_keepalive"]
         self._client = module.Redis(connection_pool=pool)
         self._client.response_callbacks.clear()
 
@@ -128,7 +131,7 @@ class Server:
     def info(self, name: bytes) -> StreamFacts | None:
         """What it tells of a stream; None if it has none of that name."""
         reply = self.attempt("XINFO", "STREAM", name)
-        return None if no_such_key(reply) else StreamFacts(checked(reply))
+        return None if is_no_stream(reply) else StreamFacts(checked(reply))
 
 
 class StreamFacts:
@@ -174,9 +177,11 @@ def checked(reply: Any) -> Any:
     return reply
 
 
-def no_such_key(reply: Any) -> bool:
-    """Whether a server says that there is no such key."""
-    return isinstance(reply, PeerError) and "no such key" in str(reply)
+def is_no_stream(reply: Any) -> bool:
+    """Whether a server says that there is no such key, or that it is no stream."""
+    return isinstance(reply, PeerError) and any(
+        words in str(reply) for words in ("no such key", "WRONGTYPE")
+    )
 
 
 def pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:

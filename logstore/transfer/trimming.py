@@ -19,7 +19,7 @@ from logstore.transfer.server import (
     Server,
     by_name,
     checked,
-    no_such_key,
+    is_no_stream,
     pages,
     stream_id,
 )
@@ -80,7 +80,7 @@ class Trimming:
     def _needed(self, name: bytes) -> StreamID:
         """The smallest ID that a group there has not read, or has pending."""
         groups = self._server.attempt("XINFO", "GROUPS", name)
-        if no_such_key(groups):
+        if is_no_stream(groups):
             return ZERO_ID
         found = MAX_ID
         for group in map(by_name, checked(groups)):

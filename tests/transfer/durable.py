@@ -35,7 +35,8 @@ class DurableServer:
         """Start it and wait until it answers."""
         self._process = subprocess.Popen(
             [str(self._binary), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-             "--dir", str(self._folder), "--appendonly", "yes", "--appendfsync", "always"],
+             "--dir", str(self._folder), "--appendonly", "yes", "--appendfsync", "always",
+             "--rdbcompression", "no"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         client = self.client()
