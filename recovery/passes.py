@@ -234,6 +234,8 @@ def _sync_active(engine: Engine, words: LogWords) -> None:
 
 def _join(engine: Engine, report: RecoveryReport) -> None:
     """Others have the store open: their index is in use and trusted."""
+    if not engine.accept_loss:  # who makes a new generation states it in BOOT once more
+        engine.promised = trust.promised(engine.fs, engine.path, boot.read(engine.fs, engine.path))
     report.index_trusted = True
     try:
         engine.use_generation(engine.wake.generation())

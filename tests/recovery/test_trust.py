@@ -258,6 +258,35 @@ def test_the_last_closer_leaves_the_mark(tmp_path: Path) -> None:
     assert known.clean_applied
 
 
+@pytest.mark.parametrize("how", ["built from the log", "copied"])
+def test_a_generation_of_who_joined_later_promises_no_less(tmp_path: Path, how: str) -> None:
+    """BOOT is written anew for it, and must still say how far the log has to reach."""
+    path = made(tmp_path / "store")
+    known = boot.read(LOCAL, path)
+    assert known is not None
+    assert known.durable
+
+    def work(_: logstore.Store[bytes]) -> None:
+        """Of the first opener; the second makes the generation. Both die."""
+
+        def second(store: logstore.Store[bytes]) -> None:
+            shared = store._live()
+            with shared.committer.locked():
+                build = shared.engine.copy_index if how == "copied" else None
+                shared.engine.rebuild_locked(build)
+
+        killed(path, second)
+
+    killed(path, work)
+    after = boot.read(LOCAL, path)
+    assert after is not None
+    assert (after.generation, after.durable) == (known.generation + 1, known.durable)
+    (log,) = (path / "log").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1])
+    with pytest.raises(logstore.DamagedStoreError, match="recover"):
+        logstore.open(path)
+
+
 def test_leftovers_of_a_rebuild_that_was_cut_off(tmp_path: Path) -> None:
     """A generation under its temporary name is removed, not opened."""
     path = made(tmp_path / "store")
