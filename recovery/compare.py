@@ -77,10 +77,7 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         same = zip_longest(true.producers.all(), kept.producers.all())
         if any(a != b for a, b in same):
             found.append("what is remembered of idempotent adds differs")
-        if list(ExpiryTxn(true).rows()) != list(ExpiryTxn(kept).rows()):
-            found.append("when streams expire differs")
-        if not _same_schedules(true, kept):
-            found.append("scheduled entries differ")
+        found += _times(true, kept)
         counts = (replayed.entries(), own.entries())
     for name in ("streams", "nodes", "open", "names", "groups", "producers", "expiries"):
         if counts[0][name] != counts[1][name]:
@@ -88,10 +85,16 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
     return found
 
 
-def _same_schedules(true: IndexTxn, kept: IndexTxn) -> bool:
+def _times(true: IndexTxn, kept: IndexTxn) -> list[str]:
+    """What a time is set for."""
+    found: list[str] = []
+    if list(ExpiryTxn(true).rows()) != list(ExpiryTxn(kept).rows()):
+        found.append("when streams expire differs")
     left, right = true.schedules, kept.schedules
     same = all(a == b for a, b in zip_longest(left.due(), right.due()))
-    return same and list(left.counts()) == list(right.counts())
+    if not same or list(left.counts()) != list(right.counts()):
+        found.append("scheduled entries differ")
+    return found
 
 
 def _groups(true: IndexTxn, kept: IndexTxn) -> list[str]:
