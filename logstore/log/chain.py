@@ -7,6 +7,7 @@ index.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,27 +29,30 @@ class Link(NamedTuple):
 
 def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.SegmentHead, int]]:
     """Header and file size of every segment on disk."""
-    found: dict[int, tuple[segment.SegmentHead, int]] = {}
-    for number in names.segments(fs, store):
-        file = fs.open(names.segment(store, number))
+    return dict(_heads(fs, store, uuid, names.segments(fs, store)))
+
+
+def _heads(
+    fs: FileSystem, store: Path, uuid: bytes, numbers: list[int]
+) -> Iterator[tuple[int, tuple[segment.SegmentHead, int]]]:
+    """The same of these; what was dropped since they were listed is left out."""
+    for number in numbers:
         try:
-            found[number] = (segment.read_head(file, number, uuid), file.size_bytes())
+            file = fs.open(names.segment(store, number))
+        except FileNotFoundError:
+            continue
+        try:
+            found = segment.read_head(file, number, uuid), file.size_bytes()
         finally:
             file.close()
-    return found
+        yield number, found
 
 
 def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) -> list[Link]:
     """The chain from a segment on, ascending."""
     links: list[Link] = []
     wanted = [number for number in names.segments(fs, store) if number >= from_segment]
-    for number in wanted:
-        file = fs.open(names.segment(store, number))
-        try:
-            head = segment.read_head(file, number, uuid)
-            size = file.size_bytes()
-        finally:
-            file.close()
+    for number, (head, size) in _heads(fs, store, uuid, wanted):
         if head.role != fmt.Role.MAIN:
             continue
         if links:
