@@ -6,9 +6,10 @@ and stays in its stream, as any acked entry does.
 
 Invariants: the add and the ack are in one commit, the add first, as in a transaction; a walk hands
 over what it finds, and ``close`` emits all of it at its end; what no entry can hold any more is
-buried without its own pairs, and a dead letter stream that cannot take another ID buries nothing
-(its group delivers on), so that one entry never stops a group. Nor is anything buried in the stream
-where it is pending, which a renaming may have made of the two: it would come back for ever.
+buried without its own pairs, and a dead letter stream that cannot take another ID, or whose last
+node is damaged, buries nothing (its group delivers on), so that one entry never stops a group. Nor
+is anything buried in the stream where it is pending, which a renaming may have made of the two: it
+would come back for ever.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import NamedTuple
 
 from logstore.codec import codec
 from logstore.engine import adds, holds
+from logstore.engine.core import log
 from logstore.engine.redelivery import clears
 from logstore.engine.state import State
 from logstore.engine.walks import Waiting
+from logstore.errors import CorruptionError
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -59,6 +62,20 @@ def limit_of(state: State, group: GroupRecord) -> Limit | None:
     return Limit(settings.max_deliveries, settings.dead_letter)
 
 
+def _damaged(state: State, name: bytes) -> bool:
+    """Whether a stream's last node is sealed and cannot be read: nothing can be added then."""
+    record = state.record_by_name(name)
+    tail = None if record is None else state.index.last_node(record.number)
+    if record is None or tail is None or record.open_version:
+        return False
+    try:
+        state.read_node(record.number, *tail)
+    except CorruptionError as exc:
+        log.warning("nothing is moved to the dead letter stream %r: %s", name, exc)
+        return True
+    return False
+
+
 class Burial:
     """What one operation moves from a group to its dead letter stream, or clears away."""
 
@@ -74,6 +91,7 @@ class Burial:
         self._dead: list[tuple[Waiting, list[bytes], bytes]] = []
         self._gone: list[StreamID] = []
         self._bytes = 0
+        self._looked = False  # at the dead letter stream's last node
         if self.limit is not None:
             there = state.record_by_name(self.limit.stream)
             own = there is not None and there.number == record.number
@@ -87,7 +105,12 @@ class Burial:
 
     def reached(self, count: int) -> bool:
         """Whether an entry that was delivered so often is dead."""
-        return self.limit is not None and count >= self.limit.most
+        if self.limit is None or count < self.limit.most:
+            return False
+        if not self._looked:
+            self.limit = None if _damaged(self._state, self.limit.stream) else self.limit
+            self._looked = True
+        return self.limit is not None
 
     def takes(self, waiting: Waiting, items: list[bytes]) -> bool:
         """Take an entry that is to be delivered again, if it was delivered often enough."""

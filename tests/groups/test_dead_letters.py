@@ -246,6 +246,28 @@ def test_a_dead_letter_stream_without_ids_left(tmp_path: Path) -> None:
         assert group.pending().count == 1
 
 
+def test_a_dead_letter_stream_with_a_damaged_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its last node is sealed and has room, and cannot be read: the group delivers on."""
+    with shop(tmp_path, 2, node_max_entries=3) as (store, group, _):
+        dead = store.stream("dead")
+        ids = list(dead.add_many({"n": f"value {number}"} for number in range(4)))
+        dead.delete(ids[3])
+        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.read("a", count=1)
+    (log,) = (tmp_path / "store" / "log").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[data.rindex(b"value 2")] ^= 1
+    log.write_bytes(data)
+    with shop(tmp_path) as (_, group, clock):
+        clock.ms += 60_000
+        assert [each.delivery_count for each in group.read("b")] == [2, 1]
+        assert group.nack("1-0") == 1
+        assert group.pending().count == 2
+    assert "nothing is moved to the dead letter stream" in caplog.text
+
+
 def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
     """The dead would come back, for ever."""
     with shop(tmp_path, 1) as (store, group, clock):
