@@ -42,8 +42,9 @@ format: ## let ruff repair and format what it can
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test -- python -m benchmarks $(ARGS)
 
-torture: ## the groups' machine for as long as TIMES says, other runs each time
-	@LOGSTORE_TORTURE=$(TIMES) $(ENV) test -- python -m pytest -s tests/groups/test_machine.py $(ARGS)
+torture: ## the groups' machine and crash states for as long as TIMES says, other runs each time
+	@LOGSTORE_TORTURE=$(TIMES) $(ENV) test -- python -m pytest -s tests/groups/test_machine.py \
+		tests/crash/states/test_states.py $(ARGS)
 
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test

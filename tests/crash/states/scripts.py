@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import logstore
+from logstore.engine import attempt
 from tests.crash.states.look import START_MS, short
 from tests.crash.states.model import Model, Pairs, value
 from tests.crash.states.workload import Do, Session, Workload
@@ -123,8 +126,26 @@ def _restore_model(model: Model) -> None:
 RESTORE = Do("restore", lambda at: _restored(at.store), _restore_model)
 CREATE = Do("create", lambda at: at.store.create("empty"), lambda model: model.make("empty"))
 
+
+def interrupted(n: int) -> Do:
+    """An add that is cut off between its append and its sync, and settled as a dead writer's is."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def do(at: Session) -> None:
+        promise, attempt._keep_promise = attempt._keep_promise, interrupt
+        try:
+            with pytest.raises(logstore.CommittedInterrupt):
+                at.store.stream("a").add({"v": value(n)}, id=f"{n}-1")
+        finally:
+            attempt._keep_promise = promise
+
+    return Do(f"interrupted {n}", do, lambda model: model.add("a", f"{n}-1", pairs(n)))
+
+
 STREAMS = (
-    add("a", 1), add("a", 2), batch("b", 3, 10), add("c", 13), delete("a", 1), CREATE,
+    add("a", 1), interrupted(2), batch("b", 3, 10), add("c", 13), delete("a", 1), CREATE,
     transaction(14, 2), add("a", 15, 30_000), add("a", 16, 30_000), add("a", 17, 30_000),
     delete("b", 3, 4, 5, 6, 7), trim("b", 3), drop("c"), batch("a", 18, 6), trim("a", 4),
     add("c", 24), transaction(25, 23), RESTORE, add("b", 26, 50_000), add("b", 27, 50_000),
@@ -135,6 +156,11 @@ COMPACTED = (
     delete_range("b", 10, 14), CHECKPOINT, add("a", 30, 60_000), COMPACT, add("b", 31),
     drop("a"), batch("c", 40, 9, 3000), delete("c", 41, 42, 48), add("b", 50), delete("b", 50),
     CHECKPOINT, PURGE, add("c", 60), REOPEN, trim("b", 2), COMPACT, add("b", 61),
+)  # fmt: skip
+COMPACTED_LAZILY = (
+    batch("a", 1, 8, 2000), batch("b", 9, 12, 2000), add("a", 30, 60_000), delete("a", 1, 2, 5),
+    SYNC, delete_range("b", 10, 14), COMPACT, add("b", 31), drop("a"), batch("c", 40, 9, 3000),
+    COMPACT, add("b", 50),
 )  # fmt: skip
 LAZY = (
     add("a", 1), batch("b", 2, 6), SYNC, add("a", 8), delete("b", 3), add("b", 9, 1500), SYNC,
@@ -150,6 +176,7 @@ REOPENED = (
 WORKLOADS = (
     Workload("streams", STREAMS),
     Workload("compaction", COMPACTED),
+    Workload("compaction, everysec", COMPACTED_LAZILY, "everysec"),
     Workload("everysec", LAZY, "everysec"),
     Workload("checkpoints and closes", REOPENED),
 )

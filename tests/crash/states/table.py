@@ -51,7 +51,7 @@ class Table:
         lines.append(_line("all", total))
         lines.append(
             f"{len(self.known)} states, distinct by content, of {self.made} made; they became "
-            f"{self.outcomes} different stores, opened again and checked; lost or half there: 0"
+            f"{self.outcomes} different stores, opened again and checked; lost or half there: none"
         )
         return "\n".join(lines)
 

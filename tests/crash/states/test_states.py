@@ -1,7 +1,7 @@
 """Prevents a kill or a power cut, wherever it falls, from losing or halving what was acknowledged.
 
 ``LOGSTORE_CRASH=<seed>`` makes the same states again, ``LOGSTORE_CRASH=<seed>:<name of a state>``
-that one alone; ``LOGSTORE_TORTURE=<times>`` makes so many times as many random ones.
+that one alone; ``LOGSTORE_TORTURE=<times>`` makes more of them at each operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.crash.states.workload import Workload, forget, record
 
 SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
 SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
-LOSSES = 8 * int(os.environ.get("LOGSTORE_TORTURE") or 1)  # random states at each operation
+LOSSES = 5 + 2 * int(os.environ.get("LOGSTORE_TORTURE") or 1)  # random states at each operation
 WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS)
 WANTED = 10_000
 MEMORY = Path("/dev/shm")
@@ -43,7 +43,7 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     if not roomy or shutil.disk_usage(MEMORY).free < 1 << 28:
         yield tmp_path
         return
-    found = Path(tempfile.mkdtemp(dir=MEMORY))
+    found = Path(tempfile.mkdtemp(prefix="logstore-states-", dir=MEMORY))
     yield found
     shutil.rmtree(found)
 
