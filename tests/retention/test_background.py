@@ -36,7 +36,7 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
 """
 
 
-def soon(what: Callable[[], object], within_s: float = 20.0) -> None:
+def soon(what: Callable[[], object], within_s: float = 60.0) -> None:
     """Wait until it is so."""
     end = time.monotonic() + within_s
     while not what():

@@ -312,18 +312,18 @@ def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
     with opened(path, clock) as store:
         store.stream("s").configure(max_entries=500, create=True)
     for turn in range(4):
-        child = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", CHURN, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        oldest = min((path / "log").glob("*.log"))
-        if turn != 3:  # once it is killed wherever it is, else behind the end of a round
-            soon(lambda: not oldest.exists())  # noqa: B023
-        time.sleep(chance.random() * 0.5)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        ) as child:
+            try:
+                assert child.stdout is not None
+                assert child.stdout.readline() == "open\n"
+                oldest = min((path / "log").glob("*.log"))
+                if turn != 3:  # once it is killed wherever it is, else behind the end of a round
+                    soon(lambda: not oldest.exists())  # noqa: B023
+                time.sleep(chance.random() * 0.5)
+            finally:
+                child.send_signal(signal.SIGKILL)
         if turn % 2:
             shutil.rmtree(path / "index")
         with opened(path, clock) as store:
