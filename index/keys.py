@@ -30,7 +30,7 @@ IS_RECORD, IS_OPEN = 0, 1
 STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 
 # position, payload bytes, live entries in the listpack, last ID; then the vector
-_LOCATOR = struct.Struct("<QIIQQ")
+LOCATOR = struct.Struct("<QIIQQ")
 LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its position, payload bytes
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
 # open version, open master ID, when it expires (unix ms); then the name
@@ -147,14 +147,14 @@ class Locator(NamedTuple):
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
-        head = _LOCATOR.pack(self.position, self.payload_bytes, self.entries, *self.last)
+        head = LOCATOR.pack(self.position, self.payload_bytes, self.entries, *self.last)
         return head + self.vector
 
     @classmethod
     def unpack(cls, value: bytes) -> Locator:
         """The locator of a stored value."""
-        at, size, entries, ms, seq = _LOCATOR.unpack_from(value)
-        return cls(at, size, entries, StreamID(ms, seq), value[_LOCATOR.size :])
+        at, size, entries, ms, seq = LOCATOR.unpack_from(value)
+        return cls(at, size, entries, StreamID(ms, seq), value[LOCATOR.size :])
 
 
 class Run(NamedTuple):

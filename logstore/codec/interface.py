@@ -232,3 +232,6 @@ class Codec(Protocol):
 
     @property
     def PendingRun(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of run.py is)
+
+    @property
+    def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)

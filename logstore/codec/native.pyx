@@ -5,7 +5,8 @@
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
-_run.pxi (runs of pending entries), _lzf.pxi (what servers compress), _resp.pxi (requests of
+_run.pxi (runs of pending entries), _batch.pxi (nodes that come from
+elsewhere), _lzf.pxi (what servers compress), _resp.pxi (requests of
 clients).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
@@ -40,4 +41,5 @@ include "_columns.pxi"
 include "_arrow.pxi"
 include "_run.pxi"
 include "_lzf.pxi"
+include "_batch.pxi"
 include "_resp.pxi"

@@ -6,6 +6,7 @@ Invariants: nothing but names stands here. It may not know that a compiled codec
 from __future__ import annotations
 
 from logstore.codec.arrow import ArrowBuilder
+from logstore.codec.batch import NodeBatch
 from logstore.codec.bulk import RowBatch, pack, rows
 from logstore.codec.edit import (
     append,
@@ -35,6 +36,7 @@ from logstore.codec.survey import survey
 
 __all__ = [
     "ArrowBuilder",
+    "NodeBatch",
     "PendingRun",
     "RowBatch",
     "append",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
+from logstore.codec.batch import Place
 from logstore.engine import (
     groupapply,
     lifeapply,
@@ -23,6 +24,7 @@ from logstore.engine import (
     settingapply,
 )
 from logstore.ids import StreamID
+from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
 
@@ -146,14 +148,16 @@ def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
         state.touch(record)
 
 
-def nodes_added(
-    state: State, record: StreamRecord, placed: Sequence[tuple[int, StreamID, Locator]]
-) -> None:
-    """What node frames, at these positions, change of a stream that has none of their nodes."""
-    number = record.number
-    for _, master, locator in placed:
-        state.put_node(number, master, locator)
-        record.node_bytes += locator.payload_bytes
+def nodes_added(state: State, record: StreamRecord, placed: Sequence[Place]) -> None:
+    """What node frames change of a stream; master IDs ascend, and are above those it has."""
+    if placed:
+        size = sum([each[2] for each in placed[:-1]])
+        put_nodes(state.index, record.number, placed[:-1])
+        at, master, payload_bytes, live, last = placed[-1]
+        state.count_live(at, size, len(placed) - 1)  # a commit stands in one segment
+        locator = Locator(at, payload_bytes, live, StreamID(*last))
+        state.put_node(record.number, StreamID(*master), locator)
+        record.node_bytes += size + payload_bytes
     record.nodes += len(placed)
     if placed:
         record.position = placed[-1][0]

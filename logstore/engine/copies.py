@@ -58,4 +58,4 @@ def _prepared(state: State, source: bytes) -> Prepared:
         key, lp = found.open_node
         master = StreamID.unpacked(key)
         nodes.append(Sealed(master, codec().last_id(lp, *master), codec().counts(lp)[0], lp))
-    return Prepared(nodes, found.info.first or ZERO_ID, found.info)
+    return Prepared([nodes], found.info.first or ZERO_ID, found.info)

@@ -9,9 +9,10 @@ last ID fit); the first ID is reckoned from the nodes, not believed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from logstore.codec import ID, codec
+from logstore.codec.batch import NodeBatch, Place
 from logstore.engine import adds, deletes, idempotence, lag
 from logstore.engine.apply import nodes_added
 from logstore.engine.state import State
@@ -24,7 +25,6 @@ from logstore.errors import (
 from logstore.format import NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.groupkeys import FIRST_CONSUMER, NO_ONE
-from logstore.index.keys import Locator
 from logstore.log import frame as frames
 from logstore.log import groupframe
 from logstore.log.writer import SegmentTooFull
@@ -55,10 +55,13 @@ class Edge(NamedTuple):
     length: int = 0
 
 
+Part: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
+
+
 class Prepared(NamedTuple):
     """A stream that was verified, and its first entry."""
 
-    nodes: list[Sealed]
+    parts: list[Part]
     first: ID
     info: StreamInfoValue
 
@@ -67,8 +70,27 @@ def prepare(value: StreamValue) -> Prepared:
     """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
     check_size(value.info, sum(len(lp) for _, lp in value.nodes))
     nodes, edge = verify(value.nodes, Edge())
-    check_info(value.info, edge)
-    return Prepared(nodes, edge.first, value.info)
+    return settled([nodes], edge, value.info)
+
+
+def settled(parts: list[Part], edge: Edge, info: StreamInfoValue) -> Prepared:
+    """Verify all but the nodes, which were; as ``prepare``."""
+    check_size(info, sum(map(part_bytes, parts)))
+    check_info(info, edge)
+    return Prepared(parts, edge.first, info)
+
+
+def part_bytes(part: Part) -> int:
+    """The bytes of the listpacks."""
+    return part.nbytes if not isinstance(part, list) else sum(len(node.lp) for node in part)
+
+
+def behind(edge: Edge, batch: NodeBatch) -> Edge:
+    """The edge behind a batch that was read behind ``edge``."""
+    first = edge.first if edge.length or batch.first is None else batch.first
+    master = edge.master if batch.master is None else batch.master
+    last = max(edge.last, batch.last, master or ZERO_ID)
+    return Edge(first, batch.top, last, master, edge.length + batch.live)
 
 
 def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
@@ -144,12 +166,12 @@ def install(state: State, name: bytes, stream: Prepared, *, replace: bool = Fals
             "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
             stream=name,
         )
-    check_room(state, stream.nodes)
+    check_room(state, stream.parts)
     if state.record_by_name(name) is not None:
         deletes.drop(state, name)
     record = adds.create(state, name)
     number, info = record.number, stream.info
-    nodes_added(state, record, written(state, number, stream.nodes))
+    nodes_added(state, record, written(state, number, stream.parts))
     installed(state, number, info, stream.first)
 
 
@@ -165,24 +187,33 @@ def installed(state: State, number: int, info: StreamInfoValue, first: ID) -> No
         _group(state, number, group)
 
 
-def check_room(state: State, nodes: list[Sealed]) -> None:
+def check_room(state: State, parts: list[Part]) -> None:
     """A commit too large for what is left of the segment begins in the next one: that is better
     known before all of it was decided."""
     assert state.buffer is not None
-    size = sum(len(node.lp) for node in nodes)
+    size = sum(map(part_bytes, parts))
     start, end = state.buffer.start & OFFSET_MAX, state.buffer.end & OFFSET_MAX
     if start > SEGMENT_HEAD_BYTES and end + size > state.limits.segment_bytes:
         raise SegmentTooFull
 
 
-def written(state: State, stream: int, nodes: list[Sealed]) -> list[tuple[int, StreamID, Locator]]:
+def written(state: State, stream: int, parts: list[Part]) -> list[Place]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
     assert state.buffer is not None
-    add, head = state.buffer.add_payload, NODE_BODY.pack
-    placed: list[tuple[int, StreamID, Locator]] = []
-    for master, last, live, lp in nodes:
-        at, size = add(Kind.NODE, head(stream, *master, *last, live) + lp)
-        placed.append((at, master, Locator(at, size, live, StreamID(*last))))
+    head = NODE_BODY.pack
+    placed: list[Place] = []
+    for part in parts:
+        if isinstance(part, list):
+            payloads = [head(stream, *each[0], *each[1], each[2]) + each[3] for each in part]
+            positions = state.buffer.add_payloads(Kind.NODE, payloads)
+            placed += [
+                (at, master, len(payload), live, last)
+                for at, payload, (master, last, live, _) in zip(
+                    positions, payloads, part, strict=True
+                )
+            ]
+        else:
+            placed += part.places(state.buffer.add_payloads(Kind.NODE, part.payloads(stream)))
     return placed
 
 

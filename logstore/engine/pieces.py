@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from logstore.engine import adds, deletes, installs, renames
 from logstore.engine.apply import nodes_added
-from logstore.engine.installs import Edge, Sealed
+from logstore.engine.installs import Edge, Part
 from logstore.engine.state import State
 from logstore.errors import StreamExistsError
 from logstore.index.keys import StreamRecord
@@ -37,14 +37,14 @@ def begin(state: State, name: bytes) -> Temporary:
 
 
 def extend(
-    state: State, temporary: Temporary, before: Edge, nodes: list[Sealed], after: Edge
+    state: State, temporary: Temporary, before: Edge, parts: list[Part], after: Edge
 ) -> None:
     """Add nodes that were verified behind those of ``before``; StreamExistsError if somebody
     else changed the stream."""
     record = _unchanged(state, temporary, before)
-    installs.check_room(state, nodes)
+    installs.check_room(state, parts)
     number = record.number
-    nodes_added(state, record, installs.written(state, number, nodes))
+    nodes_added(state, record, installs.written(state, number, parts))
     state.emit(frames.Record(
         number, after.length, after.length, *after.last, *after.first, 0, 0
     ))  # fmt: skip

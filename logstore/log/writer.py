@@ -8,6 +8,7 @@ commit never spans segments. Knows no index and takes no lock.
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate, repeat
 
 from crc32c import crc32c
 
@@ -66,6 +67,17 @@ class CommitBuffer:
         if end & _OFFSET_MAX < at & _OFFSET_MAX:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
         return at, size
+
+    def add_payloads(self, kind: int, payloads: list[bytes]) -> list[int]:
+        """Add many frames of a kind; their positions."""
+        sizes = [len(payload) + _HEAD_BYTES for payload in payloads]
+        starts = list(accumulate(sizes, initial=self.end))
+        if (self.end & _OFFSET_MAX) + sum(sizes) > _OFFSET_MAX:
+            raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
+        self.end = starts.pop()
+        self._payloads += zip(repeat(kind), payloads)
+        self._starts += starts
+        return starts
 
     def mark(self) -> int:
         """A point to go back to with ``rewind``."""

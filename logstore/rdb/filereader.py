@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from logstore.codec import ID
+from logstore.codec.batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.rdb import othertypes, streamreader, streamtypes
 from logstore.rdb.reader import Fill, Reader
@@ -35,22 +37,23 @@ class StreamKey:
         self.expires_ms = expires_ms  # unix ms; None: never
         self.kind = kind
         self._reader = reader
-        self._nodes = streamreader.nodes(reader)
-        self._count = 0
+        self._nodes = streamreader.NodeReader(reader)
         self._info: StreamInfoValue | None = None
 
     def nodes(self) -> Iterator[Node]:
         """The nodes that were not read yet."""
-        for node in self._nodes:
-            self._count += 1
-            yield node
+        return self._nodes
+
+    def batch(self, top: ID) -> NodeBatch:
+        """The next nodes, as ``NodeReader.batch``."""
+        return self._nodes.batch(top)
 
     def info(self) -> StreamInfoValue:
         """All but the nodes, of which those that were not read are passed over."""
         if self._info is None:
             for _ in self.nodes():
                 pass
-            self._info = streamreader.info(self._reader, self.kind, self._count)
+            self._info = streamreader.info(self._reader, self.kind, self._nodes.count)
         return self._info
 
     def value(self, most_bytes: int) -> StreamValue:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from logstore.codec import codec
+from logstore.codec import ID, codec
+from logstore.codec.batch import NodeBatch
 from logstore.errors import CorruptNodeError, InvalidPayloadError
 from logstore.ids import StreamID
 from logstore.rdb.crc64 import crc64
@@ -104,6 +105,15 @@ class Reader:
         self._crc = crc64(self._data, self._crc)
         self._before += len(self._data)
         self._data, self._at = data, 0
+
+    def batch(self, most: int, master: ID | None, top: ID) -> NodeBatch:
+        """Nodes of a stream, verified; only those that are at hand and plain, so maybe none.
+
+        At most ``most``, behind a node of this master ID and entries up to ``top``.
+        """
+        made: NodeBatch = codec().NodeBatch(self._data, self._at, most, master, top)
+        self._at = made.end
+        return made
 
     # -- numbers ------------------------------------------------------------------------------
     def byte(self) -> int:

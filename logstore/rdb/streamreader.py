@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from logstore.codec import ID
+from logstore.codec.batch import NodeBatch
 from logstore.ids import StreamID
 from logstore.rdb import streamtypes
 from logstore.rdb.reader import Reader
@@ -38,15 +40,51 @@ def read(reader: Reader, kind: int) -> StreamValue:
 
 def nodes(reader: Reader) -> Iterator[Node]:
     """The nodes, one by one; ``info`` is to be read behind the last of them."""
-    before = b""
-    for _ in range(_count(reader, "nodes")):
-        master = reader.string(ID_BYTES)
-        if len(master) != ID_BYTES:
-            raise reader.error(f"the key of a node has {len(master)} bytes, not {ID_BYTES}")
-        if master <= before:
+    yield from NodeReader(reader)
+
+
+class NodeReader:
+    """The nodes, one by one or many at a time; ``info`` is to be read behind the last of them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._left: int | None = None
+        self._before: ID | None = None
+        self.count = 0
+
+    def batch(self, top: ID) -> NodeBatch:
+        """The next nodes, verified, that can be read at once: maybe none, and then ``next`` reads
+        one. ``top``: the last live ID before them."""
+        made = self._reader.batch(self._remaining(), self._before, top)
+        self._took(len(made), made.master)
+        return made
+
+    def __iter__(self) -> Iterator[Node]:
+        return self
+
+    def __next__(self) -> Node:
+        if not self._remaining():
+            raise StopIteration
+        reader = self._reader
+        key = reader.string(ID_BYTES)
+        if len(key) != ID_BYTES:
+            raise reader.error(f"the key of a node has {len(key)} bytes, not {ID_BYTES}")
+        master = StreamID.unpacked(key)
+        if self._before is not None and master <= self._before:
             raise reader.error("the nodes of a stream are not in the order of their keys")
-        before = master
-        yield master, reader.string()
+        self._took(1, master)
+        return key, reader.string()
+
+    def _remaining(self) -> int:
+        if self._left is None:
+            self._left = _count(self._reader, "nodes")
+        return self._left
+
+    def _took(self, count: int, master: ID | None) -> None:
+        self._left = self._remaining() - count
+        self.count += count
+        if count:
+            self._before = master
 
 
 def _count(reader: Reader, of: str) -> int:

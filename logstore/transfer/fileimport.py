@@ -7,18 +7,20 @@ a checksum, whole streams are imported up to where it breaks. Nodes come in as t
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from logstore.engine import installs
 from logstore.engine.installs import Edge
 from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
 from logstore.fs import LOCAL, File
 from logstore.rdb import dump
 from logstore.rdb.crc64 import crc64
 from logstore.rdb.filereader import FileReader, StreamKey
-from logstore.rdb.value import Node, StreamInfoValue, StreamValue
+from logstore.rdb.value import StreamInfoValue
 from logstore.store import Store
+from logstore.transfer import streampieces
+from logstore.transfer.ahead import ahead
 from logstore.transfer.intake import PIECE_BYTES, Claim, Intake
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
@@ -74,7 +76,7 @@ def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) ->
         raise OptionError("a DUMP payload has no name in it: give one with --name")
     info = value.info
     if intake.takes(wanted.target(name), Claim(info.length, info.last, info.entries_added)):
-        intake.whole(wanted.target(name), value)
+        intake.value(wanted.target(name), value)
 
 
 def _check_sum(file: File) -> None:
@@ -136,34 +138,23 @@ class _Import:
         report.other_keys += reader.skipped
 
     def _stream(self, key: StreamKey) -> None:
-        name = self._wanted.target(key.name)
-        if not self._wanted.replace and self._intake.record(name) is not None:
-            self._intake.takes(name, _claim(key.info()))  # counts it, or raises
+        name, intake = self._wanted.target(key.name), self._intake
+        if not self._wanted.replace and intake.record(name) is not None:
+            intake.takes(name, _claim(key.info()))  # counts it, or raises
             return
-        head, nodes = self._head(key)
-        if nodes is None:
-            self._take(name, StreamValue(head, key.info()), key.expires_ms)
+        found = streampieces.pieces(key, PIECE_BYTES)
+        piece, more = next(found)
+        if not more:
+            info = key.info()
+            if intake.takes(name, _claim(info)):
+                prepared = installs.settled(piece.parts, piece.after, info)
+                intake.whole(name, prepared, key.expires_ms)
             return
-        with self._intake.piecewise(name) as temporary:
-            edge = self._intake.extend(temporary, Edge(), nodes)
-            self._intake.finish(temporary, edge, name, key.info(), key.expires_ms)
-
-    def _take(self, name: bytes, value: StreamValue, expires_ms: int | None) -> None:
-        if self._intake.takes(name, _claim(value.info)):
-            self._intake.whole(name, value, expires_ms)
-
-    @staticmethod
-    def _head(key: StreamKey) -> tuple[list[Node], chain[Node] | None]:
-        """The nodes if they are few; else None behind them, and all of them."""
-        head: list[Node] = []
-        size = 0
-        nodes = key.nodes()
-        for node in nodes:
-            head.append(node)
-            size += len(node[1])
-            if size >= PIECE_BYTES:
-                return head, chain(head, nodes)
-        return head, None
+        with intake.piecewise(name) as temporary, ahead(found) as pieces:
+            edge = intake.extend(temporary, Edge(), piece)
+            for piece, _ in pieces:
+                edge = intake.extend(temporary, edge, piece)
+            intake.finish(temporary, edge, name, key.info(), key.expires_ms)
 
 
 def _claim(info: StreamInfoValue) -> Claim:

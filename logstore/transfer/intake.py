@@ -3,30 +3,37 @@ pieces.
 
 Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
 import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
-of about so many, under another name (``engine.pieces``). Memory holds one or two pieces.
+of about so many, under another name (``engine.pieces``). Memory holds a few pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 from logstore import arguments
 from logstore.engine import installs, lifetimes, pieces, snapshot
-from logstore.engine.installs import Edge, Prepared
+from logstore.engine.installs import Edge, Part, Prepared
 from logstore.engine.state import State
 from logstore.errors import Error, StreamExistsError
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
-from logstore.rdb.value import Node, StreamInfoValue, StreamValue
+from logstore.rdb.value import StreamInfoValue, StreamValue
 from logstore.store import Store
 from logstore.transfer.report import Report
 from logstore.transfer.wanted import Wanted
 
 PIECE_BYTES = 8 << 20
 STREAMS_A_COMMIT = 1000
+
+
+class Piece(NamedTuple):
+    """Nodes that were verified, and the edge behind them."""
+
+    parts: list[Part]
+    after: Edge
 
 
 class Claim(NamedTuple):
@@ -78,10 +85,13 @@ class Intake:
         return self._store._engine().clock.now_ms()
 
     # -- whole streams --------------------------------------------------------------------------
-    def whole(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
+    def value(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
         """Bring in a stream that is in memory, in the next commit."""
-        prepared = installs.prepare(value)
-        size = sum(len(lp) for _, lp in value.nodes)
+        self.whole(name, installs.prepare(value), expires_ms)
+
+    def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
+        """Bring in a stream that was verified, in the next commit."""
+        size = sum(map(installs.part_bytes, prepared.parts))
         if self._waiting and self._waiting_bytes + size > PIECE_BYTES:
             self.flush()
         self._waiting.append((name, prepared, expires_ms))
@@ -121,16 +131,12 @@ class Intake:
                 self._store.drop(temporary.name)
             raise
 
-    def extend(self, temporary: pieces.Temporary, edge: Edge, nodes: Iterable[Node]) -> Edge:
-        """Add the nodes behind those of ``edge``, a commit for each piece of them."""
-        for piece in _cut(nodes):
-            sealed, after = installs.verify(piece, edge)
-            step = partial(
-                pieces.extend, temporary=temporary, before=edge, nodes=sealed, after=after
-            )
-            self._store._commit(step, None)
-            edge = after
-        return edge
+    def extend(self, temporary: pieces.Temporary, edge: Edge, piece: Piece) -> Edge:
+        """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
+        parts, after = piece
+        step = partial(pieces.extend, temporary=temporary, before=edge, parts=parts, after=after)
+        self._store._commit(step, None)
+        return after
 
     def finish(
         self, temporary: pieces.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
@@ -154,17 +160,3 @@ def _expire(state: State, name: bytes, at_ms: int) -> None:
     record = state.record_by_name(name)
     assert record is not None
     lifetimes.expire_at(state, record, at_ms)
-
-
-def _cut(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Nodes in lists of about ``PIECE_BYTES``."""
-    piece: list[Node] = []
-    size = 0
-    for node in nodes:
-        piece.append(node)
-        size += len(node[1])
-        if size >= PIECE_BYTES:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece

@@ -95,7 +95,7 @@ class ServerImport:
         if payload is None:
             return
         expires_ms = self._expires_ms(name, replies[1] if self._tells_time else None)
-        self.intake.whole(target, dump.decode(payload), expires_ms)
+        self.intake.value(target, dump.decode(payload), expires_ms)
 
     def _expires_ms(self, name: bytes, told: Any = None) -> int | None:
         """When the stream expires; ``told`` is what PEXPIRETIME said, or None."""

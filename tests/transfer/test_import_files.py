@@ -53,12 +53,19 @@ def ours(store: Store[bytes]) -> dict[bytes, bytes]:
     return {name: body(store.stream(name).dump()) for name in store.streams()}
 
 
+def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    """Let pieces be small, and what is read at once smaller than some nodes."""
+    monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
+    if piece_bytes < 1000:
+        monkeypatch.setattr("logstore.rdb.reader.CHUNK_BYTES", 300)
+
+
 @pytest.mark.parametrize("piece_bytes", [8 << 20, 1])
 def test_a_file_comes_in_as_it_is_in_one_commit_or_many(
     peer: Peer, store: Store[bytes], monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
+    small_pieces(monkeypatch, piece_bytes)
     for seed in range(12):
         fill(peer, f"s{seed}", seed)
     wanted = dumps(peer)
@@ -73,22 +80,25 @@ def test_a_file_comes_in_as_it_is_in_one_commit_or_many(
 def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
     peer: Peer, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", 1)
-    monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", 1)
+    small_pieces(monkeypatch, 1)
     for seed in range(3):
         fill(peer, f"s{seed}", seed)
     store = open_store()
     extend = intake.Intake.extend
 
-    def with_checkpoints(self: Any, temporary: Any, edge: Any, nodes: Any) -> Any:
-        for place, node in enumerate(nodes):
-            edge = extend(self, temporary, edge, [node])
-            if place == 1:
-                store.checkpoint()
-        return edge
+    calls = 0
+
+    def with_checkpoints(self: Any, temporary: Any, edge: Any, piece: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        found = extend(self, temporary, edge, piece)
+        if calls % 3 == 1:
+            store.checkpoint()
+        return found
 
     monkeypatch.setattr(intake.Intake, "extend", with_checkpoints)
     import_file(store, saved(peer))
+    assert calls > 6
     for _ in range(2):
         assert ours(store) == dumps(peer)
         store.close()
@@ -186,8 +196,7 @@ def test_of_a_file_that_lies_whole_streams_come_in(
     signed: bool,
 ) -> None:  # fmt: skip
     """With a checksum that fits, or none, as a server that was told not to reckon it writes."""
-    monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", 200)
-    monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", 200)
+    small_pieces(monkeypatch, 200)
     for seed in range(3):
         fill(redis_peer, f"s{seed}", seed, steps=25)
     wanted = dumps(redis_peer)

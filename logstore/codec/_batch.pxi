@@ -1,0 +1,176 @@
+# Nodes that come from elsewhere, many at a time: the twin of batch.py.
+
+ctypedef struct Stored:
+    u64 offset, size                # of the listpack
+    u64 ms, seq                     # the master ID
+    u64 end_ms, end_seq             # of the last entry
+    int64_t live
+
+cdef enum:
+    KEY_BYTES = 17                  # of a master ID, with its length
+    NODE_HEAD_BYTES = 44            # what stands before the listpack in a frame
+
+
+cdef int plain_string(const u8* p, u64 room, u64* head, u64* size) noexcept nogil:
+    """Length of a string that is stored as it is, whole in ``room`` bytes; 0 if it is not."""
+    cdef u64 i
+    if room < 1:
+        return 0
+    if p[0] < 0x40:
+        head[0] = 1
+        size[0] = p[0]
+    elif p[0] < 0x80:
+        if room < 2:
+            return 0
+        head[0] = 2
+        size[0] = <u64>(p[0] & 0x3F) << 8 | p[1]
+    elif p[0] == 0x80:
+        if room < 5:
+            return 0
+        head[0] = 5
+        size[0] = <u64>p[1] << 24 | <u64>p[2] << 16 | <u64>p[3] << 8 | p[4]
+    else:
+        return 0
+    return room - head[0] >= size[0]
+
+
+cdef class NodeBatch:
+    cdef bytes data
+    cdef Stored* rows
+    cdef readonly Py_ssize_t end
+    cdef readonly u64 nbytes
+    cdef readonly u64 live
+    cdef Py_ssize_t count
+    cdef u64 first_ms, first_seq, top_ms, top_seq, last_ms, last_seq
+
+    def __cinit__(self):
+        self.rows = NULL
+        self.count = 0
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    def __init__(self, bytes data not None, Py_ssize_t at, Py_ssize_t most, master, top):
+        cdef u64 before_ms = 0, before_seq = 0, size = size_of(data), room
+        cdef bint any_before = master is not None
+        cdef const u8* p = data_of(data)
+        if at < 0 or <u64>at > size or most < 0:
+            raise ValueError("nodes begin inside of the bytes")
+        if any_before:
+            before_ms, before_seq = master
+        self.top_ms, self.top_seq = top
+        self.data = data
+        self.end = at
+        # No node has fewer bytes than a key, a length and a header.
+        room = (size - <u64>at) // (KEY_BYTES + HEADER_BYTES) + 1
+        if <u64>most < room:
+            room = <u64>most
+        free(self.rows)
+        self.rows = <Stored*>malloc(room * sizeof(Stored) + 1)
+        if self.rows == NULL:
+            raise MemoryError
+        with nogil:
+            self.take(p, size, room, any_before, before_ms, before_seq)
+
+    cdef void take(
+        self, const u8* p, u64 size, u64 most, bint any_before, u64 before_ms, u64 before_seq
+    ) noexcept nogil:
+        cdef u64 at = <u64>self.end, head = 0, length = 0
+        cdef Survey found
+        cdef Stored* row
+        self.count = 0
+        self.live = self.nbytes = self.last_ms = self.last_seq = 0
+        while <u64>self.count < most:
+            if size - at <= KEY_BYTES or p[at] != PENDING_ID_BYTES:
+                return
+            row = self.rows + self.count
+            row.ms = big_u64(p + at + 1)
+            row.seq = big_u64(p + at + 9)
+            if any_before and not below(before_ms, before_seq, row.ms, row.seq):
+                return
+            at += KEY_BYTES
+            if not plain_string(p + at, size - at, &head, &length):
+                return
+            if survey_node(p + at + head, length, row.ms, row.seq, &found) != OK:
+                return
+            if found.live:
+                if not below(self.top_ms, self.top_seq, found.first_ms, found.first_seq):
+                    return
+                if below(found.first_ms, found.first_seq, row.ms, row.seq):
+                    return
+                if not self.live:
+                    self.first_ms = found.first_ms
+                    self.first_seq = found.first_seq
+                self.top_ms = found.last_ms
+                self.top_seq = found.last_seq
+            if below(self.last_ms, self.last_seq, found.end_ms, found.end_seq):
+                self.last_ms = found.end_ms
+                self.last_seq = found.end_seq
+            row.offset = at + head
+            row.size = length
+            row.live = found.live
+            row.end_ms = found.end_ms
+            row.end_seq = found.end_seq
+            self.live += <u64>found.live
+            self.nbytes += length
+            self.count += 1
+            any_before = True
+            before_ms = row.ms
+            before_seq = row.seq
+            at += head + length
+            self.end = <Py_ssize_t>at
+
+    def __len__(self):
+        return self.count
+
+    @property
+    def first(self):
+        return (self.first_ms, self.first_seq) if self.live else None
+
+    @property
+    def top(self):
+        return (self.top_ms, self.top_seq)
+
+    @property
+    def last(self):
+        return (self.last_ms, self.last_seq)
+
+    @property
+    def master(self):
+        if not self.count:
+            return None
+        return (self.rows[self.count - 1].ms, self.rows[self.count - 1].seq)
+
+    def payloads(self, u64 stream):
+        cdef list made = []
+        cdef Py_ssize_t i
+        cdef Stored* row
+        cdef bytes one
+        cdef u8* out
+        for i in range(self.count):
+            row = self.rows + i
+            one = PyBytes_FromStringAndSize(NULL, NODE_HEAD_BYTES + row.size)
+            out = <u8*>PyBytes_AS_STRING(one)
+            put_little(out, stream, 8)
+            put_little(out + 8, row.ms, 8)
+            put_little(out + 16, row.seq, 8)
+            put_little(out + 24, row.end_ms, 8)
+            put_little(out + 32, row.end_seq, 8)
+            put_little(out + 40, <u64>row.live, 4)
+            memcpy(out + NODE_HEAD_BYTES, data_of(self.data) + row.offset, row.size)
+            made.append(one)
+        return made
+
+    def places(self, list positions not None):
+        cdef list made = []
+        cdef Py_ssize_t i
+        cdef Stored* row
+        if len(positions) != self.count:
+            raise ValueError("a position for each node")
+        for i in range(self.count):
+            row = self.rows + i
+            made.append((
+                positions[i], (row.ms, row.seq), NODE_HEAD_BYTES + row.size, row.live,
+                (row.end_ms, row.end_seq),
+            ))
+        return made

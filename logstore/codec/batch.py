@@ -1,0 +1,114 @@
+"""Nodes that come from elsewhere, many at a time, as they stand in RDB: checked, not decoded.
+
+Invariants: only what is whole, plainly stored, sound, and above what is before it is taken; at the
+first node that is not, the batch ends, and whoever reads looks at that one by itself.
+
+It may not know what stands around the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from logstore.codec.interface import ID, ZERO_ID
+from logstore.codec.survey import survey
+from logstore.errors import CorruptNodeError
+from logstore.format import NODE_BODY
+
+_KEY = b"\x10"  # the length of a master ID
+_ID_BYTES = 16
+# Position, master ID, bytes of the frame's payload, live entries, ID of the last entry.
+Place: TypeAlias = tuple[int, ID, int, int, ID]
+
+
+class NodeBatch:
+    """The nodes from ``at`` on, at most ``most``: those before had the last master ID ``master``
+    (None: there were none) and the last live ID ``top``.
+
+    ``end``: the offset behind them; ``live``: their live entries; ``nbytes``: of their listpacks;
+    ``first``: their first live ID, or None; ``top``: the last live ID up to their end; ``last``:
+    the largest ID of their entries, live or not; ``master``: of the last node, or None.
+    """
+
+    __slots__ = ("_nodes", "end", "first", "last", "live", "master", "nbytes", "top")
+
+    def __init__(self, data: bytes, at: int, most: int, master: ID | None, top: ID) -> None:
+        if not 0 <= at <= len(data) or most < 0:
+            raise ValueError("nodes begin inside of the bytes")
+        self.end = at
+        self.live = self.nbytes = 0
+        self.first: ID | None = None
+        self.top: ID = (top[0], top[1])
+        self.last: ID = ZERO_ID
+        self.master: ID | None = None
+        self._nodes: list[tuple[ID, int, ID, bytes]] = []
+        before = master
+        while len(self._nodes) < most:
+            found = _node(data, self.end)
+            if found is None or (before is not None and found[0] <= before):
+                return
+            before, lp, end = found
+            if not self._take(before, lp):
+                return
+            self.master, self.end = before, end
+
+    def _take(self, master: ID, lp: bytes) -> bool:
+        """Keep a node, if it is sound."""
+        try:
+            live, first, last, end = survey(lp, *master)
+        except CorruptNodeError:
+            return False
+        if first is not None and last is not None:
+            if first <= self.top or first < master:
+                return False
+            self.first = first if self.first is None else self.first
+            self.top = last
+        self.live += live
+        self.last = max(self.last, end)
+        self.nbytes += len(lp)
+        self._nodes.append((master, live, end, lp))
+        return True
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def payloads(self, stream: int) -> list[bytes]:
+        """The payload of a node frame of this stream for each."""
+        return [
+            NODE_BODY.pack(stream, *master, *end, live) + lp
+            for master, live, end, lp in self._nodes
+        ]
+
+    def places(self, positions: list[int]) -> list[Place]:
+        """What the index keeps of each, if their frames stand at these positions."""
+        if len(positions) != len(self._nodes):
+            raise ValueError("a position for each node")
+        return [
+            (at, master, NODE_BODY.size + len(lp), live, end)
+            for at, (master, live, end, lp) in zip(positions, self._nodes, strict=True)
+        ]
+
+
+def _node(data: bytes, at: int) -> tuple[ID, bytes, int] | None:
+    """The master ID and the listpack at an offset, and where they end; None if they are not whole
+    or not stored as they are."""
+    key_end = at + 1 + _ID_BYTES
+    if data[at : at + 1] != _KEY or len(data) <= key_end:
+        return None
+    key = data[at + 1 : key_end]
+    first = data[key_end]
+    if first < 0x40:
+        begin, size = key_end + 1, first
+    elif first < 0x80:
+        begin, size = key_end + 2, (first & 0x3F) << 8 | int.from_bytes(data[key_end + 1 :][:1])
+    elif first == 0x80:
+        begin, size = key_end + 5, int.from_bytes(data[key_end + 1 : key_end + 5])
+    else:
+        return None
+    if len(data) < begin + size:
+        return None
+    return (
+        (int.from_bytes(key[:8]), int.from_bytes(key[8:])),
+        data[begin : begin + size],
+        begin + size,
+    )

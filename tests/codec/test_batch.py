@@ -1,0 +1,105 @@
+"""Prevents nodes of an RDB file that one codec takes and the other refuses, or that are damaged."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from logstore.codec import Codec
+from logstore.codec import pure as pure_codec
+from logstore.format import NODE_BODY
+from logstore.rdb.writer import string
+
+
+def stored(seed: int, count: int = 12) -> tuple[bytes, list[int]]:
+    """Nodes in a row as RDB has them, and the offsets behind them."""
+    rng = random.Random(seed)
+    data = bytearray()
+    ends: list[int] = []
+    top = (1, 0)
+    for _ in range(count):
+        master = (top[0] + rng.randint(1, 300), rng.randint(0, 3))
+        fields = [b"f", b"x" * rng.choice((1, 60, 70, 5000))]
+        lp = pure_codec.new_node(*master, fields)
+        top = master
+        for _ in range(rng.randint(0, 6)):
+            top = (top[0] + rng.randint(0, 2), top[1] + 1)
+            lp, _ = pure_codec.append(lp, *master, *top, rng.choice((fields, [b"g", b"1"])))
+        doomed = [at for at in range(pure_codec.counts(lp)[0]) if rng.random() < 0.3]
+        lp = pure_codec.mark_deleted(lp, doomed) if doomed else lp
+        data += string(master[0].to_bytes(8, "big") + master[1].to_bytes(8, "big")) + string(lp)
+        ends.append(len(data))
+    return bytes(data), ends
+
+
+def told(codec: Codec, data: bytes, at: int = 0, most: int = 99, **before: Any) -> Any:
+    """All that a batch tells."""
+    master, top = before.get("master"), before.get("top", (0, 0))
+    batch = codec.NodeBatch(data, at, most, master, top)
+    positions = list(range(100, 100 + len(batch)))
+    return (
+        len(batch), batch.end, batch.live, batch.nbytes, batch.first, batch.top, batch.last,
+        batch.master, batch.payloads(7), batch.places(positions),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
+    data, ends = stored(seed)
+    count, end, live, nbytes, first, top, last, master, payloads, places = told(codec, data)
+    assert (count, end) == (len(ends), len(data))
+    found = 0
+    ids: list[tuple[int, int]] = []
+    for at, (payload, (position, node, size, entries, its_last)) in enumerate(
+        zip(payloads, places, strict=True)
+    ):
+        stream, ms, seq, last_ms, last_seq, here = NODE_BODY.unpack_from(payload)
+        lp = payload[NODE_BODY.size :]
+        assert (stream, (ms, seq), (last_ms, last_seq), here) == (7, node, its_last, entries)
+        assert (position, size) == (100 + at, len(payload))
+        assert its_last == codec.last_id(lp, ms, seq)
+        assert entries == codec.counts(lp)[0]
+        ids += [(each[1], each[2]) for each in codec.ids(lp, ms, seq)]
+        found += len(lp)
+    assert (live, nbytes) == (len(ids), found)
+    assert (first, top) == (ids[0], ids[-1])
+    assert master == places[-1][1]
+    assert last == max(each[4] for each in places)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_ends_where_the_bytes_do(codec: Codec, native: Codec, seed: int) -> None:
+    data, ends = stored(seed, 4)
+    for size in range(0, len(data), 1 if codec is native else 37):
+        batch = codec.NodeBatch(data[:size], 0, 99, None, (0, 0))
+        assert batch.end == max([0, *(end for end in ends if end <= size)])
+    for most in range(5):
+        assert codec.NodeBatch(data, 0, most, None, (0, 0)).end == ([0, *ends])[most]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_take_the_same_of_what_is_damaged(native: Codec, seed: int) -> None:
+    data, _ = stored(seed, 5)
+    rng = random.Random(seed)
+    for _ in range(60):
+        forged = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(forged))
+            forged[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        assert told(native, bytes(forged)) == told(pure_codec, bytes(forged))
+
+
+def test_what_stands_before_it_counts(codec: Codec) -> None:
+    data, _ = stored(1)
+    _, _, _, _, first, _, _, _, _, places = told(codec, data)
+    master = places[0][1]
+    assert told(codec, data, master=master)[0] == 0
+    assert told(codec, data, top=first)[0] == 0
+    assert told(codec, data, master=(master[0] - 1, 9), top=(first[0] - 1, 9))[0] == 12
+    for wrong in (-1, len(data) + 1):
+        with pytest.raises(ValueError, match="inside"):
+            codec.NodeBatch(data, wrong, 1, None, (0, 0))
+    with pytest.raises(ValueError, match="position"):
+        codec.NodeBatch(data, 0, 2, None, (0, 0)).places([1])
