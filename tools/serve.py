@@ -41,6 +41,7 @@ log = logging.getLogger("logstore.server")
 @click.option("--sync", type=click.Choice(["always", "everysec", "os"]), default="everysec",
               show_default=True)  # fmt: skip
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
+@options.json_option
 @options.pass_output
 def command(
     output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
@@ -99,7 +100,11 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
         await server.start(listen)
     except OSError as exc:
         raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
-    output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
+    if output.json:
+        told = {"path": str(service.store.path), "host": listen.host, "port": service.port}
+        output.json_object(told)
+    else:
+        output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
     output.flush()
     try:
         await end.wait()

@@ -16,7 +16,9 @@ from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
-ON_A_STORE = ("range s", "tail s", "streams", "info", "check", "retain", "compact", "export s", "recover")
+ON_A_STORE = (
+    "range s", "tail s", "streams", "info", "check", "retain", "compact", "export s", "recover",
+)  # fmt: skip
 
 
 def contents(store: Path) -> dict[str, tuple[int, bytes]]:
@@ -34,8 +36,14 @@ def on(path: Path, command: str) -> list[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_json(name: str) -> None:
     text = ok(name, "--help")
-    assert "STORE" in text
-    assert "--json" in text
+    if "COMMAND [ARGS]" in text:  # a group: so has each of its own
+        each_of = [line.split()[0] for line in text.partition("Commands:")[2].strip().splitlines()]
+        texts = [ok(name, each, "--help") for each in each_of]
+    else:
+        texts = [text]
+    for each in texts:
+        assert "STORE" in each
+        assert "--json" in each
 
 
 def test_the_group_lists_all_commands() -> None:

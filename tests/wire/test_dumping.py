@@ -13,6 +13,8 @@ from tests.wire.served import serving
 
 @pytest.mark.peers
 def test_payloads_go_both_ways(tmp_path: Path, peer: Peer) -> None:
+    for name, limit in (("stream-node-max-bytes", 4096), ("stream-node-max-entries", 100)):
+        peer.client.config_set(name, limit)  # whatever a test before wanted
     profile = "redis-8.2" if peer.name == "redis" else "valkey-9"
     for name, value in (("bytes", 4096), ("entries", 100)):  # whatever other tests left
         peer.client.config_set(f"stream-node-max-{name}", value)
