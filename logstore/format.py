@@ -129,8 +129,8 @@ SETTING_BODY = struct.Struct("<QQ")  # stream, group (0: the stream's own); then
 # its ID, then items: entry ID, bytes of the idempotent ID, and that
 IDEMPOTENT_BODY = struct.Struct("<QQQQQQQQQH")
 IDEMPOTENT_ITEM = struct.Struct("<QQH")
-# stream, form; then of form 0 (it is kept) when it is due and its fields and values, each behind its
-# length; of forms 1 (added) and 2 (cancelled) the keys
+# stream, form; then of form 0 (it is kept) when it is due and its fields and values, each behind
+# its length; of forms 1 (added) and 2 (cancelled) the keys
 SCHEDULE_BODY = struct.Struct("<QB")
 SCHEDULE_DUE = struct.Struct("<Q")  # unix ms
 SCHEDULE_PART = struct.Struct("<I")

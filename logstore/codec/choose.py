@@ -29,7 +29,8 @@ def _load_native() -> tuple[Codec | None, ImportError | None]:
         module = importlib.import_module("logstore.codec.native")
     except ImportError as error:
         return None, error
-    missing = [name for name in _pure.__all__ if not hasattr(module, name)]
+    wanted: list[str] = getattr(_pure, "__all__")  # noqa: B009  typed as a Codec, which has none
+    missing = [name for name in wanted if not hasattr(module, name)]
     if missing:
         return None, ImportError(
             f"the compiled codec is older than the pure one, it has no {missing[0]}: build it again"

@@ -107,7 +107,7 @@ class PendingRun:
         return low
 
     def _is(self, place: int, id: bytes) -> bool:
-        return self._ids[place * ID_BYTES : place * ID_BYTES + ID_BYTES] == id
+        return self._ids.startswith(id, place * ID_BYTES) and len(id) == ID_BYTES
 
     def present(self, ids: bytes, at: int, upper: bytes) -> tuple[bytes, int]:
         """Those of the IDs from byte ``at`` on that are here, and the byte where the first ID
@@ -127,7 +127,7 @@ class PendingRun:
         look tells: all that the run could hold of them, or 1 if not."""
         size = min(end - at, (len(self) - place) * ID_BYTES)
         begin = place * ID_BYTES
-        return size // ID_BYTES if self._ids[begin : begin + size] == ids[at : at + size] else 1
+        return size // ID_BYTES if self._ids.startswith(ids[at : at + size], begin) else 1
 
     def remove(self, ids: bytes, at: int, upper: bytes, changes: dict[int, int]) -> int:
         """Take away those of the IDs from byte ``at`` on that are here, up to the first that is not

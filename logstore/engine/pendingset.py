@@ -84,7 +84,8 @@ class PendingSet:
             run = self._seek(first)
             behind = self._upper > LAST and (run is None or first > run.last)
             if not behind:
-                self.put([(*StreamID.unpacked(first), time_ms, count)], consumer)
+                ms, seq = StreamID.unpacked(first)
+                self.put([(ms, seq, time_ms, count)], consumer)
                 at += ID_BYTES
                 continue
             if run is None or len(run) >= RUN_MAX_ENTRIES:
