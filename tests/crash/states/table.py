@@ -7,7 +7,17 @@ from collections import Counter
 from tests.crash.states.judge import Opened, Verdict
 from tests.crash.states.steps import LOOKED_FOR, PROTOCOLS, Step
 
-COLUMNS = ("states", "not there", "there", "index kept", "finished", "cut off", "made void")
+COLUMNS = (
+    "made",
+    "distinct",
+    "not there",
+    "there",
+    "index kept",
+    "finished",
+    "cut off",
+    "made void",
+)
+HEAD = "cut in".ljust(56) + "".join(name.rjust(11) for name in COLUMNS)
 
 
 class Table:
@@ -17,13 +27,15 @@ class Table:
         self.rows: dict[Step, Counter[str]] = {}
         self.known: dict[bytes, Opened] = {}
         self.outcomes = 0
-        self.made = 0
         self.workloads: list[str] = []
 
-    def add(self, step: Step, verdict: Verdict) -> None:
-        """One state and what became of it."""
+    def add(self, step: Step, verdict: Verdict, *, fresh: bool) -> None:
+        """One state and what became of it; counted once if another was the same, byte for byte."""
         row = self.rows.setdefault(step, Counter())
-        row["states"] += 1
+        row["made"] += 1
+        if not fresh:
+            return
+        row["distinct"] += 1
         if verdict.happened is not None:
             row["there" if verdict.happened else "not there"] += 1
         row["index kept"] += verdict.trusted
@@ -38,19 +50,20 @@ class Table:
         return [f"{protocol}: {step}" for protocol, step in wanted if (protocol, step) not in found]
 
     def text(self) -> str:
-        """The table: a row for each step, and a sum."""
-        lines = ["".join(["cut in".ljust(62), *(name.rjust(11) for name in COLUMNS)])]
-        total: Counter[str] = Counter()
-        for protocol in PROTOCOLS:
-            rows = {
-                label(step): row for step, row in self.rows.items() if step.protocol == protocol
-            }
-            for name, row in rows.items():
-                total.update(row)
-                lines.append(_line(f"{protocol}: {name}", row))
+        """The table: a row for each step, then one for each protocol, and a sum."""
+        lines = [HEAD]
+        sums: dict[str, Counter[str]] = {protocol: Counter() for protocol in PROTOCOLS}
+        for protocol, its in sums.items():
+            for step, row in self.rows.items():
+                if step.protocol == protocol:
+                    its.update(row)
+                    lines.append(_line(f"{protocol}: {label(step)}", row))
+        lines += ["", HEAD, *(_line(protocol, row) for protocol, row in sums.items())]
+        total = sum(sums.values(), Counter())
         lines.append(_line("all", total))
+        made = total["made"]
         lines.append(
-            f"{len(self.known)} states, distinct by content, of {self.made} made; they became "
+            f"{len(self.known)} states, distinct by content, of {made} made; they became "
             f"{self.outcomes} different stores, opened again and checked; lost or half there: none"
         )
         return "\n".join(lines)
@@ -62,4 +75,4 @@ def label(step: Step) -> str:
 
 
 def _line(name: str, row: Counter[str]) -> str:
-    return name.ljust(62) + "".join(f"{row[column]:>11,}" for column in COLUMNS)
+    return name.ljust(56) + "".join(f"{row[column]:>11,}" for column in COLUMNS)
