@@ -15,6 +15,7 @@ from benchmarks import (
     always,
     batch,
     groups,
+    importing,
     latency,
     opening,
     reading,
@@ -26,7 +27,7 @@ from benchmarks import (
 from benchmarks.harness import CORES, Bench, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (batch, single, always, groups, waiting, latency, wire, reading, opening, space)
+ORDER = (batch, single, always, groups, waiting, latency, wire, importing, reading, opening, space)
 MODULES = {module.NAME: module for module in ORDER}
 
 

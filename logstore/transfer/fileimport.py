@@ -26,6 +26,7 @@ from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
 
 CHUNK_BYTES = 1 << 20
+READ_BYTES = 4 << 20  # each time, the thread that reads waits for the interpreter
 _HEADS = (b"REDIS", b"VALKEY")
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
@@ -117,8 +118,8 @@ class _Import:
         self._progress = progress
         self._now_ms = intake.now_ms()
 
-    def _fill(self, size: int) -> bytes:
-        data = self._file.pread(size, self._at)
+    def _fill(self, _size: int) -> bytes:
+        data = self._file.pread(READ_BYTES, self._at)
         self._at += len(data)
         self._progress(self._at, self._size)
         return data

@@ -58,7 +58,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", piece_bytes)
     monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
     if piece_bytes < 1000:
-        monkeypatch.setattr("logstore.rdb.reader.CHUNK_BYTES", 300)
+        monkeypatch.setattr("logstore.transfer.fileimport.READ_BYTES", 300)
 
 
 @pytest.mark.parametrize("piece_bytes", [8 << 20, 1])
