@@ -130,6 +130,13 @@ class Disk:
         _walk(self.root, "", image, lambda folder: folder.durable, lambda inode: inode.durable)
         return image
 
+    def grown(self, fill: str) -> Image:
+        """What a power cut may leave, too: every name and size, and no un-synced byte; in its place
+        zeros, or (``past``) what the file held there before."""
+        image: Image = {}
+        _walk(self.root, "", image, lambda folder: folder.now, lambda inode: _grown(inode, fill))
+        return image
+
     def after_power_cut(self, rng: random.Random) -> Image:
         """What a power cut may leave: some of the names, some of the blocks, others as they were,
         zero, 0xFF, or with what once stood there or elsewhere."""
@@ -141,6 +148,15 @@ class Disk:
 
 def _seen(inode: Inode) -> bytes:
     return bytes(inode.current) if inode.pending else inode.durable
+
+
+def _grown(inode: Inode, fill: str) -> bytes:
+    out = bytearray(inode.durable)
+    if inode.pending and len(out) < len(inode.current):
+        size = len(inode.current)
+        out += inode.past[len(out) : size] if fill == "past" else b""
+        out.extend(bytes(size - len(out)))
+    return bytes(out)
 
 
 def _do(content: bytearray, event: Event) -> None:

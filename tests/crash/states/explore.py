@@ -70,6 +70,9 @@ def states(run: Run, seed: str, losses: int, *, only: str = "") -> Iterator[Stat
         if not syncs:
             disk.apply(moment.event)
         if wanted:
+            for fill in ("past", "zero") if moment.event.kind != "mark" else ():
+                image, how = disk.grown(fill), f"no un-synced byte, {fill}"
+                yield _state(run, cut, moment, how, image, {}, RESTARTED)
             for number in range(losses if moment.event.kind != "mark" else max(1, losses // 3)):
                 yield _losses(run, disk, cut, moment, seed, number)
         if syncs:

@@ -21,8 +21,9 @@ from tests.crash.states import look
 from tests.crash.states.explore import SAME, State, states
 from tests.crash.states.judge import Judge, Verdict, lay_out
 from tests.crash.states.look import Clock
+from tests.crash.states.model import value
 from tests.crash.states.recording import BOOT_ID, BORN_NS, MOUNT, STORE, recording
-from tests.crash.states.scripts import COMPACT, PURGE, REOPEN, add, batch, delete
+from tests.crash.states.scripts import COMPACT, PURGE, REOPEN, SYNC, add, batch, delete
 from tests.crash.states.steps import COMMIT, COMPACTION, ROLL
 from tests.crash.states.workload import LIMITS, Begun, Session, Workload, forget, record
 from tests.golden.store_v1.generate import CONTENT, content
@@ -35,6 +36,12 @@ LEFT = Workload("what is left", (
 AFTER = (add("d", 90), add("d", 91, 40_000), add("d", 92, 40_000), REOPEN, delete("d", 90))
 
 
+# Commits of one length: were a lost one cut off and written anew, the whole one behind it would
+# come back to life with the old bytes.
+HOLE = Workload("a hole", (
+    add("a", 1, 900), SYNC, add("a", 2, 900), add("a", 3, 900),
+), "everysec")  # fmt: skip
+SAME_LENGTH = (add("a", 4, 900), add("a", 5, 900), REOPEN, add("a", 6, 900))
 CUT_OFF = Workload("a compaction", (
     batch("a", 1, 8, 2000), delete("a", 1, 2, 5), add("b", 9, 40_000), add("b", 10), COMPACT,
 ))  # fmt: skip
@@ -52,7 +59,7 @@ def left_by(
         judge = Judge(scratch)
         try:
             with judge.sitting():
-                for state in states(run, "0", 6):
+                for state in states(run, "0", 60 if by is HOLE else 6):
                     if fits(state) and became(verdict := judge.judge(run, state, state.digest())):
                         _put(path, state)
                         return Begun(run.contents[verdict.steps])
@@ -124,6 +131,12 @@ def _killed(protocol: str, doing: str, how: str) -> Callable[[State], bool]:
     return fits
 
 
+def _hole(state: State) -> bool:
+    """The second add lost a block, the third is whole."""
+    data = state.image.get(f"{STORE}/log/{1:020d}.log") or b""
+    return _power_cut(state) and value(3, 900) in data and value(2, 900) not in data
+
+
 def _power_cut(state: State) -> bool:
     return state.how.startswith("power cut")
 
@@ -135,6 +148,8 @@ WORKLOADS = (
         _power_cut, lambda found: found.torn_bytes > 0 and not found.voided and found.steps > 3)),
     Workload("recovery that makes a commit void", AFTER, begin=left_by(
         _power_cut, lambda found: found.voided)),
+    Workload("recovery of a hole", SAME_LENGTH, begin=left_by(
+        _hole, lambda found: found.torn_bytes > 1800, HOLE)),
     Workload("recovery that ends a roll", AFTER, begin=left_by(
         _killed(ROLL, "rename to segment", "killed"), lambda found: found.trusted)),
     Workload("recovery that ends a roll, no index", AFTER, begin=left_by(
