@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from crc32c import crc32c
+
 from logstore.codec.interface import ID, ZERO_ID
 from logstore.codec.survey import survey
 from logstore.errors import CorruptNodeError
-from logstore.format import NODE_BODY
+from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, NODE_BODY
 
 _KEY = b"\x10"  # the length of a master ID
 _ID_BYTES = 16
@@ -79,14 +81,28 @@ class NodeBatch:
             for master, live, end, lp in self._nodes
         ]
 
-    def places(self, positions: list[int]) -> list[Place]:
-        """What the index keeps of each, if their frames stand at these positions."""
-        if len(positions) != len(self._nodes):
-            raise ValueError("a position for each node")
-        return [
-            (at, master, NODE_BODY.size + len(lp), live, end)
-            for at, (master, live, end, lp) in zip(positions, self._nodes, strict=True)
-        ]
+    def places(self, position: int, head_bytes: int) -> list[Place]:
+        """What the index keeps of each, if their frames, which have heads of so many bytes, stand
+        side by side from this position on."""
+        found: list[Place] = []
+        for master, live, end, lp in self._nodes:
+            size = NODE_BODY.size + len(lp)
+            found.append((position, master, size, live, end))
+            position += head_bytes + size
+        return found
+
+    def frames(self, stream: int, covered: bytes, seed: int) -> bytes:
+        """The frames of all as bytes; ``covered`` is what the CRC of the first covers in front of
+        its payload, with any size in it."""
+        at, _, number, durable_upto, ordinal, *rest = FRAME_HEAD_AFTER_CRC.unpack(covered)
+        out: list[bytes] = []
+        for payload in self.payloads(stream):
+            head = FRAME_HEAD_AFTER_CRC.pack(at, len(payload), number, durable_upto, ordinal, *rest)
+            crc = crc32c(payload, crc32c(head, seed))
+            out += (crc.to_bytes(4, "little"), head[8:], payload)
+            at += FRAME_HEAD_BYTES + len(payload)
+            ordinal += 1
+        return b"".join(out)
 
 
 def _node(data: bytes, at: int) -> tuple[ID, bytes, int] | None:

@@ -5,7 +5,7 @@
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
-_run.pxi (runs of pending entries), _batch.pxi (nodes that come from
+_run.pxi (runs of pending entries), _batch.pxi with _crc32c.pxi (nodes that come from
 elsewhere), _lzf.pxi (what servers compress), _resp.pxi (requests of
 clients).
 
@@ -41,5 +41,6 @@ include "_columns.pxi"
 include "_arrow.pxi"
 include "_run.pxi"
 include "_lzf.pxi"
+include "_crc32c.pxi"
 include "_batch.pxi"
 include "_resp.pxi"

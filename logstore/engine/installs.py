@@ -213,7 +213,7 @@ def written(state: State, stream: int, parts: list[Part]) -> list[Place]:
                 )
             ]
         else:
-            placed += part.places(state.buffer.add_payloads(Kind.NODE, part.payloads(stream)))
+            placed += state.buffer.add_nodes(part, stream)
     return placed
 
 

@@ -7,13 +7,15 @@ commit never spans segments. Knows no index and takes no lock.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate, repeat
+from bisect import bisect_right
+from typing import Any
 
 from crc32c import crc32c
 
 from logstore import format as fmt
+from logstore.codec.batch import NodeBatch, Place
 from logstore.errors import TooLargeError
+from logstore.format import Kind
 from logstore.log import frame as frames
 
 _HEAD = fmt.FRAME_HEAD
@@ -21,6 +23,7 @@ _COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
 _LAST, _MARK = fmt.FRAME_FLAG_LAST, fmt.FRAME_MARK
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 _OFFSET_MAX = fmt.OFFSET_MAX
+_BATCH = -1  # in the place of a kind
 
 
 def crc_seed(uuid: bytes) -> int:
@@ -46,7 +49,7 @@ class CommitBuffer:
         self.start = start
         self.number = number
         self.end = start
-        self._payloads: list[tuple[int, bytes]] = []
+        self._payloads: list[tuple[int, Any]] = []  # of _BATCH: (batch, stream)
         self._starts: list[int] = []
         self.last_start = start
         self.last_crc = 0
@@ -70,32 +73,38 @@ class CommitBuffer:
 
     def add_payloads(self, kind: int, payloads: list[bytes]) -> list[int]:
         """Add many frames of a kind; their positions."""
-        sizes = [len(payload) + _HEAD_BYTES for payload in payloads]
-        starts = list(accumulate(sizes, initial=self.end))
-        if (self.end & _OFFSET_MAX) + sum(sizes) > _OFFSET_MAX:
+        return [self.add_payload(kind, payload)[0] for payload in payloads]
+
+    def add_nodes(self, batch: NodeBatch, stream: int) -> list[Place]:
+        """Add node frames of a stream, behind which another frame is to come; their places."""
+        at = self.end
+        size = batch.nbytes + len(batch) * (_HEAD_BYTES + fmt.NODE_BODY.size)
+        self._payloads.append((_BATCH, (batch, stream)))
+        self._starts.append(at)
+        self.end = end = at + size
+        if end >> fmt.POSITION_SEGMENT_BITS > at >> fmt.POSITION_SEGMENT_BITS:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
-        self.end = starts.pop()
-        self._payloads += zip(repeat(kind), payloads)
-        self._starts += starts
-        return starts
+        return batch.places(at, _HEAD_BYTES)
 
     def mark(self) -> int:
-        """A point to go back to with ``rewind``."""
+        """How far it is: the same as long as nothing was added."""
         return len(self._payloads)
-
-    def rewind(self, mark: int) -> None:
-        """Forget the frames added since ``mark``: their operation was refused."""
-        for _, payload in self._payloads[mark:]:
-            self.end -= _HEAD_BYTES + len(payload)
-        del self._payloads[mark:]
-        del self._starts[mark:]
 
     def frame_at(self, position: int) -> tuple[int, bytes] | None:
         """Kind and payload of the frame added at a position; None if it is not of this commit."""
         if not self.start <= position < self.end:
             return None
-        place = bisect_left(self._starts, position)
-        return self._payloads[place] if self._starts[place] == position else None
+        place = bisect_right(self._starts, position) - 1
+        kind, payload = self._payloads[place]
+        at = self._starts[place]
+        if kind != _BATCH:
+            return (kind, payload) if at == position else None
+        batch, stream = payload
+        for each in batch.payloads(stream):
+            if at == position:
+                return Kind.NODE, each
+            at += _HEAD_BYTES + len(each)
+        return None
 
     def encode(self, seed: int, durable_upto: int) -> bytes:
         """All frames as bytes; the last one ends the commit."""
@@ -105,15 +114,25 @@ class CommitBuffer:
             covered = _COVERED(at, len(payload), number, durable_upto, 0, kind, _LAST, _MARK)
             self.last_start = at
             self.last_crc = crc = crc32c(payload, crc32c(covered, seed))
-            return crc.to_bytes(4, "little") + covered[8:] + payload
+            single: bytes = crc.to_bytes(4, "little") + covered[8:] + payload
+            return single
         out: list[bytes] = []
-        last = len(self._payloads) - 1
-        for ordinal, (kind, payload) in enumerate(self._payloads):
+        ordinal, last = 0, self._payloads[-1]
+        for each in self._payloads:
+            kind, payload = each
+            if kind == _BATCH:
+                batch, stream = payload
+                covered = _COVERED(at, 0, number, durable_upto, ordinal, Kind.NODE, 0, _MARK)
+                out.append(batch.frames(stream, covered, seed))
+                at += len(out[-1])
+                ordinal += len(batch)
+                continue
             size = len(payload)
-            flags = _LAST if ordinal == last else 0
+            flags = _LAST if each is last else 0
             covered = _COVERED(at, size, number, durable_upto, ordinal, kind, flags, _MARK)
             crc = crc32c(payload, crc32c(covered, seed))
             out += (crc.to_bytes(4, "little"), covered[8:], payload)
             self.last_start, self.last_crc = at, crc
             at += _HEAD_BYTES + size
+            ordinal += 1
         return b"".join(out)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from logstore.codec import Codec
 from logstore.codec import pure as pure_codec
-from logstore.format import NODE_BODY
+from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_MARK, NODE_BODY, Kind
+from logstore.log.frame import Create, Record
+from logstore.log.writer import CommitBuffer
 from logstore.rdb.writer import string
+
+COVERED = FRAME_HEAD_AFTER_CRC.pack(5 << 32, 0, 7, 8, 9, Kind.NODE, 0, FRAME_MARK)
 
 
 def stored(seed: int, count: int = 12) -> tuple[bytes, list[int]]:
@@ -38,27 +44,27 @@ def told(codec: Codec, data: bytes, at: int = 0, most: int = 99, **before: Any) 
     """All that a batch tells."""
     master, top = before.get("master"), before.get("top", (0, 0))
     batch = codec.NodeBatch(data, at, most, master, top)
-    positions = list(range(100, 100 + len(batch)))
     return (
         len(batch), batch.end, batch.live, batch.nbytes, batch.first, batch.top, batch.last,
-        batch.master, batch.payloads(7), batch.places(positions),
+        batch.master, batch.payloads(7), batch.places(100, 32),
+        batch.frames(7, COVERED, 99),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
     data, ends = stored(seed)
-    count, end, live, nbytes, first, top, last, master, payloads, places = told(codec, data)
+    count, end, live, nbytes, first, top, last, master, payloads, places, _ = told(codec, data)
+    position = 100
     assert (count, end) == (len(ends), len(data))
     found = 0
     ids: list[tuple[int, int]] = []
-    for at, (payload, (position, node, size, entries, its_last)) in enumerate(
-        zip(payloads, places, strict=True)
-    ):
+    for payload, (at, node, size, entries, its_last) in zip(payloads, places, strict=True):
         stream, ms, seq, last_ms, last_seq, here = NODE_BODY.unpack_from(payload)
         lp = payload[NODE_BODY.size :]
         assert (stream, (ms, seq), (last_ms, last_seq), here) == (7, node, its_last, entries)
-        assert (position, size) == (100 + at, len(payload))
+        assert (at, size) == (position, len(payload))
+        position += 32 + size
         assert its_last == codec.last_id(lp, ms, seq)
         assert entries == codec.counts(lp)[0]
         ids += [(each[1], each[2]) for each in codec.ids(lp, ms, seq)]
@@ -93,7 +99,7 @@ def test_both_take_the_same_of_what_is_damaged(native: Codec, seed: int) -> None
 
 def test_what_stands_before_it_counts(codec: Codec) -> None:
     data, _ = stored(1)
-    _, _, _, _, first, _, _, _, _, places = told(codec, data)
+    _, _, _, _, first, _, _, _, _, places, _ = told(codec, data)
     master = places[0][1]
     assert told(codec, data, master=master)[0] == 0
     assert told(codec, data, top=first)[0] == 0
@@ -101,5 +107,31 @@ def test_what_stands_before_it_counts(codec: Codec) -> None:
     for wrong in (-1, len(data) + 1):
         with pytest.raises(ValueError, match="inside"):
             codec.NodeBatch(data, wrong, 1, None, (0, 0))
-    with pytest.raises(ValueError, match="position"):
-        codec.NodeBatch(data, 0, 2, None, (0, 0)).places([1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_frames_are_those_of_a_commit(codec: Codec, seed: int) -> None:
+    batch = codec.NodeBatch(stored(seed)[0], 0, 99, None, (0, 0))
+    one_by_one, together = (CommitBuffer(3 << 32 | 4096, 12) for _ in range(2))
+    for buffer in (one_by_one, together):
+        buffer.add(Create(7, b"s"))
+    places = together.add_nodes(batch, 7)
+    assert [each[0] for each in places] == one_by_one.add_payloads(Kind.NODE, batch.payloads(7))
+    for buffer in (one_by_one, together):
+        buffer.add(Record(7, *range(8)))
+    for at, *_ in places:
+        assert together.frame_at(at) == one_by_one.frame_at(at)
+        assert together.frame_at(at + 1) is None
+    assert together.encode(99, 5 << 32) == one_by_one.encode(99, 5 << 32)
+    assert (together.end, together.last_start, together.last_crc) == (
+        one_by_one.end, one_by_one.last_start, one_by_one.last_crc
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [*range(20), 1000, 4099])
+def test_the_checksum_is_that_of_the_log(native: Codec, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    compiled = importlib.import_module("logstore.codec.native")
+    for before in (0, 1, 0xFFFFFFFF):
+        for soft in (True, False):
+            assert compiled.crc32c(data, before, soft) == crc32c(data, before)
