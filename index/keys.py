@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from logstore import format as fmt
 from logstore.errors import CorruptionError
 from logstore.ids import ZERO_ID, StreamID
 
 NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")
-NODE_KEY = struct.Struct(">QQQ")
+NODE_KEY = fmt.NODE_KEY
 SEGMENT_KEY = struct.Struct(">I")
 # Rows of the main database; its named databases have rows there too, under keys of letters. A
 # stream's record and open node stand side by side, and a new stream's stand at the very end: pages
@@ -29,8 +30,7 @@ STREAM_PREFIX = b"\xff"
 IS_RECORD, IS_OPEN = 0, 1
 STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 
-# position, payload bytes, live entries in the listpack, last ID; then the vector
-LOCATOR = struct.Struct("<QIIQQ")
+LOCATOR = fmt.LOCATOR  # then the vector
 LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its position, payload bytes
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
 # open version, open master ID, when it expires (unix ms); then the name

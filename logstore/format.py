@@ -50,6 +50,11 @@ FRAME_MARK = 0xF5A9  # constant, so that a reader can look for the next frame af
 FRAME_MARK_OFFSET = 30
 FRAME_FLAG_LAST = 1  # the last frame of its commit
 
+# Of the index, for what makes many of them: the key of a sealed node (stream, master ID), and its
+# locator before the vector: position, payload bytes, live entries in the listpack, last ID.
+NODE_KEY = struct.Struct(">QQQ")
+LOCATOR = struct.Struct("<QIIQQ")
+
 SKIPPABLE = 0x80
 
 

@@ -8,6 +8,8 @@ ctypedef struct Stored:
 
 cdef enum:
     KEY_BYTES = 17                  # of a master ID, with its length
+    INDEX_KEY_BYTES = 24            # format.NODE_KEY
+    LOCATOR_BYTES = 32              # format.LOCATOR
     NODE_HEAD_BYTES = 44            # what stands before the listpack in a frame
 
 
@@ -36,7 +38,7 @@ cdef int plain_string(const u8* p, u64 room, u64* head, u64* size) noexcept nogi
 
 cdef class NodeBatch:
     cdef bytes data
-    cdef Stored* rows
+    cdef Stored* rows_at
     cdef readonly Py_ssize_t end
     cdef readonly u64 nbytes
     cdef readonly u64 live
@@ -44,11 +46,11 @@ cdef class NodeBatch:
     cdef u64 first_ms, first_seq, top_ms, top_seq, last_ms, last_seq
 
     def __cinit__(self):
-        self.rows = NULL
+        self.rows_at = NULL
         self.count = 0
 
     def __dealloc__(self):
-        free(self.rows)
+        free(self.rows_at)
 
     def __init__(self, bytes data not None, Py_ssize_t at, Py_ssize_t most, master, top):
         cdef u64 before_ms = 0, before_seq = 0, size = size_of(data), room
@@ -65,9 +67,9 @@ cdef class NodeBatch:
         room = (size - <u64>at) // (KEY_BYTES + HEADER_BYTES) + 1
         if <u64>most < room:
             room = <u64>most
-        free(self.rows)
-        self.rows = <Stored*>malloc(room * sizeof(Stored) + 1)
-        if self.rows == NULL:
+        free(self.rows_at)
+        self.rows_at = <Stored*>malloc(room * sizeof(Stored) + 1)
+        if self.rows_at == NULL:
             raise MemoryError
         with nogil:
             self.take(p, size, room, any_before, before_ms, before_seq)
@@ -83,7 +85,7 @@ cdef class NodeBatch:
         while <u64>self.count < most:
             if size - at <= KEY_BYTES or p[at] != PENDING_ID_BYTES:
                 return
-            row = self.rows + self.count
+            row = self.rows_at + self.count
             row.ms = big_u64(p + at + 1)
             row.seq = big_u64(p + at + 9)
             if any_before and not below(before_ms, before_seq, row.ms, row.seq):
@@ -139,7 +141,7 @@ cdef class NodeBatch:
     def master(self):
         if not self.count:
             return None
-        return (self.rows[self.count - 1].ms, self.rows[self.count - 1].seq)
+        return (self.rows_at[self.count - 1].ms, self.rows_at[self.count - 1].seq)
 
     def payloads(self, u64 stream):
         cdef list made = []
@@ -147,24 +149,58 @@ cdef class NodeBatch:
         cdef Stored* row
         cdef bytes one
         for i in range(self.count):
-            row = self.rows + i
+            row = self.rows_at + i
             one = PyBytes_FromStringAndSize(NULL, NODE_HEAD_BYTES + row.size)
             put_node(<u8*>PyBytes_AS_STRING(one), stream, row, data_of(self.data))
             made.append(one)
         return made
 
+    cdef tuple place(self, Py_ssize_t i, u64 position):
+        cdef Stored* row = self.rows_at + i
+        return (
+            position, (row.ms, row.seq), NODE_HEAD_BYTES + row.size, row.live,
+            (row.end_ms, row.end_seq),
+        )
+
     def places(self, u64 position, u64 head_bytes):
         cdef list made = []
         cdef Py_ssize_t i
-        cdef Stored* row
         for i in range(self.count):
-            row = self.rows + i
-            made.append((
-                position, (row.ms, row.seq), NODE_HEAD_BYTES + row.size, row.live,
-                (row.end_ms, row.end_seq),
-            ))
-            position += head_bytes + NODE_HEAD_BYTES + row.size
+            made.append(self.place(i, position))
+            position += head_bytes + NODE_HEAD_BYTES + self.rows_at[i].size
         return made
+
+    def rows(self, u64 stream, u64 position, u64 head_bytes):
+        cdef list made = []
+        cdef Py_ssize_t i
+        cdef Stored* row
+        cdef u8 key[INDEX_KEY_BYTES]
+        cdef u8 value[LOCATOR_BYTES + 4]
+        cdef u64 size = 0
+        cdef uint32_t crc
+        if not self.count:
+            raise IndexError("there is no node")
+        put_big_u64(key, stream)
+        for i in range(self.count):
+            row = self.rows_at + i
+            position += size
+            put_big_u64(key + 8, row.ms)
+            put_big_u64(key + 16, row.seq)
+            put_little(value, position, 8)
+            put_little(value + 8, NODE_HEAD_BYTES + row.size, 4)
+            put_little(value + 12, <u64>row.live, 4)
+            put_little(value + 16, row.end_ms, 8)
+            put_little(value + 24, row.end_seq, 8)
+            crc = ls_crc32c(key, INDEX_KEY_BYTES, 0, HARD_CRC)
+            put_little(
+                value + LOCATOR_BYTES, ls_crc32c(value, LOCATOR_BYTES, crc, HARD_CRC), 4
+            )
+            made.append((
+                PyBytes_FromStringAndSize(<char*>key, INDEX_KEY_BYTES),
+                PyBytes_FromStringAndSize(<char*>value, LOCATOR_BYTES + 4),
+            ))
+            size = head_bytes + NODE_HEAD_BYTES + row.size
+        return made, self.place(self.count - 1, position)
 
     def frames(self, u64 stream, bytes covered not None, uint32_t seed):
         cdef Py_ssize_t i
@@ -185,7 +221,7 @@ cdef class NodeBatch:
         with nogil:
             for i in range(self.count):
                 size = put_frame(
-                    out, head, stream, position, ordinal + <u64>i, self.rows + i, data, seed
+                    out, head, stream, position, ordinal + <u64>i, self.rows_at + i, data, seed
                 )
                 out += size
                 position += size

@@ -8,6 +8,7 @@ It may not know what stands around the nodes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from crc32c import crc32c
@@ -15,7 +16,7 @@ from crc32c import crc32c
 from logstore.codec.interface import ID, ZERO_ID
 from logstore.codec.survey import survey
 from logstore.errors import CorruptNodeError
-from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, NODE_BODY
+from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, LOCATOR, NODE_BODY, NODE_KEY
 
 _KEY = b"\x10"  # the length of a master ID
 _ID_BYTES = 16
@@ -82,14 +83,21 @@ class NodeBatch:
         ]
 
     def places(self, position: int, head_bytes: int) -> list[Place]:
-        """What the index keeps of each, if their frames, which have heads of so many bytes, stand
-        side by side from this position on."""
+        """Where each is, if their frames, which have heads of so many bytes, stand side by side
+        from this position on."""
         found: list[Place] = []
         for master, live, end, lp in self._nodes:
             size = NODE_BODY.size + len(lp)
             found.append((position, master, size, live, end))
             position += head_bytes + size
         return found
+
+    def rows(
+        self, stream: int, position: int, head_bytes: int
+    ) -> tuple[list[tuple[bytes, bytes]], Place]:
+        """The rows of the index for these places, and the last place; not of an empty batch."""
+        places = self.places(position, head_bytes)
+        return index_rows(stream, places), places[-1]
 
     def frames(self, stream: int, covered: bytes, seed: int) -> bytes:
         """The frames of all as bytes; ``covered`` is what the CRC of the first covers in front of
@@ -103,6 +111,17 @@ class NodeBatch:
             at += FRAME_HEAD_BYTES + len(payload)
             ordinal += 1
         return b"".join(out)
+
+
+def index_rows(stream: int, places: Iterable[Place]) -> list[tuple[bytes, bytes]]:
+    """Keys and values of locators, with their checksums."""
+    key_of, value_of = NODE_KEY.pack, LOCATOR.pack
+    found: list[tuple[bytes, bytes]] = []
+    for at, (ms, seq), payload_bytes, live, (last_ms, last_seq) in places:
+        key = key_of(stream, ms, seq)
+        value = value_of(at, payload_bytes, live, last_ms, last_seq)
+        found.append((key, value + crc32c(value, crc32c(key)).to_bytes(4, "little")))
+    return found
 
 
 def _node(data: bytes, at: int) -> tuple[ID, bytes, int] | None:

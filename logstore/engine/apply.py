@@ -11,7 +11,7 @@ record is passed over: the stream's drop comes later in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
 from logstore.codec.batch import Place
@@ -148,19 +148,25 @@ def _node(state: State, at: int, payload_bytes: int, body: frames.Node) -> None:
         state.touch(record)
 
 
-def nodes_added(state: State, record: StreamRecord, placed: Sequence[Place]) -> None:
+class Placed(NamedTuple):
+    """Node frames that were written side by side."""
+
+    rows: list[tuple[bytes, bytes]]  # what the index keeps of them
+    payload_bytes: int
+    last: Place
+
+
+def nodes_added(state: State, record: StreamRecord, placed: Sequence[Placed]) -> None:
     """What node frames change of a stream; master IDs ascend, and are above those it has."""
-    if placed:
-        size = sum([each[2] for each in placed[:-1]])
-        put_nodes(state.index, record.number, placed[:-1])
-        at, master, payload_bytes, live, last = placed[-1]
-        state.count_live(at, size, len(placed) - 1)  # a commit stands in one segment
-        locator = Locator(at, payload_bytes, live, StreamID(*last))
+    for rows, payload_bytes, (at, master, size, live, last) in placed:
+        put_nodes(state.index, rows)
+        state.count_live(at, payload_bytes - size, len(rows) - 1)  # all in one segment
+        locator = Locator(at, size, live, StreamID(*last))
         state.put_node(record.number, StreamID(*master), locator)
-        record.node_bytes += size + payload_bytes
-    record.nodes += len(placed)
+        record.node_bytes += payload_bytes
+        record.nodes += len(rows)
     if placed:
-        record.position = placed[-1][0]
+        record.position = placed[-1].last[0]
     state.touch(record)
 
 

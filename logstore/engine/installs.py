@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from logstore.codec import ID, codec
-from logstore.codec.batch import NodeBatch, Place
+from logstore.codec.batch import NodeBatch, index_rows
 from logstore.engine import adds, deletes, idempotence, lag
-from logstore.engine.apply import nodes_added
+from logstore.engine.apply import Placed, nodes_added
 from logstore.engine.state import State
 from logstore.errors import (
     CorruptNodeError,
@@ -22,7 +22,7 @@ from logstore.errors import (
     StreamExistsError,
     TooLargeError,
 )
-from logstore.format import NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
+from logstore.format import FRAME_HEAD_BYTES, NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.groupkeys import FIRST_CONSUMER, NO_ONE
 from logstore.log import frame as frames
@@ -197,24 +197,28 @@ def check_room(state: State, parts: list[Part]) -> None:
         raise SegmentTooFull
 
 
-def written(state: State, stream: int, parts: list[Part]) -> list[Place]:
+def written(state: State, stream: int, parts: list[Part]) -> list[Placed]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
     assert state.buffer is not None
     head = NODE_BODY.pack
-    placed: list[Place] = []
+    found: list[Placed] = []
     for part in parts:
-        if isinstance(part, list):
+        if not isinstance(part, list):
+            at = state.buffer.add_nodes(part, stream)
+            rows, last = part.rows(stream, at, FRAME_HEAD_BYTES)
+            payload_bytes = part.nbytes + len(part) * NODE_BODY.size
+            found.append(Placed(rows, payload_bytes, last))
+        elif part:
             payloads = [head(stream, *each[0], *each[1], each[2]) + each[3] for each in part]
             positions = state.buffer.add_payloads(Kind.NODE, payloads)
-            placed += [
-                (at, master, len(payload), live, last)
-                for at, payload, (master, last, live, _) in zip(
+            places = [
+                (at, master, len(payload), live, end)
+                for at, payload, (master, end, live, _) in zip(
                     positions, payloads, part, strict=True
                 )
             ]
-        else:
-            placed += state.buffer.add_nodes(part, stream)
-    return placed
+            found.append(Placed(index_rows(stream, places), sum(map(len, payloads)), places[-1]))
+    return found
 
 
 def _group(state: State, stream: int, group: GroupValue) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.codec.batch import NodeBatch, Place
+from logstore.codec.batch import NodeBatch
 from logstore.errors import TooLargeError
 from logstore.format import Kind
 from logstore.log import frame as frames
@@ -75,8 +75,8 @@ class CommitBuffer:
         """Add many frames of a kind; their positions."""
         return [self.add_payload(kind, payload)[0] for payload in payloads]
 
-    def add_nodes(self, batch: NodeBatch, stream: int) -> list[Place]:
-        """Add node frames of a stream, behind which another frame is to come; their places."""
+    def add_nodes(self, batch: NodeBatch, stream: int) -> int:
+        """Add node frames of a stream, behind which another frame is to come; where they begin."""
         at = self.end
         size = batch.nbytes + len(batch) * (_HEAD_BYTES + fmt.NODE_BODY.size)
         self._payloads.append((_BATCH, (batch, stream)))
@@ -84,7 +84,7 @@ class CommitBuffer:
         self.end = end = at + size
         if end >> fmt.POSITION_SEGMENT_BITS > at >> fmt.POSITION_SEGMENT_BITS:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
-        return batch.places(at, _HEAD_BYTES)
+        return at
 
     def mark(self) -> int:
         """How far it is: the same as long as nothing was added."""

@@ -12,6 +12,8 @@ from crc32c import crc32c
 from logstore.codec import Codec
 from logstore.codec import pure as pure_codec
 from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_MARK, NODE_BODY, Kind
+from logstore.ids import StreamID
+from logstore.index import keys
 from logstore.log.frame import Create, Record
 from logstore.log.writer import CommitBuffer
 from logstore.rdb.writer import string
@@ -47,14 +49,14 @@ def told(codec: Codec, data: bytes, at: int = 0, most: int = 99, **before: Any) 
     return (
         len(batch), batch.end, batch.live, batch.nbytes, batch.first, batch.top, batch.last,
         batch.master, batch.payloads(7), batch.places(100, 32),
-        batch.frames(7, COVERED, 99),
+        batch.frames(7, COVERED, 99), batch.rows(7, 100, 32) if len(batch) else None,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
     data, ends = stored(seed)
-    count, end, live, nbytes, first, top, last, master, payloads, places, _ = told(codec, data)
+    count, end, live, nbytes, first, top, last, master, payloads, places, *_ = told(codec, data)
     position = 100
     assert (count, end) == (len(ends), len(data))
     found = 0
@@ -99,7 +101,7 @@ def test_both_take_the_same_of_what_is_damaged(native: Codec, seed: int) -> None
 
 def test_what_stands_before_it_counts(codec: Codec) -> None:
     data, _ = stored(1)
-    _, _, _, _, first, _, _, _, _, places, _ = told(codec, data)
+    _, _, _, _, first, _, _, _, _, places, *_ = told(codec, data)
     master = places[0][1]
     assert told(codec, data, master=master)[0] == 0
     assert told(codec, data, top=first)[0] == 0
@@ -115,7 +117,7 @@ def test_the_frames_are_those_of_a_commit(codec: Codec, seed: int) -> None:
     one_by_one, together = (CommitBuffer(3 << 32 | 4096, 12) for _ in range(2))
     for buffer in (one_by_one, together):
         buffer.add(Create(7, b"s"))
-    places = together.add_nodes(batch, 7)
+    places = batch.places(together.add_nodes(batch, 7), 32)
     assert [each[0] for each in places] == one_by_one.add_payloads(Kind.NODE, batch.payloads(7))
     for buffer in (one_by_one, together):
         buffer.add(Record(7, *range(8)))
@@ -126,6 +128,17 @@ def test_the_frames_are_those_of_a_commit(codec: Codec, seed: int) -> None:
     assert (together.end, together.last_start, together.last_crc) == (
         one_by_one.end, one_by_one.last_start, one_by_one.last_crc
     )  # fmt: skip
+
+
+def test_the_rows_are_those_of_the_index(codec: Codec) -> None:
+    batch = codec.NodeBatch(stored(4)[0], 0, 99, None, (0, 0))
+    rows, last = batch.rows(7, 100, 32)
+    wanted: list[tuple[bytes, bytes]] = []
+    for at, master, size, live, end in batch.places(100, 32):
+        key = keys.NODE_KEY.pack(7, *master)
+        wanted.append((key, keys.seal(key, keys.Locator(at, size, live, StreamID(*end)).pack())))
+    assert rows == wanted
+    assert last == batch.places(100, 32)[-1]
 
 
 @pytest.mark.parametrize("size", [*range(20), 1000, 4099])
