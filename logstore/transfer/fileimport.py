@@ -25,8 +25,7 @@ from logstore.transfer.intake import PIECE_BYTES, Claim, Intake
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
 
-CHUNK_BYTES = 1 << 20
-READ_BYTES = 4 << 20  # each time, the thread that reads waits for the interpreter
+READ_BYTES = 1 << 20
 _HEADS = (b"REDIS", b"VALKEY")
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
@@ -91,7 +90,7 @@ def _check_sum(file: File) -> None:
     told = int.from_bytes(file.pread(_CRC_BYTES, max(0, end)), "little")
     found = at = 0
     while at < end and told:
-        data = file.pread(min(CHUNK_BYTES, end - at), at)
+        data = file.pread(min(READ_BYTES, end - at), at)
         found = crc64(data, found)
         at += len(data)
     if told and found != told:

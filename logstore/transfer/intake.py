@@ -25,7 +25,7 @@ from logstore.store import Store
 from logstore.transfer.report import Report
 from logstore.transfer.wanted import Wanted
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
 STREAMS_A_COMMIT = 1000
 
 

@@ -61,7 +61,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
         monkeypatch.setattr("logstore.transfer.fileimport.READ_BYTES", 300)
 
 
-@pytest.mark.parametrize("piece_bytes", [8 << 20, 1])
+@pytest.mark.parametrize("piece_bytes", [1 << 20, 1])
 def test_a_file_comes_in_as_it_is_in_one_commit_or_many(
     peer: Peer, store: Store[bytes], monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
