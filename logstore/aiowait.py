@@ -171,6 +171,7 @@ async def wait_for(
     deadline: float | None, *, queue: deque[Waiter] | None = None,
     pause_s: Callable[[], float | None] | None = None,
     alive: Callable[[], Awaitable[object]] | None = None,
+    begun: Callable[[Waiter], object] = bool,
 ) -> R | None:  # fmt: skip
     """What ``attempt`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
@@ -181,6 +182,7 @@ async def wait_for(
     """
     count, slept = watcher.engine().metrics.count, False
     with watcher.waiting(names) as waiter:
+        begun(waiter)  # who gets it may wake it, so that ``alive`` is asked
         if queue is not None:
             queue.append(waiter)
         try:

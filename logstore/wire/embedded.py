@@ -17,7 +17,7 @@ from typing import Any
 
 import logstore
 from logstore.engine.waiting import wait_streams
-from logstore.wire.failures import Failed, failure_of
+from logstore.wire.failures import UNBLOCKED, Failed, failure_of
 from logstore.wire.reply import NO_REPLY, Failure, Reply, encode
 from logstore.wire.requests import ProtocolError, RequestParser
 from logstore.wire.runner import StoreReader
@@ -120,8 +120,7 @@ class Direct:
 
         def attempt() -> list[Reply] | None:
             if told:
-                text = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
-                return [Failure(text) if told[0] else step.empty]
+                return [Failure(UNBLOCKED) if told[0] else step.empty]
             if step.worth is not None and not step.worth(reader):
                 return None
             found = runner.run([step.attempt])

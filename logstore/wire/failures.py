@@ -26,7 +26,7 @@ NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 NO_KEY = "ERR no such key"
 TOO_LARGE = "ERR Elements are too large to be stored"
-BUSY_GROUP = "BUSYGROUP Consumer Group name already exists"
+UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 # What a message of the store may begin with, if the peers have the same words for it.
 _SAME_WORDS = (

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from logstore.aiowait import Waiter, Watcher, wait_for
 from logstore.errors import ClosedError, UsageError
-from logstore.wire.failures import Failed, failure_of
+from logstore.wire.failures import UNBLOCKED, Failed, failure_of
 from logstore.wire.reply import NO_REPLY, Failure, Reply, encode
 from logstore.wire.requests import ProtocolError, RequestParser
 from logstore.wire.runner import StoreReader
@@ -36,6 +36,10 @@ THREADS = 4
 SLICE_S = 5.0  # a waiting client looks again at least so often
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
+
+
+class _Unblocked(Exception):  # noqa: N818
+    """CLIENT UNBLOCK ended a wait."""
 
 
 class Listen(NamedTuple):
@@ -148,35 +152,37 @@ class Server:
             return runner.run([step.attempt])
 
         async def attempt() -> list[Reply] | None:
-            if told:
-                return [Failure("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-                        if told[0] else step.empty]  # fmt: skip
             found = await self.run(attempt_now)
             return None if found[0] is step.empty else found
+
+        async def lives() -> None:
+            if told:
+                raise _Unblocked
 
         def pause_s() -> float:
             pause = None if step.pause_ms is None else step.pause_ms(reader)
             return SLICE_S if pause is None else min(SLICE_S, pause / 1000)
 
-        with self._watcher.waiting(step.keys) as extra:
-
+        def begun(waiter: Waiter) -> None:
             def unblock(with_error: bool) -> None:
                 told.append(with_error)
-                for waiter in list(queue or ()):
-                    waiter.wake()
-                extra.wake()
+                waiter.wake()
 
             session.unblock = unblock
-            try:
-                found = await wait_for(
-                    self._watcher, step.keys, attempt, deadline, queue=queue, pause_s=pause_s
-                )
-            except ClosedError as exc:
-                return failure_of(exc)
-            finally:
-                session.unblock = None
-                if queue is not None and not queue:
-                    self._queues.pop(step.queue, None)
+
+        try:
+            found = await wait_for(
+                self._watcher, step.keys, attempt, deadline, queue=queue, pause_s=pause_s,
+                alive=lives, begun=begun,
+            )  # fmt: skip
+        except _Unblocked:
+            return Failure(UNBLOCKED) if told[0] else step.empty
+        except ClosedError as exc:
+            return failure_of(exc)
+        finally:
+            session.unblock = None
+            if queue is not None and not queue:
+                self._queues.pop(step.queue, None)
         return step.empty if found is None else found[0]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from logstore.codec import RowBatch
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
@@ -88,4 +87,3 @@ class Block(NamedTuple):
 
 
 Step: TypeAlias = Change | AddRow | Look | Tell | Admin | Block
-Rows: TypeAlias = RowBatch

@@ -16,6 +16,7 @@ import valkey
 
 import logstore
 from logstore.errors import UsageError
+from logstore.wire import server
 from logstore.wire.server import Listen
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -88,7 +89,10 @@ def test_a_read_that_blocks_ends_at_its_time_and_not_before(served: Served) -> N
         assert line("PING") == b"PONG"
 
 
-def test_unblock_kill_and_the_names_of_clients(served: Served) -> None:
+def test_unblock_kill_and_the_names_of_clients(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SLICE_S", 60.0)  # who is not woken would not look in time
     with Line(served.port) as one, Line(served.port) as two:
         number = one("CLIENT", "ID")
         assert one("CLIENT", "SETNAME", "worker") == b"OK"

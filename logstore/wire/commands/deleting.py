@@ -5,13 +5,13 @@ from __future__ import annotations
 from logstore.engine import deletes, references
 from logstore.engine.state import State
 from logstore.ids import StreamID
+from logstore.wire.commands.trimming import REFERENCES
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step, ok
 from logstore.wire.table import Command
 from logstore.wire.words import Words, integer, strict_id
 
-REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
 SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 
 

@@ -6,7 +6,7 @@ from logstore.engine import groups
 from logstore.engine.groups import NO_KEY
 from logstore.engine.state import State
 from logstore.ids import StreamID
-from logstore.wire.failures import Failed, wrong_arity
+from logstore.wire.failures import Failed
 from logstore.wire.reply import Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step, Tell, ok
@@ -109,11 +109,6 @@ def delete_consumer(_session: Session, words: Words) -> Step:
 def helped(_session: Session, _words: Words) -> Step:
     """As XGROUP HELP."""
     return Tell(lambda: [Simple(line.encode()) for line in _HELP])
-
-
-def bare(_session: Session, _words: Words) -> Step:
-    """XGROUP alone."""
-    raise wrong_arity("xgroup")
 
 
 def _sub(name: str, arity: int, parse: object, since: str, summary: str) -> Command:

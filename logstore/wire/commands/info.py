@@ -9,7 +9,7 @@ from logstore.engine import pendings
 from logstore.entry import Entry
 from logstore.fullinfo import FullConsumerInfo, FullGroupInfo
 from logstore.info import StreamInfo
-from logstore.wire.failures import SYNTAX, Failed, wrong_arity
+from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
@@ -170,11 +170,6 @@ def consumers(_session: Session, words: Words) -> Step:
 def helped(_session: Session, _words: Words) -> Step:
     """As XINFO HELP."""
     return Tell(lambda: [Simple(line.encode()) for line in _HELP])
-
-
-def bare(_session: Session, _words: Words) -> Step:
-    """XINFO alone."""
-    raise wrong_arity("xinfo")
 
 
 def _sub(name: str, arity: int, parse: Parse, complexity: str, summary: str) -> Command:

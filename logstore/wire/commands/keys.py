@@ -11,7 +11,7 @@ from logstore.engine import deletes
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.index.keys import StreamRecord
-from logstore.wire.failures import SYNTAX, Failed, wrong_arity
+from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step
@@ -205,15 +205,6 @@ def _bytes_of(view: Snapshot, key: bytes) -> int | None:
     node: Any = view.open_node(record.number) if record.open_version else None
     inline = len(node.lp) if node is not None and node.lp is not None else 0
     return record.node_bytes + inline + len(record.pack())
-
-
-def bare(name: str) -> Parse:
-    """A command that does nothing without a subcommand."""
-
-    def refuse(_session: Session, _words: Words) -> Step:
-        raise wrong_arity(name)
-
-    return refuse
 
 
 def _one(

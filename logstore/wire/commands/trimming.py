@@ -12,7 +12,7 @@ from logstore.wire.table import Command
 from logstore.wire.words import Words, strict_id
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
-_REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
+REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
 
 
 def trim_options(command: str) -> TrimOptions:
@@ -42,11 +42,11 @@ class TrimOptions:
             self._limit = words.integer()
             if self._limit < 0:
                 raise Failed("ERR The LIMIT argument must be >= 0.")
-        elif word in _REFERENCES:
+        elif word in REFERENCES:
             words.next()
             if self._references is not None:
                 raise Failed("ERR syntax error")
-            self._references = _REFERENCES[word]
+            self._references = REFERENCES[word]
         else:
             return False
         return True
