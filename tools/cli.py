@@ -6,7 +6,6 @@ an error of logstore shows no traceback; a reader of stdout that goes away ends 
 
 from __future__ import annotations
 
-import importlib
 import logging
 from typing import Any
 
@@ -14,6 +13,7 @@ import click
 
 from logstore import __version__
 from logstore.errors import CommittedInterrupt, Error
+from logstore.tools.lazy import Lazy
 from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
 # Name to module; loaded when it is used, so that each command loads only what it needs.
@@ -34,20 +34,8 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
-    """The group: finds commands in their modules, and ends all of them the same way."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"logstore.tools.{COMMANDS[cmd_name]}")
-        command: click.Command = module.command
-        return command
+class Commands(Lazy):
+    """The group: ends all of its commands the same way."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; leave with its exit code."""
@@ -67,7 +55,9 @@ class Commands(click.Group):
         ctx.exit(output.exit_code)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="logstore")
 @click.option("-v", "--verbose", is_flag=True, help="Also tell what opening the store did.")
 def main(verbose: bool) -> None:

@@ -38,8 +38,7 @@ log = logging.getLogger("logstore.server")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
               help="Whose commands and replies.")  # fmt: skip
-@click.option("--sync", type=click.Choice(["always", "everysec", "os"]), default="everysec",
-              show_default=True)  # fmt: skip
+@options.sync_option
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
 @options.json_option
 @options.pass_output
