@@ -1,6 +1,6 @@
 """The figures that long tests leave behind, for the one table of `make torture`.
 
-A test calls `record` with what it counted; where LOGSTORE_FIGURES names a directory, the figures are
+A test calls `record` with what it counted; where LOGSTORE_FIGURES names a directory, figures are
 kept there as one JSON file a topic, and `python -m tests.torture` prints them together. Without it
 nothing is written: a test prints its own table all the same.
 
