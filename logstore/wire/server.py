@@ -138,6 +138,13 @@ class Server:
         """Run in one of the threads."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
+    async def _arrive(self, step: Block, queue: deque[Waiter] | None) -> list[Reply] | None:
+        """What is done at once for who comes behind others; a refusal if there is one."""
+        if not queue or step.arrive is None:
+            return None
+        found: list[Reply] = await self.run(self.service.runner.run, [step.arrive])
+        return None if found[0] is None else found
+
     async def block(self, session: Session, step: Block) -> Reply:
         """Try until something is found, or the time is over."""
         deadline = None if step.timeout_ms is None else time.monotonic() + step.timeout_ms / 1000
@@ -171,7 +178,7 @@ class Server:
             session.unblock = unblock
 
         try:
-            found = await wait_for(
+            found = await self._arrive(step, queue) or await wait_for(
                 self._watcher, step.keys, attempt, deadline, queue=queue, pause_s=pause_s,
                 alive=lives, begun=begun,
             )  # fmt: skip

@@ -84,6 +84,7 @@ class Block(NamedTuple):
     queue: object = None  # of a group: first come, first served
     empty: Reply = NULL_ARRAY
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
+    arrive: Change | None = None  # done at once by who comes behind others of the queue
 
 
 Step: TypeAlias = Change | AddRow | Look | Tell | Admin | Block

@@ -18,6 +18,7 @@ import logstore
 from logstore.errors import UsageError
 from logstore.wire import server
 from logstore.wire.server import Listen
+from tests.peers.servers import Peer
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -124,6 +125,27 @@ def test_in_a_group_waiters_are_served_in_the_order_they_came(served: Served) ->
             adder("XADD", "s", f"{place + 1}-0", "n", place)
             assert line.reply()[0][1][0][0] == b"%d-0" % (place + 1)
             line.close()
+
+
+def test_consumers_that_wait_are_known_at_once(served: Served, peer: Peer) -> None:
+    words = [b"XREADGROUP", b"GROUP", b"g", b"", b"BLOCK", b"30000", b"STREAMS", b"s", b">"]
+
+    def known(port: int) -> list[bytes]:
+        with Line(port) as one, Line(port) as two, Line(port) as looks:
+            looks("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+            for line, words[3] in ((one, b"first"), (two, b"second")):
+                line.send(request(words))
+                deadline = time.monotonic() + 5
+                while words[3] not in (
+                    names := [row[1] for row in looks("XINFO", "CONSUMERS", "s", "g")]
+                ):
+                    assert time.monotonic() < deadline, names
+                    time.sleep(0.01)
+            looks("XADD", "s", "1-0", "a", "1")
+            assert one.reply()[0][1][0][0] == b"1-0"
+            return names
+
+    assert known(served.port) == known(peer.port) == [b"first", b"second"]
 
 
 def served_id(served: Served, place: int) -> int:

@@ -66,7 +66,10 @@ def xreadgroup(session: Session, words: Words) -> Step:
         return change
     keys = asked.keys
     queue = (keys[0], asked.group) if len(keys) == 1 else None
-    return Block(change, keys, timeout_ms or None, read.worth, queue, NULL_ARRAY, read.pause_ms)
+    return Block(
+        change, keys, timeout_ms or None, read.worth, queue, NULL_ARRAY, read.pause_ms,
+        Change(read.arrive),
+    )  # fmt: skip
 
 
 def _parse(session: Session, words: Words) -> _Asked:
@@ -106,6 +109,7 @@ class _GroupRead:
     def __init__(self, session: Session, asked: _Asked) -> None:
         self._session = session
         self._asked = asked
+        self._came = False
 
     def op(self, state: State) -> list[tuple[bytes, bool, list[Delivered]]]:
         """Deliver; by stream, whether it was its history, and the entries."""
@@ -141,8 +145,18 @@ class _GroupRead:
             ]
         return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
 
+    def arrive(self, state: State) -> None:
+        """As who finds nothing: the consumer is made, and was seen."""
+        asked = self._asked
+        for key in asked.keys:
+            _, found = groups.existing(state, key, asked.group, deliveries.WHERE)
+            groups.seen(state, found, groups.consumer(state, found, asked.consumer))
+
     def worth(self, reader: Reader) -> bool:
-        """Whether a read would give something, be it an error."""
+        """Whether a read would give something, be it an error; the first makes the consumer."""
+        if not self._came:
+            self._came = True
+            return True
         now_ms = reader.now_ms
         for key in self._asked.keys:
             offer = reader.once(partial(self._look, key=key))
