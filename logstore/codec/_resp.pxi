@@ -5,6 +5,10 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 cdef enum:
     RESP_MAX_WORDS = 1048576
     RESP_MAX_DIGITS = 9
+    ADD_MIN_WORDS = 5
+    ID_TEXT_MAX = 41
+
+cdef const char* CRLF = b"\r\n"
 
 
 cdef Py_ssize_t resp_number(
@@ -29,8 +33,18 @@ cdef Py_ssize_t resp_number(
     return value
 
 
+cdef bint is_xadd(const u8* word, Py_ssize_t size) noexcept nogil:
+    """XADD, in capitals or not."""
+    return (size == 4 and word[0] | 32 == 120 and word[1] | 32 == 97 and word[2] | 32 == 100
+            and word[3] | 32 == 100)
+
+
 def resp_requests(bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_bytes):
-    """Requests from byte ``at`` on, and the byte behind the last of them that is whole."""
+    """Requests from byte ``at`` on, and the byte behind the last of them that is taken.
+
+    It stops where no more is whole, and before what looks like one for ``resp_adds``, unless that
+    comes first.
+    """
     cdef const u8* p = <const u8*> PyByteArray_AS_STRING(data)
     cdef Py_ssize_t n = PyByteArray_GET_SIZE(data)
     cdef Py_ssize_t begin, count, size, i
@@ -51,5 +65,117 @@ def resp_requests(bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_by
                 return found, at
             words.append(PyBytes_FromStringAndSize(<const char*> p + begin, size))
             begin += size + 2
+        if found and count >= ADD_MIN_WORDS and words[2] == b"*" and is_xadd(
+            <const u8*> PyBytes_AS_STRING(words[0]), PyBytes_GET_SIZE(words[0])
+        ):
+            return found, at
         found.append(words)
         at = begin
+
+
+cdef Py_ssize_t resp_bulk(
+    const u8* p, Py_ssize_t n, Py_ssize_t* at, Py_ssize_t bulk_max_bytes, Elem* elem
+) noexcept nogil:
+    """A whole bulk string; -1 if there is none. Moves behind it."""
+    cdef Py_ssize_t begin = at[0]
+    cdef Py_ssize_t size = resp_number(p, n, &begin, 36)
+    if not 0 <= size <= bulk_max_bytes or n - begin < size + 2:
+        return -1
+    if p[begin + size] != 13 or p[begin + size + 1] != 10:
+        return -1
+    elem.is_int = False
+    elem.data = p + begin
+    elem.size = <u64> size
+    at[0] = begin + size + 2
+    return size
+
+
+cdef Py_ssize_t resp_row(
+    RowBatch batch, const u8* p, Py_ssize_t n, Py_ssize_t at, Py_ssize_t bulk_max_bytes, Elem* key
+) except -2:
+    """Take one add as a row, of this key unless that is empty; the byte behind it, -1: no add."""
+    cdef Py_ssize_t count = resp_number(p, n, &at, 42), i, width
+    cdef Elem elem, stream
+    cdef RowRef ref
+    cdef u64 total = 0
+    cdef Buf* words = &batch.words
+    if not ADD_MIN_WORDS <= count <= RESP_MAX_WORDS or not count & 1:
+        return -1
+    if resp_bulk(p, n, &at, bulk_max_bytes, &elem) < 0 or not is_xadd(elem.data, elem.size):
+        return -1
+    if resp_bulk(p, n, &at, bulk_max_bytes, &stream) < 0:
+        return -1
+    if key.data != NULL and not (
+        key.size == stream.size and memcmp(key.data, stream.data, key.size) == 0
+    ):
+        return -1
+    if resp_bulk(p, n, &at, bulk_max_bytes, &elem) != 1 or elem.data[0] != 42:
+        return -1
+    words.size = 0
+    for i in range(count - 3):
+        if resp_bulk(p, n, &at, bulk_max_bytes, &elem) < 0:
+            return -1
+        total += elem.size
+        fail(buf_add(words, &elem, sizeof(Elem)))
+    if total > ENTRY_BYTES_MAX:
+        return -1
+    width = (count - 3) // 2
+    ref.at = batch.values.size
+    ref.raw_bytes = total
+    ref.shape = batch.shape_of_words(<const Elem*> words.data, width)
+    for i in range(width):
+        fail(buf_elem(&batch.values, <const Elem*> words.data + 2 * i + 1))
+    fail(buf_add(&batch.refs, &ref, sizeof(RowRef)))
+    key[0] = stream
+    return at
+
+
+def resp_adds(
+    bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_bytes, Py_ssize_t most
+):
+    """Adds to one stream that follow each other: its key, the rows, the byte behind; or None."""
+    cdef const u8* p = <const u8*> PyByteArray_AS_STRING(data)
+    cdef Py_ssize_t n = PyByteArray_GET_SIZE(data)
+    cdef RowBatch batch = RowBatch()
+    cdef Py_ssize_t behind, count = 0
+    cdef Elem key
+    if at < 0:
+        raise ValueError("before the beginning")
+    key.data = NULL
+    key.size = 0
+    while count < most:
+        behind = resp_row(batch, p, n, at, bulk_max_bytes, &key)
+        if behind < 0:
+            break
+        at = behind
+        count += 1
+    if not count:
+        return None
+    return PyBytes_FromStringAndSize(<const char*> key.data, key.size), batch, at
+
+
+def resp_ids(u64 ms, u64 seq, Py_ssize_t count):
+    """Consecutive IDs as replies, each a bulk string."""
+    cdef u8 text[ID_TEXT_MAX]
+    cdef u64 size, i
+    cdef Buf out
+    memset(&out, 0, sizeof(Buf))
+    try:
+        for i in range(<u64> max(0, count)):
+            size = format_u64(ms, text)
+            text[size] = 45
+            size += 1 + format_u64(seq, text + size + 1)
+            fail(buf_reserve(&out, size + 8))
+            out.data[out.size] = 36
+            out.size += 1
+            out.size += format_u64(size, out.data + out.size)
+            memcpy(out.data + out.size, CRLF, 2)
+            memcpy(out.data + out.size + 2, text, size)
+            memcpy(out.data + out.size + 2 + size, CRLF, 2)
+            out.size += size + 4
+            seq += 1
+            if seq == 0:
+                ms += 1
+        return PyBytes_FromStringAndSize(<const char*> out.data, out.size)
+    finally:
+        buf_free(&out)

@@ -56,6 +56,7 @@ cdef class RowBatch:
     cdef Buf refs               # RowRef
     cdef Buf known              # Elem of the shape that the last row had
     cdef Buf scratch            # elements of the names of the row at hand
+    cdef Buf words              # Elem of a row that a client sends: see resp_adds
     cdef dict by_names          # encoded names -> number of the shape
     cdef list keys              # the objects that were the known shape's names
     cdef object held            # what the Elem at hand points into
@@ -72,6 +73,7 @@ cdef class RowBatch:
         buf_free(&self.refs)
         buf_free(&self.known)
         buf_free(&self.scratch)
+        buf_free(&self.words)
 
     def __len__(self):
         return self.refs.size // sizeof(RowRef)
@@ -239,6 +241,23 @@ cdef class RowBatch:
         shape = (<const Shape*>self.shapes.data)[self.known_shape]
         fail(read_elems(self.names.data, shape.at, self.names.size, shape.width, &self.known))
         return self.known_shape
+
+    cdef u64 shape_of_words(self, const Elem* words, int64_t width) except? 0:
+        """The number of the shape whose names are every other of these, the first one too."""
+        cdef const Elem* known = <const Elem*>self.known.data
+        cdef u64 raw_bytes = 0
+        cdef int64_t i
+        if self.known.size == <u64>width * sizeof(Elem):
+            for i in range(width):
+                if not same_elem(words + 2 * i, known + i):
+                    break
+            else:
+                return self.known_shape
+        self.scratch.size = 0
+        for i in range(width):
+            raw_bytes += words[2 * i].size
+            fail(buf_elem(&self.scratch, words + 2 * i))
+        return self.shape_of([None] * width, raw_bytes)
 
 
 def rows(items):

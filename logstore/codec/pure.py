@@ -30,7 +30,7 @@ from logstore.codec.node import (
     last_live_id,
     validate,
 )
-from logstore.codec.resp import resp_requests
+from logstore.codec.resp import resp_adds, resp_ids, resp_requests
 from logstore.codec.run import PendingRun
 from logstore.codec.survey import survey
 
@@ -56,6 +56,8 @@ __all__ = [
     "mark_deleted",
     "new_node",
     "pack",
+    "resp_adds",
+    "resp_ids",
     "resp_requests",
     "rewrite",
     "rows",

@@ -1,39 +1,91 @@
 """Requests of the Redis protocol that are there whole and plain: arrays of bulk strings.
 
+A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
+for each word, and the IDs that they were given become replies at once.
+
 Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
 stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
 
-It may not know a command.
+It may not know another command.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from logstore.codec.bulk import RowBatch
+from logstore.codec.edit import ENTRY_BYTES_MAX, next_id
+
 REQUEST_MAX_WORDS: Final = 1024 * 1024
 _STAR, _DOLLAR, _CR, _LF, _ZERO = b"*$\r\n0"
 _DIGITS_MAX = 9
+_ADD_MIN_WORDS = 5
 
 
 def resp_requests(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[list[bytes]], int]:
-    """Requests from byte ``at`` on, and the byte behind the last of them that is whole."""
+    """Requests from byte ``at`` on, and the byte behind the last of them that is taken.
+
+    It stops where no more is whole, and before what looks like one for ``resp_adds``, unless that
+    comes first.
+    """
     found: list[list[bytes]] = []
     while True:
-        count, begin = _number(data, at, _STAR)
-        if not 0 < count <= REQUEST_MAX_WORDS:
+        words, end = _request(data, at, bulk_max_bytes)
+        if not words or (found and _looks_like_an_add(words)):
             return found, at
-        words: list[bytes] = []
-        while len(words) < count:
-            size, begin = _number(data, begin, _DOLLAR)
-            if not 0 <= size <= bulk_max_bytes or len(data) - begin < size + 2:
-                return found, at
-            end = begin + size
-            if data[end] != _CR or data[end + 1] != _LF:
-                return found, at
-            words.append(bytes(data[begin:end]))
-            begin = end + 2
         found.append(words)
-        at = begin
+        at = end
+
+
+def resp_adds(
+    data: bytearray, at: int, bulk_max_bytes: int, most: int
+) -> tuple[bytes, RowBatch, int] | None:
+    """Adds to one stream that follow each other, ``most`` of them: its key, the rows, and the byte
+    behind them. None if there is none at ``at``."""
+    key = b""
+    flats: list[list[bytes]] = []
+    while len(flats) < most:
+        words, end = _request(data, at, bulk_max_bytes)
+        if not _looks_like_an_add(words) or not len(words) & 1 or (flats and words[1] != key):
+            break
+        if sum(map(len, words[3:])) > ENTRY_BYTES_MAX:
+            break
+        key, at = words[1], end
+        flats.append(words[3:])
+    return (key, RowBatch(flats), at) if flats else None
+
+
+def resp_ids(ms: int, seq: int, count: int) -> bytes:
+    """Consecutive IDs from this one on (the sequence carries into ms) as replies, bulk strings."""
+    parts: list[bytes] = []
+    for _ in range(count):
+        text = b"%d-%d" % (ms, seq)
+        parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
+        if len(parts) < count:
+            ms, seq = next_id(ms, seq)
+    return b"".join(parts)
+
+
+def _looks_like_an_add(words: list[bytes]) -> bool:
+    return len(words) >= _ADD_MIN_WORDS and words[2] == b"*" and words[0].lower() == b"xadd"
+
+
+def _request(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[bytes], int]:
+    """One request, and the byte behind it; no words if it is not there whole and plain."""
+    count, begin = _number(data, at, _STAR)
+    if not 0 < count <= REQUEST_MAX_WORDS:
+        return [], at
+    words: list[bytes] = []
+    while len(words) < count:
+        size, begin = _number(data, begin, _DOLLAR)
+        if not 0 <= size <= bulk_max_bytes or len(data) - begin < size + 2:
+            return [], at
+        end = begin + size
+        if data[end] != _CR or data[end + 1] != _LF:
+            return [], at
+        words.append(bytes(data[begin:end]))
+        begin = end + 2
+    return words, begin
 
 
 def _number(data: bytearray, at: int, mark: int) -> tuple[int, int]:

@@ -12,18 +12,19 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import logstore
 from logstore.engine.waiting import wait_streams
+from logstore.wire.batches import Batches
 from logstore.wire.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.reply import NO_REPLY, Failure, Reply, encode
-from logstore.wire.requests import ProtocolError, RequestParser
+from logstore.wire.reply import Failure, Reply, encode
 from logstore.wire.runner import StoreReader
 from logstore.wire.service import Profile, Service
 from logstore.wire.session import Session
-from logstore.wire.steps import Admin, Block, Step, Tell
+from logstore.wire.steps import Block, Step, Tell
 
 
 class Direct:
@@ -32,39 +33,18 @@ class Direct:
     def __init__(self, service: Service, address: str = "embedded") -> None:
         self.service = service
         self.session: Session = service.session(address=address, trusted=True)
-        self._parser = RequestParser()
+        self._batches = Batches(self.session)
         self._waiting: deque[Step] = deque()  # from a read that blocks on
         self._over = False
 
     def feed(self, data: bytes) -> bytes:
         """Take requests; the replies of those that need not wait."""
-        parser, session = self._parser, self.session
-        parser.feed(data)
-        replies: list[Reply] = []
-        steps: list[Step] = []
         parts: list[bytes] = []
-        try:
-            while not session.closing and (words := parser.next()) is not None:
-                if not words:
-                    continue
-                self.service.total_commands += 1
-                step = session.step(words)
-                if self._waiting or isinstance(step, Block):
-                    self._waiting.append(step)
-                elif isinstance(step, Tell | Admin):
-                    replies += self._run(steps)
-                    steps = []
-                    replies.append(self._single(step))
-                    parts.append(self._encoded(replies))
-                    replies = []
-                else:
-                    steps.append(step)
-            replies += self._run(steps)
-        except ProtocolError as exc:
-            replies += self._run(steps)
-            replies.append(Failure(f"ERR Protocol error: {exc}"))
-            session.closing = True
-        parts.append(self._encoded(replies))
+        for steps in self._batches.feed(data):
+            if self._waiting or isinstance(steps[0], Block):
+                self._waiting += steps
+            else:
+                parts.append(self._encoded(self._replies(steps)))
         return b"".join(parts)
 
     def wait(self, deadline: float | None) -> bytes:
@@ -80,7 +60,7 @@ class Direct:
                 parts.append(self._encoded([found]))
             else:
                 self._waiting.popleft()
-                parts.append(self._encoded([self._single(step)]))
+                parts.append(self._encoded(self._replies([step])))
         return b"".join(parts)
 
     @property
@@ -94,20 +74,18 @@ class Direct:
         self.service.end(self.session)
 
     # -- running ------------------------------------------------------------------------------
-    def _run(self, steps: list[Step]) -> list[Reply]:
-        return self.service.runner.run(steps) if steps else []
-
-    def _single(self, step: Step) -> Reply:
+    def _replies(self, steps: Sequence[Step]) -> list[Reply]:
+        step = steps[0]
         if isinstance(step, Tell):
             try:
-                return step.make()
+                return [step.make()]
             except Failed as failed:
-                return failure_of(failed)
-        return self.service.runner.run([step])[0]
+                return [failure_of(failed)]
+        return self.service.runner.run(steps)
 
     def _encoded(self, replies: list[Reply]) -> bytes:
         protocol = self.session.protocol
-        return b"".join([encode(each, protocol) for each in replies if each is not NO_REPLY])
+        return b"".join([encode(each, protocol) for each in self.session.told(replies)])
 
     def _block(self, step: Block, deadline: float | None) -> Reply:
         """The reply of a read that blocks; None if the client's own time was over first."""

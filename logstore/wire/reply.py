@@ -46,6 +46,13 @@ class Push:
     items: list[Reply]
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Replies, as many as there were requests, that are bytes already, in RESP2 and RESP3 alike."""
+
+    data: bytes
+
+
 class NullArray:
     """The null that RESP2 tells from a null bulk string: ``*-1``."""
 
@@ -121,6 +128,8 @@ class _Encoder:
                 add(b">%d\r\n" % len(reply.items))
                 for each in reply.items:
                     self.put(each)
+            case Encoded():
+                add(reply.data)
             case NoReply():
                 return
             case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections import deque
 
-from logstore.codec import codec
+from logstore.codec import RowBatch, codec
 
 INLINE_MAX_BYTES = 64 * 1024
 WORDS_MAX = 1024 * 1024
@@ -36,6 +36,7 @@ class RequestParser:
         self._bulk_max = bulk_max_bytes
         self._ready: deque[list[bytes]] = deque()  # requests that are whole
         self._plain = codec().resp_requests
+        self._adds = codec().resp_adds
         self.trusted = True
 
     def feed(self, data: bytes) -> None:
@@ -50,6 +51,17 @@ class RequestParser:
         """Bytes that are waiting for the rest of their request."""
         ready = sum(len(word) for words in self._ready for word in words)
         return len(self._data) - self._at + sum(map(len, self._words)) + ready
+
+    def adds(self, most: int) -> tuple[bytes, RowBatch] | None:
+        """The next requests if they are plain adds to one stream, at most so many: its key, and
+        the rows. None if something else comes first."""
+        if self._ready or self._left or not self.trusted or self._at >= len(self._data):
+            return None
+        found = self._adds(self._data, self._at, self._bulk_max, most)
+        if found is None:
+            return None
+        key, rows, self._at = found
+        return key, rows
 
     def next(self) -> list[bytes] | None:
         """The next request, [] for an empty one; None until more bytes came. ProtocolError."""

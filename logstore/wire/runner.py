@@ -20,15 +20,12 @@ from logstore.errors import DiskFullError, Error
 from logstore.store import Store
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.reply import Failure, Reply
-from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
+from logstore.wire.rows import Adding, Again, refused
+from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
 
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
-
-
-class _Again(Exception):  # noqa: N818
-    """A step failed after it had begun: the others are decided once more without it."""
 
 
 class StoreReader:
@@ -72,6 +69,7 @@ class _Together:
         self._steps = steps
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
+        self._adding: dict[int, Adding] = {}
 
     def __call__(self, state: State) -> None:
         """Decide all of them that did not fail before."""
@@ -89,12 +87,15 @@ class _Together:
             except (Error, Failed) as exc:
                 self._failed[place] = failure_of(exc)
                 if buffer.mark() != mark:
-                    raise _Again from exc
+                    raise Again(exc) from exc
 
     def _one(self, state: State, place: int) -> int:
         step = self._steps[place]
         if isinstance(step, Block):  # inside a transaction nothing waits
             step = step.attempt
+        if isinstance(step, AddRows):
+            self.replies[place] = self._adding.setdefault(place, Adding(step))(state)
+            return 1
         if isinstance(step, AddRow):
             many = _alike(self._steps, place, self._failed)
             if many > 1:
@@ -137,6 +138,15 @@ def _alike(steps: Sequence[Step], place: int, failed: dict[int, Failure]) -> int
     return end - place
 
 
+def _is_change(step: Step) -> bool:
+    return isinstance(step, Change | AddRow | AddRows)
+
+
+def _refused(step: Step, error: Exception) -> Reply:
+    failure = failure_of(error)
+    return refused(step, failure) if isinstance(step, AddRows) else failure
+
+
 class Runner:
     """Runs the steps of all sessions of one store."""
 
@@ -147,7 +157,7 @@ class Runner:
         """The replies of steps that came together; blocking ones try once."""
         replies: list[Reply] = []
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
-        for changes, group in groupby(plain, key=lambda step: isinstance(step, Change | AddRow)):
+        for changes, group in groupby(plain, key=_is_change):
             found = list(group)
             if changes:
                 for at in range(0, len(found), BATCH_MAX_STEPS):
@@ -171,7 +181,7 @@ class Runner:
         while True:
             try:
                 went = deadletters.run(self.store, op, None)
-            except _Again:
+            except Again:
                 continue
             return together.replies if went else None
 
@@ -195,21 +205,21 @@ class Runner:
             try:
                 deadletters.run(self.store, together, None)
                 return together.replies
-            except _Again:
+            except Again:
                 continue
             except DiskFullError as exc:
                 if len(steps) > 1:  # what gives space back goes on, what takes some is refused
                     return [self._commit([step])[0] for step in steps]
                 return [self._freeing(steps[0], exc)]
             except Error as exc:
-                return [failure_of(exc)] * len(steps)
+                return [_refused(step, exc) for step in steps]
             except Exception as exc:
                 log.exception("a command failed")
-                return [failure_of(exc)] * len(steps)
+                return [_refused(step, exc) for step in steps]
 
     def _freeing(self, step: Step, full: DiskFullError) -> Reply:
         if not isinstance(step, Change) or not step.frees:
-            return failure_of(full)
+            return _refused(step, full)
         try:
             return step.reply(deadletters.run(self.store, step.op, None, free=True))
         except (Error, Failed) as exc:

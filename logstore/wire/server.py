@@ -14,7 +14,7 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 from logstore.aiowait import Waiter, Watcher, wait_for
 from logstore.errors import ClosedError, UsageError
+from logstore.wire.batches import Batches
 from logstore.wire.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.reply import NO_REPLY, Failure, Reply, encode
-from logstore.wire.requests import ProtocolError, RequestParser
+from logstore.wire.reply import Failure, Reply, encode
 from logstore.wire.runner import StoreReader
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.steps import Admin, Block, Step, Tell
+from logstore.wire.steps import Block, Step, Tell
 
 log = logging.getLogger("logstore.server")
 READ_BYTES = 64 * 1024
@@ -204,70 +204,39 @@ class _Connection:
         self._session = session
         self._reader = reader
         self._writer = writer
-        self._parser = RequestParser()
+        self._batches = Batches(session)
         session.kill = writer.transport.abort
 
     async def serve(self) -> None:
         """Until the client goes, or is sent away."""
-        session, parser = self._session, self._parser
+        session, batches = self._session, self._batches
         while not session.closing:
             data = await self._reader.read(READ_BYTES)
             if not data:
                 return
-            parser.feed(data)
-            if parser.held_bytes > QUERY_MAX_BYTES:
+            for steps in batches.feed(data):
+                await self._send(await self._replies(steps))
+            if batches.held_bytes > QUERY_MAX_BYTES:
                 raise ConnectionError("a request is too large")
-            await self._requests()
 
-    async def _requests(self) -> None:
-        """Run what is there whole, in batches."""
-        session, parser = self._session, self._parser
-        steps: list[Step] = []
-        try:
-            while not session.closing:
-                parser.trusted = session.authenticated
-                words = parser.next()
-                if words is None:
-                    break
-                if not words:
-                    continue
-                self._server.service.total_commands += 1
-                step = session.step(words)
-                if isinstance(step, Block | Admin | Tell):
-                    await self._run(steps)
-                    steps = []
-                    await self._send([await self._single(step)])
-                else:
-                    steps.append(step)
-        except ProtocolError as exc:
-            await self._run(steps)
-            await self._send([Failure(f"ERR Protocol error: {exc}")])
-            session.closing = True
-            return
-        await self._run(steps)
-
-    async def _single(self, step: Step) -> Reply:
+    async def _replies(self, steps: Sequence[Step]) -> list[Reply]:
+        """Run what came together."""
+        step = steps[0]
         if isinstance(step, Block):
-            return await self._server.block(self._session, step)
+            return [await self._server.block(self._session, step)]
         if isinstance(step, Tell):
             try:
-                return step.make()
+                return [step.make()]
             except Failed as failed:
-                return failure_of(failed)
-        return (await self._server.run(self._server.service.runner.run, [step]))[0]
-
-    async def _run(self, steps: list[Step]) -> None:
-        if steps:
-            await self._send(await self._server.run(self._server.service.runner.run, steps))
+                return [failure_of(failed)]
+        found: list[Reply] = await self._server.run(self._server.service.runner.run, steps)
+        return found
 
     async def _send(self, replies: list[Reply]) -> None:
-        session = self._session
-        if session.replies != "ON":
-            if session.replies == "SKIP" and replies != [NO_REPLY]:
-                session.replies, replies = "ON", replies[1:]
-            else:
-                return
-        protocol = session.protocol
+        replies = self._session.told(replies)
+        if not replies:
+            return
+        protocol = self._session.protocol
         self._writer.write(b"".join([encode(each, protocol) for each in replies]))
         if self._writer.transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             raise ConnectionError("the client does not read its replies")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.engine.state import State
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.reply import NULL_ARRAY, OK, QUEUED, Failure, Reply
+from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command
 from logstore.wire.words import Words
@@ -63,6 +63,19 @@ class Session:
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.blocked_since: tuple[Step, float] | None = None  # the read that blocks, since when
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+
+    @property
+    def plain(self) -> bool:
+        """Whether each command runs, and is answered, when it comes."""
+        return self.authenticated and self.multi is None and self.replies == "ON"
+
+    def told(self, replies: list[Reply]) -> list[Reply]:
+        """What is sent of these replies; CLIENT REPLY may have said that some are not."""
+        if self.replies != "ON":
+            if self.replies == "OFF" or replies == [NO_REPLY]:
+                return []
+            self.replies, replies = "ON", replies[1:]
+        return [each for each in replies if each is not NO_REPLY]
 
     # -- words to steps -----------------------------------------------------------------------
     def step(self, words: list[bytes]) -> Step:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from logstore.codec import RowBatch
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
@@ -56,6 +57,13 @@ class AddRow(NamedTuple):
     change: Change  # the same alone
 
 
+class AddRows(NamedTuple):
+    """Many of these as they came, never an object each; its reply has those of all."""
+
+    key: bytes
+    rows: RowBatch
+
+
 class Look(NamedTuple):
     """A read without a commit."""
 
@@ -87,4 +95,4 @@ class Block(NamedTuple):
     arrive: Change | None = None  # done at once by who comes behind others of the queue
 
 
-Step: TypeAlias = Change | AddRow | Look | Tell | Admin | Block
+Step: TypeAlias = Change | AddRow | AddRows | Look | Tell | Admin | Block

@@ -1,4 +1,4 @@
-"""Prevents the compiled reader of requests from taking other words than the pure one."""
+"""Prevents the compiled reader of requests from taking other words, or rows, than the pure one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ CODECS = [each for each in (pure, native_or_none) if each is not None]
 NUMBERS = st.sampled_from(
     [b"0", b"1", b"2", b"3", b"01", b"-1", b"", b"1" * 9, b"1" * 10, b"9" * 30, b"1 ", b"x"]
 )
+ADDS = st.tuples(
+    st.sampled_from([b"XADD", b"xaDd", b"XADE", b"XAD"]), st.sampled_from([b"s", b"t", b""]),
+    st.sampled_from([b"*", b"*", b"*", b"1-1", b"NOMKSTREAM"]),
+    st.lists(st.sampled_from([b"a", b"b", b"", b"7", b"-12", b"x" * 90]), max_size=7),
+).map(lambda parts: request([*parts[:3], *parts[3]]))  # fmt: skip
 PIECES = st.one_of(
+    ADDS,
     st.lists(st.binary(max_size=8), min_size=1, max_size=4).map(request),
     st.tuples(st.sampled_from([b"*", b"$", b"+", b""]), NUMBERS, st.sampled_from(
         [b"\r\n", b"\n", b"\r", b""]
@@ -55,3 +61,67 @@ def test_both_take_the_same(data: bytes, at: int) -> None:
     found, end = mine
     if found:
         assert data[at:end] == b"".join(map(request, found))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_adds_to_one_stream_become_rows(codec: Codec) -> None:
+    one = request([b"XADD", b"s", b"*", b"a", b"1", b"b", b""])
+    other = request([b"xadd", b"s", b"*", b"7", b"x" * 300])
+    data = bytearray(b"?" + one + other + one + request([b"XADD", b"t", b"*", b"a", b"1"]))
+    found = codec.resp_adds(data, 1, BULK_MAX_BYTES, 1000)
+    assert found is not None
+    key, rows, end = found
+    flats = [[b"a", b"1", b"b", b""], [b"7", b"x" * 300], [b"a", b"1", b"b", b""]]
+    assert (key, end) == (b"s", 1 + len(one + other + one))
+    assert [rows.flat(at) for at in range(len(rows))] == flats
+    assert [rows.raw_bytes(at) for at in range(len(rows))] == [3, 301, 3]
+    found = codec.resp_adds(data, 1, BULK_MAX_BYTES, 2)
+    assert found is not None
+    assert found[2] == 1 + len(one + other)
+    assert codec.resp_adds(data, 1, 10, 1000) is not None  # the longer word is left
+    assert codec.resp_requests(data, 1, BULK_MAX_BYTES)[1] == 1 + len(one)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "words",
+    [[b"XADD", b"s", b"*"], [b"XADD", b"s", b"*", b"a"], [b"XADD", b"s", b"*", b"a", b"b", b"c"],
+     [b"XADD", b"s", b"1-*", b"a", b"b"], [b"XADD", b"s", b"NOMKSTREAM", b"*", b"a", b"b"],
+     [b"XLEN", b"s", b"*", b"a", b"b"], [b"XADD", b"s", b"**", b"a", b"b"]],
+)  # fmt: skip
+def test_what_is_no_plain_add_is_left(codec: Codec, words: list[bytes]) -> None:
+    data = bytearray(request(words))
+    assert codec.resp_adds(data, 0, BULK_MAX_BYTES, 1000) is None
+    assert codec.resp_requests(data, 0, BULK_MAX_BYTES) == ([words], len(data))
+    assert codec.resp_adds(data, len(data), BULK_MAX_BYTES, 1000) is None
+    assert codec.resp_adds(data[:-1], 0, BULK_MAX_BYTES, 1000) is None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_ids_as_replies(codec: Codec) -> None:
+    most = (1 << 64) - 1
+    assert codec.resp_ids(1, 9, 2) == b"$3\r\n1-9\r\n$4\r\n1-10\r\n"
+    assert codec.resp_ids(5, most, 2) == b"$22\r\n5-%d\r\n$3\r\n6-0\r\n" % most
+    assert codec.resp_ids(most, most, 1) == b"$41\r\n%d-%d\r\n" % (most, most)
+    assert codec.resp_ids(1, 1, 0) == b""
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the compiled codec is not built")
+@given(st.lists(PIECES, max_size=8).map(b"".join), st.integers(0, 40), st.integers(1, 5))
+def test_both_make_the_same_rows(data: bytes, at: int, most: int) -> None:
+    assert native_or_none is not None
+    found = [each.resp_adds(bytearray(data), at, 50, most) for each in (pure, native_or_none)]
+    if found[0] is None or found[1] is None:
+        assert found[0] == found[1]
+        return
+    rows = [
+        (key, [(batch.flat(row), batch.raw_bytes(row)) for row in range(len(batch))], end)
+        for key, batch, end in (each for each in found if each is not None)
+    ]
+    assert rows[0] == rows[1]
+    nodes = [
+        each.pack(batch[1], 0, len(batch[1]), (5, 1), None, 0, 0, 4096, 100).nodes
+        for each, batch in zip((pure, native_or_none), found, strict=True)
+        if batch is not None
+    ]
+    assert nodes[0] == nodes[1]

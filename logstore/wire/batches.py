@@ -1,0 +1,80 @@
+"""A client's requests, from bytes or words to runs of steps: what came together runs together.
+
+Invariants: steps come in the order of requests; one that runs by itself (it waits, tells something,
+or works on the whole store) is a run of its own, and nothing behind it is looked at before it is
+done, since it may change how that is read. Knows no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from logstore.wire.reply import Failure
+from logstore.wire.requests import ProtocolError, RequestParser
+from logstore.wire.session import Session
+from logstore.wire.steps import AddRows, Admin, Block, Step, Tell
+
+ADDS_MAX = 1000  # of one step
+
+
+class Batches:
+    """One session's requests."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._parser = RequestParser()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are waiting for the rest of their request."""
+        return self._parser.held_bytes
+
+    def feed(self, data: bytes) -> Iterator[Sequence[Step]]:
+        """The runs of what came with these bytes; ask for one when the one before it is done."""
+        self._parser.feed(data)
+        return self._runs(self._requests())
+
+    def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
+        """The same of requests that are words already."""
+        return self._runs(map(self._step, requests))
+
+    def _requests(self) -> Iterator[Step]:
+        session, parser = self._session, self._parser
+        try:
+            while not session.closing:
+                parser.trusted = session.authenticated
+                if session.plain and (found := parser.adds(ADDS_MAX)) is not None:
+                    yield self._adds(AddRows(*found))
+                    continue
+                words = parser.next()
+                if words is None:
+                    return
+                if words:
+                    yield self._step(words)
+        except ProtocolError as exc:
+            session.closing = True
+            failure = Failure(f"ERR Protocol error: {exc}")
+            yield Tell(lambda: failure)
+
+    def _step(self, words: list[bytes]) -> Step:
+        self._session.service.total_commands += 1
+        return self._session.step(words)
+
+    def _adds(self, step: AddRows) -> Step:
+        self._session.service.total_commands += len(step.rows)
+        self._session.last_command = "xadd"
+        return step
+
+    @staticmethod
+    def _runs(found: Iterator[Step]) -> Iterator[Sequence[Step]]:
+        steps: list[Step] = []
+        for step in found:
+            if isinstance(step, Block | Admin | Tell):
+                if steps:
+                    yield steps
+                    steps = []
+                yield (step,)
+            else:
+                steps.append(step)
+        if steps:
+            yield steps
