@@ -7,26 +7,28 @@ the open nodes; (3) frames behind it are replayed physically, from hints where t
 What stands behind the last complete commit is left to the tail check, which follows.
 
 Invariants: the old generation is never opened; damage in a sealed segment is reported and passed
-over, its neighbours are applied.
+over, its neighbours are applied as far as they still say something certain (``gaps``).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from logstore import format as fmt
-from logstore.engine import opens
+from logstore.engine import nodes, opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.index.env import Generation, open_generation
-from logstore.index.keys import Meta, SegmentRow
+from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
 from logstore.recovery import boot, restore
+from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
@@ -62,6 +64,8 @@ class Rebuild:
         self._generation = generation
         self._report = report
         self._links = chain.main_links(engine.fs, engine.path, engine.uuid)
+        self._gaps = Gaps(engine, report)
+        self._missing: dict[int, int] = {}  # before which segment one is missing
 
     def run(self) -> None:
         """All passes but the last."""
@@ -96,10 +100,14 @@ class Rebuild:
                         segment=needed,
                     )
                 self._report.damage.append(Damage(needed, 0, 0, why))
+                self._missing[link.number] = needed
             before = link.number
 
     def _frames(self, link: chain.Link) -> Iterator[reader.LogFrame]:
         engine = self._engine
+        if link.number in self._missing:
+            start = fmt.position(self._missing[link.number], 0)
+            self._gaps.passed(start, fmt.position(link.number, 0))
         kept = hint.read(engine.fs, engine.path, engine.uuid, link)
         if kept is not None:
             self._report.hints_used += 1
@@ -120,6 +128,8 @@ class Rebuild:
                     )
                     self._report.damage.append(Damage(link.number, good, upto, exc.message))
                     log.error("segment %d is damaged at %d to %d", link.number, good, upto)
+                    start, end = (fmt.position(link.number, at) for at in (good, upto))
+                    self._gaps.passed(start, end)
                     good = upto
         finally:
             file.close()
@@ -168,6 +178,8 @@ class Rebuild:
         body = found.body()
         if body is None:
             return
+        if self._gaps:
+            body = self._gaps.certain(state, found.position, body)
         if found.position >= from_position:
             apply(state, found.position, found.payload_bytes, body)
         elif isinstance(body, _OPEN_NODE_BODIES):
@@ -190,11 +202,7 @@ class Rebuild:
     def _settle(self, state: State, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
-        state.flush()
-        for record in list(state.index.records()):
-            node = state.index.open_node(record.number) if record.open_version else None
-            if node is not None and node.runs:
-                state.put_open(record.number, opens.settled(node, engine.segments, active))
+        self._settle_opens(state, active)
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, size) in heads.items():
@@ -206,14 +214,15 @@ class Rebuild:
                 total = size
             rows[number] = SegmentRow(head.role, 0, 0, total, head.created_ms)
         counts: dict[int, list[int]] = {}
-        for (stream, number), (nodes, payload_bytes) in state.index.node_totals().items():
+        for (stream, number), (count_here, payload_bytes) in state.index.node_totals().items():
             row = rows.get(number)
             if row is not None:
                 rows[number] = row._replace(
-                    live_bytes=row.live_bytes + payload_bytes, live_nodes=row.live_nodes + nodes
+                    live_bytes=row.live_bytes + payload_bytes,
+                    live_nodes=row.live_nodes + count_here,
                 )
             count = counts.setdefault(stream, [0, 0])
-            count[0] += nodes
+            count[0] += count_here
             count[1] += payload_bytes
         for number in set(state.index.segment_rows()) - set(rows):
             state.drop_segment(number)
@@ -223,8 +232,52 @@ class Rebuild:
                 state.put_segment(number, row)
         for record in list(state.index.records()):
             record.nodes, record.node_bytes = counts.get(record.number, [0, 0])
+            if self._gaps or self._gaps.repaired:
+                self._count_entries(state, record)
             state.touch(record)
+        self._report.orphans = dict(self._gaps.orphans)
         state.meta = state.meta._replace(
             active_segment=active,
             next_segment=max([state.meta.next_segment, *(number + 1 for number in heads)]),
         )
+
+    def _settle_opens(self, state: State, active: int) -> None:
+        state.flush()
+        for record in list(state.index.records()):
+            node = state.index.open_node(record.number) if record.open_version else None
+            if node is not None and node.runs:
+                self._settle_open(state, record, node, active)
+
+    def _settle_open(self, state: State, record: StreamRecord, node: OpenNode, active: int) -> None:
+        """Put an open node together; what cannot be read of it does not keep others from it."""
+        segments = self._engine.segments
+        sound: OpenNode | None = node
+        if self._gaps.cross(record.open_version):
+            sound = self._gaps.sound(record, node, active)
+        try:
+            settled = opens.settled(sound, segments, active) if sound is not None else None
+        except UNREADABLE:
+            sound = self._gaps.sound(record, node, active)
+            settled = opens.settled(sound, segments, active) if sound is not None else None
+        if settled is not None:
+            state.put_open(record.number, settled)
+            return
+        record.open_version = 0
+        state.drop_open(record.number)
+        state.touch(record)
+
+    @staticmethod
+    def _count_entries(state: State, record: StreamRecord) -> None:
+        """After damage a stream has the entries that its nodes say, whatever frames counted."""
+        state.flush()
+        found = state.index.nodes(record.number)
+        live = sum(locator.live for _, locator in found)
+        node = state.index.open_node(record.number) if record.open_version else None
+        if node is not None:
+            live += nodes.open_counts(node)[0]
+        if live == record.length:
+            return
+        record.entries_added = max(record.entries_added, live)
+        record.length = live
+        with suppress(*UNREADABLE):
+            record.first = nodes.first_live(state, record)

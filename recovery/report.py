@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from logstore import format as fmt
+from logstore.ids import StreamID
 
 
 class Damage(NamedTuple):
@@ -14,6 +15,19 @@ class Damage(NamedTuple):
     segment: int
     from_offset: int
     to_offset: int
+    why: str
+
+
+class Gone(NamedTuple):
+    """Entries of a stream that cannot be read any more; the interval is closed, and no other entry
+    of it is meant than those that are missing."""
+
+    stream: bytes
+    first: StreamID
+    last: StreamID
+    entries: int | None  # None: not known
+    segment: int
+    offset: int
     why: str
 
 
@@ -36,6 +50,9 @@ class RecoveryReport:
     saved_to: str = ""
     restated_segments: int = 0  # written anew after a failed sync
     damage: list[Damage] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)  # what a rebuild could not put together
+    unsure: list[str] = field(default_factory=list)  # what it could not decide for certain
+    orphans: dict[tuple[int, StreamID], tuple[int, int]] = field(default_factory=dict)  # see `gaps`
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, positions as segment and offset."""

@@ -7,18 +7,18 @@ node frames of its segment in order; a vector is taken only for the version it n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
 from logstore.engine import checkpoints, groupcopy, producercopy, schedulecopy, settingcopy
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
-from logstore.errors import CorruptionError, DamagedStoreError
+from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
-from logstore.log import chain, checkpoint, names, reader
+from logstore.log import chain, checkpoint, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery.report import RecoveryReport
+from logstore.recovery.report import Damage, RecoveryReport
 
 _LOADERS: dict[str, Callable[[State, dict[str, Any]], None]] = {
     "groups": groupcopy.load,
@@ -26,6 +26,9 @@ _LOADERS: dict[str, Callable[[State, dict[str, Any]], None]] = {
     "settings": settingcopy.load,
     "scheduled": schedulecopy.load,
 }
+
+
+Vectors: TypeAlias = dict[tuple[int, int, int], tuple[int, bytes]]
 
 
 def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
@@ -42,7 +45,7 @@ def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
             log.error("checkpoint %d is passed over: the log does not hold its commit", position)
             continue
         report.checkpoint_position = position
-        _load(engine, state, chunks, position)
+        _load(engine, state, chunks, position, report)
         number = position >> fmt.POSITION_SEGMENT_BITS
         state.meta = state.meta._replace(
             applied=position, commit=head.commit, last_crc=head.last_crc,
@@ -52,8 +55,10 @@ def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
     return 0
 
 
-def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> None:
-    vectors: dict[tuple[int, int, int], tuple[int, bytes]] = {}
+def _load(
+    engine: Engine, state: State, chunks: list[Any], position: int, report: RecoveryReport
+) -> None:
+    vectors: Vectors = {}
     for chunk in chunks:
         kind, rows = chunk["kind"], chunk["rows"]
         if kind == "meta":
@@ -74,41 +79,112 @@ def _load(engine: Engine, state: State, chunks: list[Any], position: int) -> Non
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)
         elif kind == "live":
+            unsure: list[reader.LogFrame] = []
             for number, role, end_offset, bitmap in rows:
-                _load_segment(engine, state, (number, role, end_offset), bitmap, vectors, position)
+                segment = (number, role, end_offset)
+                unsure += _load_segment(engine, state, segment, bitmap, vectors, position, report)
+            _load_unsure(state, unsure, vectors, report)
 
 
 def _load_segment(
-    engine: Engine, state: State, segment: tuple[int, int, int], bitmap: bytes,
-    vectors: dict[tuple[int, int, int], tuple[int, bytes]], position: int,
-) -> None:  # fmt: skip
+    engine: Engine, state: State, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
+    position: int, report: RecoveryReport,
+) -> list[reader.LogFrame]:  # fmt: skip
+    """Load the nodes that lived; those of which that is not known, because frames before them
+    were lost, are returned."""
     number, role, end_offset = segment
     link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, end_offset, end_offset, 0)
     bits = int.from_bytes(bitmap, "little")
     state.put_segment(number, SegmentRow(role, 0, 0, end_offset, 0))
     if not bits:
-        return
-    for place, found in enumerate(_node_frames(engine, link)):
-        if found.position >= position and role == fmt.Role.MAIN:
+        return []
+    found, unsure = _node_frames(engine, link, report)
+    for place, node in enumerate(found):
+        if node.position >= position and role == fmt.Role.MAIN:
             break
         if bits >> place & 1:
-            body = found.body()
-            assert isinstance(body, frames.Node)
-            master = StreamID(body.master_ms, body.master_seq)
-            version, vector = vectors.get((body.stream, body.master_ms, body.master_seq), (0, b""))
-            locator = Locator(
-                found.position, found.payload_bytes, body.entries,
-                StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",
-            )  # fmt: skip
-            state.index.put_node(body.stream, master, locator)
+            _put(state, node, vectors)
+    return [node for node in unsure if node.position < position or role != fmt.Role.MAIN]
 
 
-def _node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
+def _put(state: State, found: reader.LogFrame, vectors: Vectors) -> None:
+    body = found.body()
+    assert isinstance(body, frames.Node)
+    master = StreamID(body.master_ms, body.master_seq)
+    version, vector = vectors.get((body.stream, body.master_ms, body.master_seq), (0, b""))
+    locator = Locator(
+        found.position, found.payload_bytes, body.entries,
+        StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",
+    )  # fmt: skip
+    state.index.put_node(body.stream, master, locator)
+
+
+def _load_unsure(
+    state: State, unsure: list[reader.LogFrame], vectors: Vectors, report: RecoveryReport
+) -> None:
+    """Nodes behind damage in a segment without a hint: live bits count frames, and some are lost.
+
+    Taken are those that no node that lives overlaps, the latest first, of what is not trimmed. So
+    none is there twice; but what was deleted may be there again, and that is told.
+    """
+    for found in sorted(unsure, key=lambda each: -each.position):
+        body = found.body()
+        assert isinstance(body, frames.Node)
+        record = state.record(body.stream)
+        master = StreamID(body.master_ms, body.master_seq)
+        last = StreamID(body.last_ms, body.last_seq)
+        if record is None or not record.length or last < record.first:
+            continue
+        if record.open_version and last >= record.open_master:
+            continue
+        floor = state.index.node_floor(body.stream, last)
+        if floor is not None and floor[1].last >= master:
+            continue
+        _put(state, found, vectors)
+        report.unsure.append(
+            f"node {master} of {record.name!r} stands behind damage, in segment {found.segment} "
+            "without a hint: if its entries were deleted, they are there again"
+        )
+
+
+def _node_frames(
+    engine: Engine, link: chain.Link, report: RecoveryReport
+) -> tuple[list[reader.LogFrame], list[reader.LogFrame]]:
+    """The node frames of a segment in order, and those that stand behind damage."""
     try:
-        return checkpoints.node_frames(engine, link)
+        return checkpoints.node_frames(engine, link), []
     except FileNotFoundError:
         path = names.segment(engine.path, link.number)
-        raise DamagedStoreError(
-            f"{path} is missing and was not dropped: restore it from a backup",
-            segment=link.number,
-        ) from None
+        why = f"{path} is missing and was not dropped: restore it from a backup"
+        if not engine.accept_loss:
+            raise DamagedStoreError(why, segment=link.number) from None
+        report.damage.append(Damage(link.number, 0, 0, why))
+        return [], []
+    except CorruptFrameError:
+        return _around_damage(engine, link, report)
+
+
+def _around_damage(
+    engine: Engine, link: chain.Link, report: RecoveryReport
+) -> tuple[list[reader.LogFrame], list[reader.LogFrame]]:
+    """Damage is reported; a main segment's once more when it is replayed."""
+    before: list[reader.LogFrame] = []
+    behind: list[reader.LogFrame] = []
+    good = link.start_offset
+    file = engine.fs.open(names.segment(engine.path, link.number))
+    try:
+        for found in reader.next_valid(
+            file, engine.seed, link.number, link.start_offset, link.end_offset
+        ):
+            if found.offset > good:
+                damage = Damage(link.number, good, found.offset, "no valid frame")
+                report.damage.append(damage)
+            good = found.end_offset
+            if found.kind == fmt.Kind.NODE:
+                sure = not any(each.segment == link.number for each in report.damage)
+                (before if sure else behind).append(hint.shortened(found))
+        if good < link.end_offset:
+            report.damage.append(Damage(link.number, good, link.end_offset, "no valid frame"))
+    finally:
+        file.close()
+    return before, behind
