@@ -48,7 +48,7 @@ class _Writer:
         if before is not None:
             await asyncio.wait([before])
         try:
-            self._reader.feed_data(await asyncio.to_thread(self._direct.feed, data))
+            self._reader.feed_data(await asyncio.to_thread(self._feed, data))
             while self._direct.waits and not self._closed:
                 self._reader.feed_data(await asyncio.to_thread(self._wait))
             if self._direct.session.closing:
@@ -56,8 +56,13 @@ class _Writer:
         except Exception as exc:  # noqa: BLE001  whoever reads is told
             self._reader.set_exception(exc)
 
+    def _feed(self, data: bytes) -> bytes:
+        self._direct.feed(data)
+        return self._direct.encoded()
+
     def _wait(self) -> bytes:
-        return self._direct.wait(time.monotonic() + SLICE_S)
+        self._direct.wait(time.monotonic() + SLICE_S)
+        return self._direct.encoded()
 
     def close(self) -> None:
         """End the session."""

@@ -36,7 +36,7 @@ class Batches:
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
         """The same of requests that are words already."""
-        return self._runs(map(self._step, requests))
+        return self._runs(self._steps(requests))
 
     def _requests(self) -> Iterator[Step]:
         session, parser = self._session, self._parser
@@ -55,6 +55,12 @@ class Batches:
             session.closing = True
             failure = Failure(f"ERR Protocol error: {exc}")
             yield Tell(lambda: failure)
+
+    def _steps(self, requests: Sequence[list[bytes]]) -> Iterator[Step]:
+        for words in requests:
+            if self._session.closing:
+                return
+            yield self._step(words)
 
     def _step(self, words: list[bytes]) -> Step:
         self._session.service.total_commands += 1

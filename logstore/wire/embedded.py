@@ -1,8 +1,8 @@
-"""A connection without a socket: bytes of requests in, bytes of replies out, in the same process.
+"""A connection without a socket: requests in, replies out, in the same process.
 
-It looks like a connected socket to a client library, which keeps its own packing and parsing.
-Invariants: a command runs in the thread that sends it; replies come in the order of requests; a
-read that blocks waits when its reply is read, and holds nothing meanwhile.
+Requests come as bytes or as words, replies go as bytes or as values, in any mixture. Invariants: a
+command runs in the thread that sends it; replies come in the order of requests; a read that blocks
+waits when its reply is read, and holds nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -12,56 +12,58 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import logstore
 from logstore.engine.waiting import wait_streams
 from logstore.wire.batches import Batches
-from logstore.wire.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.reply import Failure, Reply, encode
-from logstore.wire.runner import StoreReader
+from logstore.wire.blocking import Blocked, Unblocked
+from logstore.wire.failures import Failed, failure_of
+from logstore.wire.reply import Reply, encode
 from logstore.wire.service import Profile, Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell
 
 
 class Direct:
-    """One client's session, fed with bytes."""
+    """One client's session."""
 
     def __init__(self, service: Service, address: str = "embedded") -> None:
         self.service = service
         self.session: Session = service.session(address=address, trusted=True)
+        self.ready: deque[tuple[Reply, int]] = deque()  # replies, and the protocol of each
         self._batches = Batches(self.session)
-        self._waiting: deque[Step] = deque()  # from a read that blocks on
-        self._over = False
+        self._waiting: deque[Step | Blocked] = deque()  # from a read that blocks on
 
-    def feed(self, data: bytes) -> bytes:
-        """Take requests; the replies of those that need not wait."""
-        parts: list[bytes] = []
-        for steps in self._batches.feed(data):
-            if self._waiting or isinstance(steps[0], Block):
-                self._waiting += steps
-            else:
-                parts.append(self._encoded(self._replies(steps)))
-        return b"".join(parts)
+    def feed(self, data: bytes) -> None:
+        """Take requests as bytes; the replies of those that need not wait become ready."""
+        self._take(self._batches.feed(data))
 
-    def wait(self, deadline: float | None) -> bytes:
-        """The replies of what waits, when there are some; b"" if the deadline came first."""
-        parts: list[bytes] = []
+    def words(self, requests: Sequence[list[bytes]]) -> None:
+        """Take requests as words."""
+        self._take(self._batches.words(requests))
+
+    def wait(self, deadline: float | None) -> None:
+        """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
         while self._waiting:
             step = self._waiting[0]
             if isinstance(step, Block):
-                found = self._block(step, deadline)
-                if found is None:
-                    break
-                self._waiting.popleft()
-                parts.append(self._encoded([found]))
+                step = self._waiting[0] = Blocked(self.service, self.session, step)
+            if not isinstance(step, Blocked):
+                self._tell(self._replies([step]))
+            elif (found := self._block(step, deadline)) is not None:
+                self._tell(found)
             else:
-                self._waiting.popleft()
-                parts.append(self._encoded(self._replies([step])))
-        return b"".join(parts)
+                break
+            self._waiting.popleft()
+
+    def encoded(self) -> bytes:
+        """All replies that are ready, as bytes; they are taken."""
+        found = b"".join([encode(reply, protocol) for reply, protocol in self.ready])
+        self.ready.clear()
+        return found
 
     @property
     def waits(self) -> bool:
@@ -70,10 +72,16 @@ class Direct:
 
     def close(self) -> None:
         """The client went."""
-        self._over = True
         self.service.end(self.session)
 
     # -- running ------------------------------------------------------------------------------
+    def _take(self, batches: Iterable[Sequence[Step]]) -> None:
+        for steps in batches:
+            if self._waiting or isinstance(steps[0], Block):
+                self._waiting += steps
+            else:
+                self._tell(self._replies(steps))
+
     def _replies(self, steps: Sequence[Step]) -> list[Reply]:
         step = steps[0]
         if isinstance(step, Tell):
@@ -83,51 +91,37 @@ class Direct:
                 return [failure_of(failed)]
         return self.service.runner.run(steps)
 
-    def _encoded(self, replies: list[Reply]) -> bytes:
-        protocol = self.session.protocol
-        return b"".join([encode(each, protocol) for each in self.session.told(replies)])
+    def _tell(self, replies: list[Reply]) -> None:
+        session = self.session
+        for reply in session.told(replies):
+            self.ready.append((reply, session.protocol))
 
-    def _block(self, step: Block, deadline: float | None) -> Reply:
+    def _block(self, blocked: Blocked, deadline: float | None) -> list[Reply] | None:
         """The reply of a read that blocks; None if the client's own time was over first."""
-        own = self._deadline_of(step)
+        engine, step, own = self.service.store._engine(), blocked.step, blocked.deadline
         ends = [each for each in (own, deadline) if each is not None]
-        runner, engine = self.service.runner, self.service.store._engine()
-        reader = StoreReader(self.service.store)
-        told: list[bool] = []
-        self.session.unblock = told.append
 
-        def attempt() -> list[Reply] | None:
-            if told:
-                return [Failure(UNBLOCKED) if told[0] else step.empty]
-            if step.worth is not None and not step.worth(reader):
-                return None
-            found = runner.run([step.attempt])
-            return None if found[0] is step.empty else found
+        def alive() -> None:
+            engine.check_open()
+            blocked.check()
 
+        blocked.begin(bool)
         try:
             while True:
-                pause_ms = None if step.pause_ms is None else step.pause_ms(reader)
-                slices = ends if pause_ms is None else [*ends, time.monotonic() + pause_ms / 1000]
-                until = min(slices, default=None)
-                found = wait_streams(engine, step.keys, attempt, until)
-                if found:
-                    return found[0]
+                pause_s = blocked.pause_s
+                slices = ends if pause_s is None else [*ends, time.monotonic() + pause_s]
+                found = wait_streams(
+                    engine, step.keys, blocked.attempt, min(slices, default=None), alive
+                )
                 now = time.monotonic()
-                if own is not None and now >= own:
-                    return step.empty
+                if found or (own is not None and now >= own):
+                    return found or [step.empty]
                 if deadline is not None and now >= deadline:
                     return None
+        except Unblocked as unblocked:
+            return [unblocked.reply]
         finally:
-            self.session.unblock = None
-
-    def _deadline_of(self, step: Block) -> float | None:
-        """When a read ends by its own BLOCK, counted from its first look."""
-        if step.timeout_ms is None:
-            return None
-        begun = self.session.blocked_since
-        if begun is None or begun[0] is not step:
-            begun = self.session.blocked_since = (step, time.monotonic())
-        return begun[1] + step.timeout_ms / 1000
+            blocked.end()
 
 
 class EmbeddedSocket:
@@ -135,7 +129,7 @@ class EmbeddedSocket:
 
     def __init__(self, service: Service) -> None:
         self._direct = Direct(service)
-        self._data = bytearray()
+        self._data = bytearray()  # of replies that were read in part
         self._timeout_s: float | None = None
         self._closed = False
 
@@ -149,14 +143,29 @@ class EmbeddedSocket:
 
     def sendall(self, data: bytes | memoryview) -> None:
         """Run the requests in ``data``; BrokenPipeError once the session ended."""
+        self._check()
+        self._direct.feed(bytes(data))
+
+    def send_words(self, requests: Sequence[list[bytes]]) -> None:
+        """Run requests that are words; BrokenPipeError once the session ended."""
+        self._check()
+        self._direct.words(requests)
+
+    def _check(self) -> None:
         if self._closed or self._direct.session.closing:
             raise BrokenPipeError("the session was ended")
-        self._data += self._direct.feed(bytes(data))
+
+    def receive(self, timeout_s: float | None) -> tuple[Reply, int] | None:
+        """The next reply and its protocol, None at the end; TimeoutError or BlockingIOError."""
+        ready = self._direct.ready
+        if not ready and not self._wait(timeout_s):
+            return None
+        return ready.popleft()
 
     def recv(self, size: int) -> bytes:
         """Bytes of replies; TimeoutError or BlockingIOError as a socket has them."""
-        if not self._data:
-            self._wait()
+        if not self._data and (self._direct.ready or self._wait(self._timeout_s)):
+            self._data += self._direct.encoded()
         found = bytes(self._data[:size])
         del self._data[:size]
         return found
@@ -167,17 +176,18 @@ class EmbeddedSocket:
         buffer[: len(found)] = found
         return len(found)
 
-    def _wait(self) -> None:
-        if self._closed or self._direct.session.closing:
-            return  # the end, as recv tells it
-        timeout_s = self._timeout_s
+    def _wait(self, timeout_s: float | None) -> bool:
+        """Wait for a reply; False at the end of the session."""
+        direct = self._direct
+        if self._closed or direct.session.closing:
+            return False
         if timeout_s == 0:
             raise BlockingIOError(errno.EWOULDBLOCK, "no reply is there")
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if self._direct.waits:
-            self._data += self._direct.wait(deadline)
-        if not self._data:
+        if direct.waits:
+            direct.wait(None if timeout_s is None else time.monotonic() + timeout_s)
+        if not direct.ready:
             raise TimeoutError("timed out")
+        return True
 
     def shutdown(self, _how: int = 0) -> None:
         """As of a socket."""

@@ -12,7 +12,6 @@ import asyncio
 import ipaddress
 import logging
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +22,9 @@ from typing import Any, NamedTuple
 from logstore.aiowait import Waiter, Watcher, wait_for
 from logstore.errors import ClosedError, UsageError
 from logstore.wire.batches import Batches
-from logstore.wire.failures import UNBLOCKED, Failed, failure_of
+from logstore.wire.blocking import Blocked, Unblocked
+from logstore.wire.failures import Failed, failure_of
 from logstore.wire.reply import Failure, Reply, encode
-from logstore.wire.runner import StoreReader
 from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell
@@ -36,10 +35,6 @@ THREADS = 4
 SLICE_S = 5.0  # a waiting client looks again at least so often
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
-
-
-class _Unblocked(Exception):  # noqa: N818
-    """CLIENT UNBLOCK ended a wait."""
 
 
 class Listen(NamedTuple):
@@ -147,47 +142,33 @@ class Server:
 
     async def block(self, session: Session, step: Block) -> Reply:
         """Try until something is found, or the time is over."""
-        deadline = None if step.timeout_ms is None else time.monotonic() + step.timeout_ms / 1000
         queue = None if step.queue is None else self._queues.setdefault(step.queue, deque())
-        runner = self.service.runner
-        reader = StoreReader(self.service.store)
-        told: list[bool] = []
-
-        def attempt_now() -> list[Reply]:
-            if step.worth is not None and not step.worth(reader):
-                return [step.empty]
-            return runner.run([step.attempt])
+        blocked = Blocked(self.service, session, step)
 
         async def attempt() -> list[Reply] | None:
-            found = await self.run(attempt_now)
-            return None if found[0] is step.empty else found
+            found: list[Reply] | None = await self.run(blocked.attempt)
+            return found
 
         async def lives() -> None:
-            if told:
-                raise _Unblocked
+            blocked.check()
 
         def pause_s() -> float:
-            pause = None if step.pause_ms is None else step.pause_ms(reader)
-            return SLICE_S if pause is None else min(SLICE_S, pause / 1000)
+            return SLICE_S if blocked.pause_s is None else min(SLICE_S, blocked.pause_s)
 
         def begun(waiter: Waiter) -> None:
-            def unblock(with_error: bool) -> None:
-                told.append(with_error)
-                waiter.wake()
-
-            session.unblock = unblock
+            blocked.begin(waiter.wake)
 
         try:
             found = await self._arrive(step, queue) or await wait_for(
-                self._watcher, step.keys, attempt, deadline, queue=queue, pause_s=pause_s,
+                self._watcher, step.keys, attempt, blocked.deadline, queue=queue, pause_s=pause_s,
                 alive=lives, begun=begun,
             )  # fmt: skip
-        except _Unblocked:
-            return Failure(UNBLOCKED) if told[0] else step.empty
+        except Unblocked as unblocked:
+            return unblocked.reply
         except ClosedError as exc:
             return failure_of(exc)
         finally:
-            session.unblock = None
+            blocked.end()
             if queue is not None and not queue:
                 self._queues.pop(step.queue, None)
         return step.empty if found is None else found[0]

@@ -61,7 +61,6 @@ class Session:
         self.born = time.time()
         self.replies = "ON"  # CLIENT REPLY
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
-        self.blocked_since: tuple[Step, float] | None = None  # the read that blocks, since when
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
 
     @property
