@@ -119,16 +119,19 @@ def drop_dead(
     report.segments_pinned = len(victims & pinned)
     # Read before the commit: where an open node begins only ever moves on, to the active segment.
     oldest = _oldest_open(engine)
+    shortened = _shortened(engine)
 
     def publish(state: State) -> list[int]:
         rows = state.index.segment_rows()
-        dead = [
-            number
-            for number in sorted(victims - pinned)
-            if number < oldest
-            and number in rows and not rows[number].live_nodes
-            and number != state.meta.active_segment
-        ]  # fmt: skip
+        dead: list[int] = []
+        for number in sorted(victims - pinned):
+            if (
+                number < oldest
+                and number in rows and not rows[number].live_nodes
+                and number != state.meta.active_segment
+                and (number not in shortened or shortened[number] in dead)
+            ):  # fmt: skip
+                dead.append(number)
         for number in dead:
             state.emit(frames.DropSegment(number))
         return dead
@@ -146,6 +149,20 @@ def drop_dead(
         unlink(engine, number)
     engine.notice_drops()
     report.segments_dropped += len(dead)
+
+
+def _shortened(engine: Engine) -> dict[int, int]:
+    """Segments whose header alone says that another, still there, ends before its file does.
+
+    What stands behind that end is void, or damaged. Without the header it would count again.
+    """
+    heads = chain.heads(engine.fs, engine.path, engine.uuid)
+    found: dict[int, int] = {}
+    for number, (head, _) in heads.items():
+        before, end = fmt.position_parts(head.previous_end)
+        if head.role == fmt.Role.MAIN and before in heads and end < heads[before][1]:
+            found[number] = before
+    return found
 
 
 def _oldest_open(engine: Engine) -> int:
