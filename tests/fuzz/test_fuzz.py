@@ -1,0 +1,57 @@
+"""Prevents strangers' bytes from doing more than a typed error: every fuzz target, with a small
+budget and the same mutations each time. LOGSTORE_TORTURE=n tries n times as many, others each time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.figures import TORTURE, record, times
+from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
+from tests.house.repo import ROOT
+
+TRIES = {
+    "batches": 3000, "files": 2000, "lzf": 10_000, "nodes": 1000, "payloads": 1000, "requests": 5000
+}  # fmt: skip
+SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
+    random.getrandbits(32) if TORTURE in os.environ else 20260901
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sound_and_golden_inputs(target: str) -> None:
+    for data in inputs(target):
+        harness(target).one(data)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.timeout(300 if times() == 1 else 3600)
+def test_mutations(target: str) -> None:
+    print(f"seed {SEED}: LOGSTORE_SEED={SEED} tries the same")
+    tries = TRIES[target] * times()
+    for data in mutations(inputs(target), SEED, tries):
+        try:
+            harness(target).one(data)
+        except Exception as error:
+            error.add_note(f"target {target}, input {data.hex()}")
+            raise
+    record(f"fuzz {target}", inputs=tries, findings=0)
+
+
+def test_what_is_golden_belongs_to_a_target() -> None:
+    assert {path.parent.name for path in GOLDEN.rglob("*") if path.is_file()} <= set(TARGETS)
+
+
+def test_guided_by_coverage() -> None:
+    pytest.importorskip("atheris", reason="the extra fuzz is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "lzf", "--seconds", "2"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "stat::number_of_executed_units" in done.stderr
