@@ -73,6 +73,11 @@ class ProducerTxn:
         value = self._get(_KEY.pack(_ID_ROW, stream) + digest(producer) + digest(name))
         return None if value is None else StreamID(*_ID.unpack_from(value))
 
+    def gave(self, stream: int, id: StreamID) -> bool:
+        """Whether an entry is remembered as given by an idempotent ID, of whichever producer."""
+        prefix = _KEY.pack(_BY_AGE, stream) + _ID.pack(*id)
+        return any(True for _ in self._rows(prefix, prefix))
+
     def by_age(self, stream: int) -> Iterator[StreamID]:
         """The entries of all producers, oldest first; do not change them meanwhile."""
         prefix = _KEY.pack(_BY_AGE, stream)

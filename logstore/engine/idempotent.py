@@ -20,7 +20,7 @@ from typing import NamedTuple
 from logstore.engine import adds
 from logstore.engine.lookup import Lookup
 from logstore.engine.state import State
-from logstore.errors import IDOrderError
+from logstore.errors import IDOrderError, UsageError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.groupkeys import digest
 from logstore.index.keys import StreamRecord
@@ -78,6 +78,35 @@ def add(state: State, request: adds.Add, asked: Asked) -> list[StreamID] | None:
     return found
 
 
+def record(state: State, name: bytes, producer: bytes, own: bytes, id: StreamID) -> None:
+    """As XIDMPRECORD: this idempotent ID gave an entry that is there; that is not counted.
+
+    StreamNotFoundError; UsageError if the entry is not there, or one of the two has another.
+    """
+    found = adds.existing(state, name)
+    if id not in Lookup(state, found):
+        raise UsageError("The specified stream ID was deleted or doesn't exist")
+    planner = _Planner(state, found, Asked(producer, [own]))
+    known = planner.known(own)
+    if known == id:
+        return
+    if known is not None:
+        raise UsageError(
+            "The specified IDMP producer-id/idempotent-id pair maps to a different stream ID"
+        )
+    producers = state.index.producers
+    if producers.gave(found.number, id) and producers.find(found.number, producer, own) != id:
+        raise UsageError(f"another idempotent ID gave entry {id}")
+    planner.keep(own, 0)
+    if id <= planner.upto:  # older than all that are remembered of a producer that has its most
+        return
+    tally = producers.tally(found.number)
+    state.emit(Idempotent(
+        found.number, tally.added, tally.duplicates,
+        *_expired(state, found.number, EXPIRED_A_COMMIT), planner.upto, producer, ((id, own),),
+    ))  # fmt: skip
+
+
 def _room(record: StreamRecord) -> float:
     """How many IDs are left, where that can be few."""
     return U64_MAX - record.last.seq if record.last.ms == U64_MAX else math.inf
@@ -119,7 +148,7 @@ class _Planner:
         self._count = self._producers.count(number, asked.producer)
         self._replaced: set[bytes] = set()  # digests of old names that get a new entry
         self._kept: dict[bytes, int] = {}
-        self._upto = ZERO_ID
+        self.upto = ZERO_ID
 
     def plan(self) -> _Plan:
         """The plan of all rows."""
@@ -127,16 +156,17 @@ class _Planner:
         for place, name in enumerate(self._asked.names):
             what: StreamID | int | None = self._kept.get(name)
             if what is None:
-                what = self._known(name)
+                what = self.known(name)
             if what is None:
                 what = _ADDED
-                self._keep(name, place)
+                self.keep(name, place)
             rows.append(what)
-        return _Plan(rows, self._kept, self._upto)
+        return _Plan(rows, self._kept, self.upto)
 
-    def _known(self, name: bytes) -> StreamID | None:
+    def known(self, name: bytes) -> StreamID | None:
+        """The entry that an idempotent ID gave, unless that does not count any more."""
         found = self._producers.find(self._number, self._asked.producer, name)
-        if found is None or found <= self._upto:
+        if found is None or found <= self.upto:
             return None
         if found.ms > self._expired_ms and self._lookup is not None and found in self._lookup:
             return found
@@ -146,17 +176,17 @@ class _Planner:
             self._count -= 1
         return None
 
-    def _keep(self, name: bytes, place: int) -> None:
+    def keep(self, name: bytes, place: int) -> None:
         """Remember a new one, and evict the producer's oldest where that is one too many."""
         self._kept[name] = place
         while self._count + len(self._kept) > self._max_ids:
             if self._count <= 0:  # none of the old ones is left, so that their rows can go, too
                 del self._kept[next(iter(self._kept))]
-                self._upto = MAX_ID
+                self.upto = MAX_ID
                 continue
             if self._old is None:
                 self._old = self._producers.of_producer(self._number, self._asked.producer)
-            self._upto, evicted = next(self._old)
+            self.upto, evicted = next(self._old)
             if evicted not in self._replaced:
                 self._count -= 1
 

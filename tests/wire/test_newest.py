@@ -41,6 +41,33 @@ def test_idempotent_adds(line: Line) -> None:
     assert line("XADD", "s", "NOMKSTREAM", "IDMP", "p", "one", "*", "a", "1") != first
 
 
+def test_who_gave_an_entry_can_be_told_later(line: Line) -> None:
+    given = line("XADD", "s", "*", "a", "1")
+    assert line("XIDMPRECORD", "s", "p", "one", given) == b"OK"
+    assert line("XIDMPRECORD", "s", "p", "one", given) == b"OK"
+    assert line("XADD", "s", "IDMP", "p", "one", "*", "a", "2") == given
+    info = fields(line("XINFO", "STREAM", "s"))
+    assert (info[b"iids-tracked"], info[b"iids-added"], info[b"iids-duplicates"]) == (1, 0, 1)
+    other = line("XADD", "s", "*", "a", "3")
+    assert "maps to a different stream ID" in line("XIDMPRECORD", "s", "p", "one", other)
+    assert "another idempotent ID" in line("XIDMPRECORD", "s", "q", "two", given)
+    line("XDEL", "s", given)
+    assert "was deleted or doesn't exist" in line("XIDMPRECORD", "s", "p", "one", given)
+    assert line("XIDMPRECORD", "s", "p", "one", other) == b"OK"
+    assert line("XADD", "s", "IDMP", "p", "one", "*", "a", "2") == other
+
+
+def test_a_producer_that_has_its_most_forgets_its_oldest(line: Line) -> None:
+    ids = [line("XADD", "s", "*", "n", n) for n in range(4)]
+    line("XCFGSET", "s", "IDMP-MAXSIZE", 2)
+    for place in (1, 2, 3, 0):  # what is older than both is not remembered at all
+        assert line("XIDMPRECORD", "s", "p", place, ids[place]) == b"OK"
+    again = [line("XADD", "s", "IDMP", "p", place, "*", "a", "b") for place in (3, 2)]
+    assert again == [ids[3], ids[2]]
+    assert fields(line("XINFO", "STREAM", "s"))[b"iids-tracked"] == 2
+    assert line("XADD", "s", "IDMP", "p", 0, "*", "a", "b") not in ids
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -50,6 +77,9 @@ def test_idempotent_adds(line: Line) -> None:
         ("XCFGSET s IDMP-MAXSIZE 10001", "IDMP-MAXSIZE must be between 1 and 10000 entries"),
         ("XCFGSET s IDMP-MAXSIZE 1 IDMP-MAXSIZE 2", "IDMP-MAXSIZE specified multiple times"),
         ("XCFGSET s IDMP-MAXSIZE 5", "no such key"),
+        ("XIDMPRECORD none p i 1-1", "no such key"),
+        ("XIDMPRECORD none p i 1-x", "Invalid stream ID"),
+        ("XIDMPRECORD none p i", "wrong number of arguments"),
         ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0", "MAXCOUNT"),
         ("XNACK s g LOUD IDS 1 1-1", "mode must be SILENT, FAIL, or FATAL"),
         ("XNACK s g FAIL IDS 2 1-1", "number of IDs doesn't match numids"),

@@ -154,6 +154,18 @@ def xcfgset(_session: Session, words: Words) -> Step:
     return Change(lambda state: configures.stream(state, key, changes, create=False), ok)
 
 
+def xidmprecord(_session: Session, words: Words) -> Step:
+    """As XIDMPRECORD, which the peers' append-only files hold."""
+    key, producer, name = words.next(), words.next(), words.next()
+    for word, what in ((producer, "producer"), (name, "idempotent")):
+        if not word:
+            raise Failed(f"ERR syntax error, XIDMPRECORD requires a non-empty {what} ID")
+    if max(len(producer), len(name)) > PRODUCER_ID_MAX_BYTES:
+        raise Failed(TOO_LARGE)
+    id = strict_id(words.next())
+    return Change(lambda state: idempotent.record(state, key, producer, name, id), ok)
+
+
 def xlen(_session: Session, words: Words) -> Step:
     """As XLEN."""
     key = words.next()
@@ -172,6 +184,9 @@ COMMANDS = [
             categories=("write", "stream", "fast")),
     Command("xcfgset", -4, xcfgset, ("write", "fast"), (1, 1, 1), "8.6.0", "O(1)",
             summary="Bounds what is remembered of idempotent adds.",
+            categories=("write", "stream", "fast"), levels=frozenset({"redis-8.10"})),
+    Command("xidmprecord", 5, xidmprecord, ("write", "denyoom", "fast"), (1, 1, 1), "8.8.0",
+            "O(1)", summary="Remembers which idempotent ID gave an entry that is there.",
             categories=("write", "stream", "fast"), levels=frozenset({"redis-8.10"})),
     Command("xlen", 2, xlen, ("readonly", "fast"), (1, 1, 1), "5.0.0", "O(1)",
             summary="Tells how many entries a stream has.",
