@@ -13,7 +13,7 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction import measure, nodes, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, checkpoints, reserve, sync
+from logstore.engine import care, checkpoints, pins, reserve, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.throttle import Pause, no_pause
@@ -137,6 +137,7 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
     """Erasure: what holds copies of entries outside the log; scans under way end with an error."""
     fs, store = engine.fs, engine.path
     fs.remove_tree(store / names.QUARANTINE)
+    pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
     with committer.locked():  # then nobody is making a segment or an index: these are left over
         for name in fs.names(store / names.LOG):
             if name.endswith(f"{names.segment(store, 0).suffix}{names.TEMPORARY}"):

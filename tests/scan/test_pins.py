@@ -135,3 +135,16 @@ def test_erasure_takes_every_pin(tmp_path: Path) -> None:
         assert b"a value in the open node" in snapshot.read_bytes()
         assert pins.revoke_all(LOCAL, tmp_path / "s") == 1
         assert list((tmp_path / "s" / "pins").iterdir()) == []
+
+
+def test_who_erases_leaves_no_copy_for_scans(tmp_path: Path) -> None:
+    """The open node of a plan lies in its snapshot file, which no compaction rewrites."""
+    with make_store(tmp_path / "s") as store:
+        secret = store["x"].add({"secret": "a value in the open node"})
+        made = make_plan(store, b"x")
+        store["x"].add({"n": "1"})
+        assert store["x"].delete(secret, purge=True) == 1
+        for path in (tmp_path / "s").rglob("*"):
+            assert not path.is_file() or b"a value in the open node" not in path.read_bytes(), path
+        with pytest.raises(SnapshotExpired):
+            pins.renew(LOCAL, tmp_path / "s", made.pin_id, NOW)
