@@ -5,33 +5,19 @@ server. Pipelines, transactions and blocking reads work as they do over a networ
 package ``redis``. For asyncio there is :mod:`logstore.redis.asyncio`.
 """
 
+# mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
 import os
 from typing import Any
 
 import redis
-from redis.connection import Connection, ConnectionPool
 
-from logstore.wire.embedded import EmbeddedSocket, Shared
+from logstore.redis.linked import EmbeddedConnection
+from logstore.redis.opening import pool_of, taken
+from logstore.redis.pool import EmbeddedPool
+from logstore.wire.embedded import Shared
 from logstore.wire.service import Profile
-
-
-class EmbeddedConnection(Connection):
-    """A connection of redis-py that leads to a store in this process."""
-
-    def __init__(self, *args: Any, service_key: str, **options: Any) -> None:
-        self._service_key = service_key
-        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
-
-    def _connect(self) -> Any:
-        made = EmbeddedSocket(Shared.service(self._service_key))
-        made.settimeout(self.socket_timeout)
-        return made
-
-    def repr_pieces(self) -> list[tuple[str, Any]]:
-        """What is shown of it."""
-        return [("path", self._service_key)]
 
 
 class Redis(redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (takes it for this module)
@@ -44,17 +30,33 @@ class Redis(redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (takes it
         self, path: str | os.PathLike[str], *, compat: Profile = "redis-8.10",
         store: dict[str, Any] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        self._service_key: str | None = Shared.take(path, compat, store or {})
-        try:
-            pool = ConnectionPool(
-                connection_class=EmbeddedConnection, service_key=self._service_key,
-                socket_timeout=options.pop("socket_timeout", None), **options,
-            )  # fmt: skip
-            super().__init__(connection_pool=pool)
+        with taken(path, compat, store) as key:
+            super().__init__(
+                connection_pool=pool_of(EmbeddedPool, EmbeddedConnection, key, options)
+            )
             self.auto_close_connection_pool = True
-        except BaseException:
-            Shared.give_back(self._service_key)
-            raise
+        self._service_key: str | None = key
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Run a command and return its reply.
+
+        The short way leaves out what redis-py reckons of a network: its metrics.
+        """
+        pool: Any = self.connection_pool
+        connection: EmbeddedConnection | None = None
+        if self.connection is None and isinstance(pool, EmbeddedPool) and not pool.cache:
+            connection = pool.borrow()
+        if connection is None:
+            return super().execute_command(*args, **options)
+
+        def run() -> Any:
+            connection.send_command(*args, **options)
+            return self.parse_response(connection, args[0], **options)
+
+        try:
+            return connection.retry.call_with_retry(run, lambda _: connection.disconnect())
+        finally:
+            pool.give_back(connection)
 
     def close(self) -> None:
         """End its connections, and close the store if no other client of this process has it."""

@@ -14,6 +14,7 @@ from typing import Any
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.connection import Connection, ConnectionPool
 
+from logstore.redis.opening import pool_of, taken
 from logstore.wire.embedded import Direct, Shared
 from logstore.wire.service import Profile
 
@@ -108,17 +109,12 @@ class Redis(AsyncRedis):  # pyright: ignore[reportGeneralTypeIssues]  (as there)
         self, path: str | os.PathLike[str], *, compat: Profile = "redis-8.10",
         store: dict[str, Any] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        self._service_key: str | None = Shared.take(path, compat, store or {})
-        try:
-            pool = ConnectionPool(
-                connection_class=EmbeddedConnection, service_key=self._service_key,
-                socket_timeout=options.pop("socket_timeout", None), **options,
-            )  # fmt: skip
-            super().__init__(connection_pool=pool)
+        with taken(path, compat, store) as key:
+            super().__init__(
+                connection_pool=pool_of(ConnectionPool, EmbeddedConnection, key, options)
+            )
             self.auto_close_connection_pool = True
-        except BaseException:
-            Shared.give_back(self._service_key)
-            raise
+        self._service_key: str | None = key
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """End its connections, and close the store if no other client of this process has it."""

@@ -50,7 +50,7 @@ class Batches:
                 if words is None:
                     return
                 if words:
-                    yield self._step(words)
+                    yield self.step(words)
         except ProtocolError as exc:
             session.closing = True
             failure = Failure(f"ERR Protocol error: {exc}")
@@ -60,9 +60,10 @@ class Batches:
         for words in requests:
             if self._session.closing:
                 return
-            yield self._step(words)
+            yield self.step(words)
 
-    def _step(self, words: list[bytes]) -> Step:
+    def step(self, words: list[bytes]) -> Step:
+        """The step of one request."""
         self._session.service.total_commands += 1
         return self._session.step(words)
 

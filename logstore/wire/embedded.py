@@ -43,7 +43,10 @@ class Direct:
 
     def words(self, requests: Sequence[list[bytes]]) -> None:
         """Take requests as words."""
-        self._take(self._batches.words(requests))
+        if len(requests) > 1 or self._waiting:
+            self._take(self._batches.words(requests))
+        else:
+            self._take([[self._batches.step(requests[0])]])
 
     def wait(self, deadline: float | None) -> None:
         """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
@@ -161,6 +164,23 @@ class EmbeddedSocket:
         if not ready and not self._wait(timeout_s):
             return None
         return ready.popleft()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether a request may come: no reply is owed."""
+        direct = self._direct
+        return not (
+            self._data or direct.ready or direct.waits or self._closed or direct.session.closing
+        )
+
+    def readable(self, timeout_s: float | None) -> bool | None:
+        """Whether a reply is there, or comes within so long; None at the end of the session."""
+        if self._data or self._direct.ready:
+            return True
+        try:
+            return True if self._wait(timeout_s) else None
+        except (TimeoutError, BlockingIOError):
+            return False
 
     def recv(self, size: int) -> bytes:
         """Bytes of replies; TimeoutError or BlockingIOError as a socket has them."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 Reply: TypeAlias = Any
 CRLF = b"\r\n"
-_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,11 @@ QUEUED = Simple(b"QUEUED")
 PONG = Simple(b"PONG")
 
 
+def told(failure: Failure) -> bytes:
+    """The text of an error, one line."""
+    return failure.text.encode("utf-8", "surrogateescape").translate(BREAKS)
+
+
 def encode(reply: Reply, protocol: int) -> bytes:
     """The bytes of a reply in RESP2 or RESP3."""
     parts: list[bytes] = []
@@ -111,10 +116,9 @@ class _Encoder:
         new, add = self._new, self._add
         match reply:
             case Simple():
-                add(b"+%b\r\n" % reply.text.translate(_BREAKS))
+                add(b"+%b\r\n" % reply.text.translate(BREAKS))
             case Failure():
-                text = reply.text.encode("utf-8", "surrogateescape")
-                add(b"-%b\r\n" % text.translate(_BREAKS))
+                add(b"-%b\r\n" % told(reply))
             case NullArray():
                 add(b"_\r\n" if new else b"*-1\r\n")
             case Verbatim():

@@ -155,6 +155,8 @@ class Runner:
 
     def run(self, steps: Sequence[Step]) -> list[Reply]:
         """The replies of steps that came together; blocking ones try once."""
+        if len(steps) == 1 and _is_change(steps[0]):
+            return self._commit(steps)
         replies: list[Reply] = []
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
         for changes, group in groupby(plain, key=_is_change):

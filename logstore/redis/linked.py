@@ -1,0 +1,144 @@
+"""A connection of redis-py that leads to a store in this process.
+
+Requests go to the session as words and replies come back as values: nothing is packed to bytes and
+parsed again. Invariants: what is sent as bytes all the same is answered in the same order; errors
+and time-outs are those of a connection over a network.
+"""
+
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis.connection import Connection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from logstore.redis.values import value_of
+from logstore.wire.embedded import EmbeddedSocket, Shared
+
+_ENDED = "Connection closed by server."
+_AS_SOCKET: Any = object()
+
+
+class Requests(list[list[bytes]]):
+    """Commands as words: what stands here for packed ones."""
+
+
+class EmbeddedConnection(Connection):
+    """A connection of redis-py that leads to a store in this process."""
+
+    def __init__(self, *args: Any, service_key: str, **options: Any) -> None:
+        self._service_key = service_key
+        super().__init__(*args, **options)
+
+    def _connect(self) -> Any:
+        made = EmbeddedSocket(Shared.service(self._service_key))
+        made.settimeout(self.socket_timeout)
+        return made
+
+    @property
+    def _link(self) -> EmbeddedSocket | None:
+        found: Any = self._sock
+        return found if isinstance(found, EmbeddedSocket) else None
+
+    def repr_pieces(self) -> list[tuple[str, Any]]:
+        """What is shown of it."""
+        return [("path", self._service_key)]
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is connected and owes no reply."""
+        sock = self._link
+        return (
+            sock is not None and sock.at_rest
+            and not getattr(self, "_should_reconnect", False)
+        )  # fmt: skip
+
+    # -- requests -----------------------------------------------------------------------------
+    def _words(self, args: Sequence[Any]) -> list[bytes]:
+        """A command as words; its name may hold several, as in ``XGROUP CREATE``."""
+        encoder = self.encoder
+        name, *rest = args
+        words: list[bytes] = (name.encode() if isinstance(name, str) else name).split()
+        for each in rest:
+            if type(each) is str:
+                words.append(each.encode(encoder.encoding, encoder.encoding_errors))
+            elif type(each) is bytes:
+                words.append(each)
+            else:
+                words.append(bytes(encoder.encode(each)))
+        return words
+
+    def pack_commands(self, commands: Iterable[Sequence[Any]]) -> Any:
+        """What ``send_packed_command`` takes, of several commands."""
+        return Requests(map(self._words, commands))
+
+    def send_command(self, *args: Any, **options: Any) -> None:
+        """Run a command; its reply is there to be read."""
+        self.send_packed_command(Requests([self._words(args)]), options.get("check_health", True))
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Run what ``pack_commands`` or ``pack_command`` gave."""
+        if not isinstance(command, Requests):
+            super().send_packed_command(command, check_health)
+            return
+        if self._sock is None:
+            self.connect()
+        if check_health and self.health_check_interval:
+            self.check_health()
+        sock = self._link
+        try:
+            if sock is None:
+                raise BrokenPipeError(_ENDED)
+            sock.send_words(command)
+        except OSError as exc:
+            self.disconnect()
+            raise RedisConnectionError(f"Error while writing to {self!r}: {exc}.") from exc
+        except BaseException:
+            self.disconnect()
+            raise
+
+    # -- replies ------------------------------------------------------------------------------
+    def can_read(self, timeout: float = 0) -> bool:
+        """Whether a reply is there, or comes in so many seconds; ConnectionError at the end."""
+        if self._sock is None:
+            self.connect()
+        sock = self._link
+        found = None if sock is None else sock.readable(timeout)
+        if found is None:
+            self.disconnect()
+            raise RedisConnectionError(_ENDED)
+        return found
+
+    def read_response(
+        self, disable_decoding: bool = False, *, timeout: Any = _AS_SOCKET,
+        disconnect_on_error: bool = True, push_request: bool = False,  # noqa: ARG002
+    ) -> Any:  # fmt: skip
+        """The reply that is next; an error is raised."""
+        sock, encoder = self._link, self.encoder
+        try:
+            if sock is None:
+                raise RedisConnectionError(_ENDED)
+            given = isinstance(timeout, int | float) or timeout is None
+            found = sock.receive(timeout if given else sock.gettimeout())
+            if found is None:
+                raise RedisConnectionError(_ENDED)
+            decode = None if disable_decoding or not encoder.decode_responses else encoder.decode
+            response = value_of(*found, decode)
+        except (TimeoutError, BlockingIOError) as exc:
+            if disconnect_on_error:
+                self.disconnect()
+            raise RedisTimeoutError(f"Timeout reading from {self!r}") from exc
+        except BaseException:
+            if disconnect_on_error:
+                self.disconnect()
+            raise
+        if self.health_check_interval:
+            self.next_health_check: Any = time.monotonic() + self.health_check_interval
+        if isinstance(response, ResponseError):
+            raise response
+        return response
