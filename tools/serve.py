@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from logstore.tools import options
 from logstore.tools.output import Output
 
 PASSWORD_MAX_BYTES = 4096
+DATABASE_MAX = 1023
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 if TYPE_CHECKING:
     from logstore.options import Sync
@@ -39,13 +41,15 @@ log = logging.getLogger("logstore.server")
 @click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
               help="Whose commands and replies.")  # fmt: skip
 @options.sync_option
+@click.option("--database", "databases", multiple=True, metavar="N=PATH",
+              help="Another store, which SELECT N chooses; STORE is number 0.")  # fmt: skip
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
 @options.json_option
 @options.pass_output
 def command(
     output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
     requirepass_file: Path | None, tls_cert: Path | None, tls_key: Path | None, compat: Profile,
-    sync: Sync, allow_flush: bool,
+    sync: Sync, databases: tuple[str, ...], allow_flush: bool,
 ) -> None:  # fmt: skip
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
@@ -57,9 +61,31 @@ def command(
     password = _password(requirepass_file)
     listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key))
     listen.check(password)
-    with logstore.open(path, sync=sync) as store:
-        service = Service(store, profile=compat, password=password, allow_flush=allow_flush)
+    others = _databases(path, databases)
+    with ExitStack() as stack:
+        stores = {
+            number: stack.enter_context(logstore.open(each, sync=sync))
+            for number, each in {0: path, **others}.items()
+        }
+        service = Service(
+            stores.pop(0), profile=compat, password=password, allow_flush=allow_flush, others=stores
+        )
         asyncio.run(_serve(output, service, listen))
+
+
+def _databases(path: Path, given: tuple[str, ...]) -> dict[int, Path]:
+    """The stores of the databases besides number 0; each must be another one."""
+    found: dict[int, Path] = {}
+    known = {path.resolve()}
+    for text in given:
+        number, _, other = text.partition("=")
+        if not (number.isdecimal() and other and 0 < int(number) <= DATABASE_MAX):
+            raise OptionError(f"--database {text}: give N=PATH, N from 1 to {DATABASE_MAX}")
+        if int(number) in found or Path(other).resolve() in known:
+            raise OptionError(f"--database {text}: this number, or this store, was given before")
+        found[int(number)] = Path(other)
+        known.add(Path(other).resolve())
+    return found
 
 
 def _password(path: Path | None) -> bytes:

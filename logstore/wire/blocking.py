@@ -12,7 +12,6 @@ from collections.abc import Callable
 from logstore.wire.failures import UNBLOCKED
 from logstore.wire.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
-from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block
 
@@ -28,13 +27,13 @@ class Unblocked(Exception):  # noqa: N818
 class Blocked:
     """One such read, until it is answered."""
 
-    def __init__(self, service: Service, session: Session, step: Block) -> None:
+    def __init__(self, session: Session, step: Block) -> None:
         self.step = step
         timeout_ms = step.timeout_ms
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self.pause_s: float | None = None  # since the last try: when to look again at the latest
-        self._runner = service.runner
-        self._reader = StoreReader(service.store)
+        self._runner = session.database.runner
+        self._reader = StoreReader(session.database.store)
         self._session = session
         self._told: list[bool] = []
 

@@ -53,7 +53,7 @@ class Direct:
         while self._waiting:
             step = self._waiting[0]
             if isinstance(step, Block):
-                step = self._waiting[0] = Blocked(self.service, self.session, step)
+                step = self._waiting[0] = Blocked(self.session, step)
             if not isinstance(step, Blocked):
                 self._tell(self._replies([step]))
             elif (found := self._block(step, deadline)) is not None:
@@ -92,7 +92,7 @@ class Direct:
                 return [step.make()]
             except Failed as failed:
                 return [failure_of(failed)]
-        return self.service.runner.run(steps)
+        return self.session.database.runner.run(steps)
 
     def _tell(self, replies: list[Reply]) -> None:
         session = self.session
@@ -101,7 +101,7 @@ class Direct:
 
     def _block(self, blocked: Blocked, deadline: float | None) -> list[Reply] | None:
         """The reply of a read that blocks; None if the client's own time was over first."""
-        engine, step, own = self.service.store._engine(), blocked.step, blocked.deadline
+        engine, step, own = self.session.database.store._engine(), blocked.step, blocked.deadline
         ends = [each for each in (own, deadline) if each is not None]
 
         def alive() -> None:

@@ -61,11 +61,13 @@ class Listen(NamedTuple):
 
 
 class Server:
-    """Serves one store to the clients of an event loop."""
+    """Serves stores to the clients of an event loop."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._watcher = Watcher(service.store._engine)
+        self._watchers = {
+            number: Watcher(each.store._engine) for number, each in service.databases.items()
+        }
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._queues: dict[object, deque[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,13 +97,15 @@ class Server:
         """Stop listening, end every client, wait for what runs."""
         for server in self._servers:
             server.close()
-        self._watcher.close()
+        for watcher in self._watchers.values():
+            watcher.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._threads.shutdown)
-        await asyncio.to_thread(self._watcher.join)
+        for watcher in self._watchers.values():
+            await asyncio.to_thread(watcher.join)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -133,17 +137,21 @@ class Server:
         """Run in one of the threads."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
-    async def _arrive(self, step: Block, queue: deque[Waiter] | None) -> list[Reply] | None:
+    async def _arrive(
+        self, session: Session, step: Block, queue: deque[Waiter] | None
+    ) -> list[Reply] | None:
         """What is done at once for who comes behind others; a refusal if there is one."""
         if not queue or step.arrive is None:
             return None
-        found: list[Reply] = await self.run(self.service.runner.run, [step.arrive])
+        found: list[Reply] = await self.run(session.database.runner.run, [step.arrive])
         return None if found[0] is None else found
 
     async def block(self, session: Session, step: Block) -> Reply:
         """Try until something is found, or the time is over."""
-        queue = None if step.queue is None else self._queues.setdefault(step.queue, deque())
-        blocked = Blocked(self.service, session, step)
+        number = session.database.number
+        place = (number, step.queue)
+        queue = None if step.queue is None else self._queues.setdefault(place, deque())
+        blocked = Blocked(session, step)
 
         async def attempt() -> list[Reply] | None:
             found: list[Reply] | None = await self.run(blocked.attempt)
@@ -159,9 +167,9 @@ class Server:
             blocked.begin(waiter.wake)
 
         try:
-            found = await self._arrive(step, queue) or await wait_for(
-                self._watcher, step.keys, attempt, blocked.deadline, queue=queue, pause_s=pause_s,
-                alive=lives, begun=begun,
+            found = await self._arrive(session, step, queue) or await wait_for(
+                self._watchers[number], step.keys, attempt, blocked.deadline, queue=queue,
+                pause_s=pause_s, alive=lives, begun=begun,
             )  # fmt: skip
         except Unblocked as unblocked:
             return unblocked.reply
@@ -170,7 +178,7 @@ class Server:
         finally:
             blocked.end()
             if queue is not None and not queue:
-                self._queues.pop(step.queue, None)
+                self._queues.pop(place, None)
         return step.empty if found is None else found[0]
 
 
@@ -210,7 +218,8 @@ class _Connection:
                 return [step.make()]
             except Failed as failed:
                 return [failure_of(failed)]
-        found: list[Reply] = await self._server.run(self._server.service.runner.run, steps)
+        runner = self._session.database.runner
+        found: list[Reply] = await self._server.run(runner.run, steps)
         return found
 
     async def _send(self, replies: list[Reply]) -> None:

@@ -1,14 +1,14 @@
-"""What all sessions of one store share: the table, the runner, the profile, who is connected.
+"""What all sessions of a server share: the databases, the table, the profile, who is connected.
 
-Invariants: one service a store and server (or embedded client pool); sessions register here, so
-that CLIENT LIST, KILL and UNBLOCK find them. Knows no socket.
+Invariants: one service a server (or embedded client pool); sessions register here, so that CLIENT
+LIST, KILL and UNBLOCK find them; the stores are opened and closed by who made it. Knows no socket.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from logstore.engine import snapshot
 from logstore.engine.snapshot import Snapshot
@@ -24,12 +24,34 @@ CLIENTS_MAX = 10_000
 VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
 
 
+class Database(NamedTuple):
+    """A store under its number for SELECT, and what runs steps on it."""
+
+    number: int
+    store: Store[bytes]
+    runner: Runner
+
+    def version(self, key: bytes) -> object:
+        """What changes whenever the stream, or one of its groups, does."""
+
+        def look(view: Snapshot) -> object:
+            record = view.record(key)
+            if record is None:
+                return None
+            groups = view.index.groups.of_stream(record.number)
+            positions = tuple((each.number, each.position) for each in groups)
+            return record.number, record.position, positions
+
+        return snapshot.read(self.store._engine(), look)
+
+
 class Service:
-    """One store, served."""
+    """A store, served as database 0, and the ``others`` under their numbers."""
 
     def __init__(
         self, store: Store[bytes], *, profile: Profile = "redis-8.10", password: bytes = b"",
         allow_flush: bool = False, shutdown: Callable[[], None] | None = None,
+        others: Mapping[int, Store[bytes]] | None = None,
     ) -> None:  # fmt: skip
         if profile not in get_args(Profile):
             raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
@@ -38,7 +60,10 @@ class Service:
         self.password = password
         self.allow_flush = allow_flush
         self.shutdown = shutdown
-        self.runner = Runner(store)
+        self.databases = {
+            number: Database(number, each, Runner(each))
+            for number, each in {0: store, **(others or {})}.items()
+        }
         self.table = Table(commands_of(profile))
         self.sessions: dict[int, Session] = {}
         self.started = time.time()
@@ -73,16 +98,3 @@ class Service:
     def end(self, session: Session) -> None:
         """The client went."""
         self.sessions.pop(session.id, None)
-
-    def version(self, key: bytes) -> object:
-        """What changes whenever the stream, or one of its groups, does."""
-
-        def look(view: Snapshot) -> object:
-            record = view.record(key)
-            if record is None:
-                return None
-            groups = view.index.groups.of_stream(record.number)
-            positions = tuple((each.number, each.position) for each in groups)
-            return record.number, record.position, positions
-
-        return snapshot.read(self.store._engine(), look)

@@ -48,6 +48,7 @@ class Session:
 
     def __init__(self, service: Service, *, address: str = "", trusted: bool = False) -> None:
         self.service = service
+        self.database = service.databases[0]  # SELECT
         self.id = next(_IDS)
         self.address = address
         self.protocol = 2
@@ -148,7 +149,7 @@ class Session:
             return all(version_of(state, each.key) == each.version for each in watched)
 
         def run() -> Reply:
-            found = self.service.runner.transaction(steps, unchanged if watched else None)
+            found = self.database.runner.transaction(steps, unchanged if watched else None)
             return NULL_ARRAY if found is None else found
 
         return Admin(run)
@@ -162,7 +163,7 @@ class Session:
             known = {each.key for each in self.watched}
             for key in keys:
                 if key not in known:
-                    version = self.service.version(key)
+                    version = self.database.version(key)
                     self.watched.append(Watched(key, version))
             return OK
 
@@ -178,6 +179,7 @@ class Session:
         self.multi = None
         self.watched = []
         self.protocol = 2
+        self.database = self.service.databases[0]
         self.name = b""
         self.authenticated = not self.service.password
 

@@ -66,7 +66,7 @@ def line_of(session: Session) -> bytes:
     library = session.library
     fields = {
         "id": session.id, "addr": session.address, "name": session.name.decode("latin-1"),
-        "age": int(time.time() - session.born), "db": 0,
+        "age": int(time.time() - session.born), "db": session.database.number,
         "multi": -1 if session.multi is None else len(session.multi.steps),
         "watch": len(session.watched), "cmd": session.last_command, "user": "default",
         "resp": session.protocol, "lib-name": library.get("lib-name", b"").decode("latin-1"),

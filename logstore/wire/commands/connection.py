@@ -34,12 +34,22 @@ def echo(_session: Session, words: Words) -> Step:
     return Tell(lambda: word)
 
 
-def select(_session: Session, words: Words) -> Step:
-    """As SELECT: there is one database, number 0."""
-    number = words.integer()
-    if number != 0:
+def select(session: Session, words: Words) -> Step:
+    """As SELECT: number 0, and those that stores were mapped to.
+
+    What a transaction does, and what it watches, is of one store.
+    """
+    database = session.service.databases.get(words.integer())
+    if database is None:
         raise Failed("ERR DB index is out of range")
-    return Tell(lambda: OK)
+    if database is not session.database and (session.multi is not None or session.watched):
+        raise Failed("ERR a transaction, and what it watches, is of one database: SELECT before")
+
+    def begin() -> Reply:
+        session.database = database
+        return OK
+
+    return Tell(begin)
 
 
 def quits(session: Session, _words: Words) -> Step:
@@ -172,7 +182,7 @@ def _acl(name: str, arity: int, parse: Parse | None, summary: str, *parts: Comma
 COMMANDS = [
     _plain("ping", -1, ping, "1.0.0", "Answers."),
     _plain("echo", 2, echo, "1.0.0", "Answers what it was sent."),
-    _plain("select", 2, select, "1.0.0", "Chooses a database: there is number 0."),
+    _plain("select", 2, select, "1.0.0", "Chooses a database that a store is mapped to."),
     _plain("quit", -1, quits, "1.0.0", "Ends the connection."),
     _plain("reset", 1, reset, "6.2.0", "As if the connection had just come."),
     _plain("auth", -2, auth, "1.0.0", "Logs in."),

@@ -24,7 +24,7 @@ BUSY = "BUSYKEY Target key name already exists."
 def dumped(session: Session, words: Words) -> Step:
     """As DUMP."""
     key = words.next()
-    store = session.service.store
+    store = session.database.store
     peer: Any = "valkey" if session.service.profile == "valkey-9" else "redis"
 
     def work() -> Reply:

@@ -87,7 +87,7 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
         count = words.integer()
         count = FULL_COUNT if count < 0 else count
     words.end()
-    profile, store = session.service.profile, session.service.store
+    profile, store = session.service.profile, session.database.store
 
     def find(reader: Reader) -> Reply:
         info = describefull.full_info_on(reader.once, store, key, count)

@@ -37,8 +37,16 @@ def rename_new(_session: Session, words: Words) -> Step:
     return Change(partial(renames.rename, old=old, new=new, replace=False), int)
 
 
-def copy(_session: Session, words: Words) -> Step:
-    """As COPY: there is one database, number 0."""
+def _own_database(session: Session, number: int) -> None:
+    """Only the database at hand is copied to: another one is another store."""
+    if number not in session.service.databases:
+        raise Failed("ERR DB index is out of range")
+    if number != session.database.number:
+        raise Failed("ERR COPY to another database is not possible here: use DUMP and RESTORE")
+
+
+def copy(session: Session, words: Words) -> Step:
+    """As COPY, inside of a database."""
     source, target = words.next(), words.next()
     replace = False
     while len(words):
@@ -46,8 +54,7 @@ def copy(_session: Session, words: Words) -> Step:
         if word == b"REPLACE":
             replace = True
         elif word == b"DB" and len(words):
-            if words.integer() != 0:
-                raise Failed("ERR DB index is out of range")
+            _own_database(session, words.integer())
         else:
             raise Failed(SYNTAX)
     if source == target:

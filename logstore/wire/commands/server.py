@@ -23,7 +23,7 @@ from logstore.wire.table import Command, Parse
 from logstore.wire.words import Words
 
 if TYPE_CHECKING:
-    from logstore.wire.service import Service
+    from logstore.wire.service import Database, Service
 
 SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
 FLUSH_REFUSED = (
@@ -32,8 +32,8 @@ FLUSH_REFUSED = (
 
 
 # -- INFO -----------------------------------------------------------------------------------------
-def _sections(service: Service) -> dict[str, dict[str, object]]:
-    store = service.store
+def _sections(session: Session) -> dict[str, dict[str, object]]:
+    service, store = session.service, session.database.store
     told = store.info()
     metrics = store.metrics()
     version = service.version_told.decode()
@@ -48,7 +48,6 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
         "uptime_in_days": service.uptime_s // 86400, "logstore_version": logstore.__version__,
         "logstore_path": told.path,
     }  # fmt: skip
-    streams = told.streams
     return {
         "Server": server,
         "Clients": {
@@ -68,11 +67,14 @@ def _sections(service: Service) -> dict[str, dict[str, object]]:
             **{f"logstore_{each}": value for each, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
-        "Keyspace": {"db0": f"keys={streams},{_expiring(service)}"} if streams else {},
+        "Keyspace": {
+            f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
+            for each in service.databases.values() if (streams := each.store.info().streams)
+        },
     }  # fmt: skip
 
 
-def _expiring(service: Service) -> str:
+def _expiring(service: Service, database: Database) -> str:
     """How many streams are to expire, and in how many milliseconds on average."""
 
     none_in_keys = "keys_with_volatile_items" if service.profile == "valkey-9" else "subexpiry"
@@ -84,7 +86,7 @@ def _expiring(service: Service) -> str:
                 count, sum_ms = count + 1, sum_ms + when_ms - now_ms
         return f"expires={count},avg_ttl={sum_ms // count if count else 0},{none_in_keys}=0"
 
-    return snapshot.read(service.store._engine(), look)
+    return snapshot.read(database.store._engine(), look)
 
 
 def _memory_bytes() -> int:
@@ -95,11 +97,10 @@ def _memory_bytes() -> int:
 def info(session: Session, words: Words) -> Step:
     """As INFO."""
     wanted = {word.decode(errors="replace").lower() for word in words.rest()}
-    service = session.service
 
     def tell() -> Reply:
         parts: list[str] = []
-        for title, fields in _sections(service).items():
+        for title, fields in _sections(session).items():
             if not wanted or wanted & {title.lower(), "all", "everything", "default"}:
                 lines = [f"{name}:{value}" for name, value in fields.items()]
                 parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
@@ -109,14 +110,16 @@ def info(session: Session, words: Words) -> Step:
 
 
 # -- CONFIG ---------------------------------------------------------------------------------------
-def _settings(service: Service) -> dict[str, str]:
-    limits, options = service.store._engine().limits, service.store._engine().options
+def _settings(session: Session) -> dict[str, str]:
+    service, store = session.service, session.database.store
+    limits, options = store._engine().limits, store._engine().options
     return {
         "stream-node-max-bytes": str(limits.node_max_bytes),
         "stream-node-max-entries": str(limits.node_max_entries),
         "appendonly": "yes", "appendfsync": SYNC_TOLD[options.sync],
-        "maxclients": str(service.clients_max), "databases": "1", "save": "", "maxmemory": "0",
-        "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(service.store.path),
+        "maxclients": str(service.clients_max), "save": "", "maxmemory": "0",
+        "databases": str(1 + max(service.databases)),
+        "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(store.path),
         "proto-max-bulk-len": str(512 << 20), "port": str(service.port),
         "requirepass": "", "notify-keyspace-events": "",
     }  # fmt: skip
@@ -129,7 +132,7 @@ def config_get(session: Session, words: Words) -> Step:
     def tell() -> Reply:
         return {
             name.encode(): value.encode("utf-8", "surrogateescape")
-            for name, value in _settings(session.service).items()
+            for name, value in _settings(session).items()
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         }
 
@@ -141,7 +144,7 @@ def config_set(session: Session, words: Words) -> Step:
     given = words.rest()
     if len(given) % 2:
         raise Failed("ERR wrong number of arguments for 'config|set' command")
-    known = _settings(session.service)
+    known = _settings(session)
     for name, value in zip(given[::2], given[1::2], strict=True):
         text = name.decode(errors="replace").lower()
         if text not in known:
@@ -178,19 +181,36 @@ def db_size(_session: Session, _words: Words) -> Step:
 
 
 def flush(session: Session, words: Words) -> Step:
-    """As FLUSHALL and FLUSHDB, if the server allows it."""
+    """As FLUSHDB, if the server allows it."""
     if not session.service.allow_flush:
         raise Failed(FLUSH_REFUSED)
     if len(words) and words.option() not in (b"ASYNC", b"SYNC"):
         raise Failed(SYNTAX)
     words.end()
 
-    def op(state: State) -> None:
-        state.flush()  # so that the index has what a transaction did before
-        for record in list(state.index.records()):
-            state.emit(frames.Drop(record.number))
+    return _FLUSH
 
-    return Change(op, ok, frees=True)
+
+def _flush(state: State) -> None:
+    state.flush()  # so that the index has what a transaction did before
+    for record in list(state.index.records()):
+        state.emit(frames.Drop(record.number))
+
+
+_FLUSH = Change(_flush, ok, frees=True)
+
+
+def flush_all(session: Session, words: Words) -> Step:
+    """As FLUSHALL, of every database."""
+    step, databases = flush(session, words), session.service.databases.values()
+    if len(databases) == 1:
+        return step
+
+    def work() -> Reply:
+        replies = [each.runner.run([step])[0] for each in databases]
+        return next((each for each in replies if each is not OK), OK)
+
+    return Admin(work)
 
 
 def save(session: Session, words: Words) -> Step:
@@ -198,8 +218,9 @@ def save(session: Session, words: Words) -> Step:
     words.rest()
 
     def work() -> Reply:
-        session.service.store.sync()
-        session.service.store.checkpoint()
+        for each in session.service.databases.values():
+            each.store.sync()
+            each.store.checkpoint()
         session.service.last_save = time.time()
         return OK
 
@@ -282,8 +303,8 @@ COMMANDS = [
         _one("config|resetstat", 2, config_reset, "Counts from zero."),
     )),
     _one("dbsize", 1, db_size, "Tells how many streams there are.", "readonly", "fast"),
-    _one("flushall", -1, flush, "Removes every stream.", "write"),
-    _one("flushdb", -1, flush, "Removes every stream.", "write"),
+    _one("flushall", -1, flush_all, "Removes every stream.", "write"),
+    _one("flushdb", -1, flush, "Removes every stream of the database.", "write"),
     _one("save", 1, save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
     _one("bgsave", -1, background_save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
     _one("lastsave", 1, last_save, "Tells when the last checkpoint was asked for."),
