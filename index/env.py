@@ -9,7 +9,10 @@ changed would cost a commit two more pages.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import lmdb
 from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import FileSystem
 from logstore.index import keys
+from logstore.oserrors import FULL
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
@@ -27,24 +31,71 @@ DATABASES = (
 )  # fmt: skip
 
 
+_DAMAGED = (
+    lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError,
+    lmdb.NotFoundError, lmdb.IncompatibleError,
+)  # fmt: skip
+# LMDB tells the system's errors as text alone.
+_FULL = tuple(os.strerror(code) for code in FULL)
+_REFUSED = tuple(
+    os.strerror(code)
+    for code in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
+                 errno.EROFS, errno.EAGAIN)
+)  # fmt: skip
+
+
 def typed(exc: BaseException) -> BaseException:
     """The typed error for one of LMDB's; anything else as it is."""
     if isinstance(exc, Error) or not isinstance(exc, lmdb.Error):
         return exc
-    if isinstance(exc, lmdb.DiskError | lmdb.MapFullError):
+    if isinstance(exc, lmdb.DiskError | lmdb.MapFullError) or str(exc).endswith(_FULL):
         made: Error = DiskFullError(
             f"no space left while writing the index: {exc}; delete or trim entries and compact, "
             "or make room on the disk"
         )
-    elif isinstance(exc, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError):
+    elif isinstance(exc, _DAMAGED):
         made = CorruptionError(
             f"the index is damaged: {exc}; close the store, delete its index directory, and open "
             "it again; it is rebuilt from the log"
         )
+    elif isinstance(exc, lmdb.ReadersFullError):
+        made = FileSystemError(
+            f"the index cannot be read: {exc}; {READERS_MAX} threads and processes read it at "
+            "once: let some of them end, then try again"
+        )
     else:
-        made = FileSystemError(f"the index cannot be written: {exc}")
+        made = FileSystemError(
+            f"the index cannot be used: {exc}; look into the system's log for errors of the disk, "
+            "close the store in every process and open it again"
+        )
     made.__cause__ = exc
     return made
+
+
+def _not_opened(exc: lmdb.Error, path: Path) -> Exception:
+    """The typed error where LMDB does not open: the system refused, or it is no index any more."""
+    if isinstance(exc, lmdb.DiskError | lmdb.ReadersFullError | lmdb.MapFullError):
+        found = typed(exc)
+        assert isinstance(found, Error)
+        return found
+    if str(exc).endswith(_FULL + _REFUSED):
+        return FileSystemError(
+            f"the index in {path} cannot be opened: {exc}; see to its permissions, ulimit -n, and "
+            "the system's log"
+        )
+    return CorruptionError(
+        f"the index in {path} cannot be opened: {exc}; delete this directory, and open the store "
+        "again: it is rebuilt from the log"
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of LMDB leave as typed ones."""
+    try:
+        yield
+    except lmdb.Error as exc:
+        raise typed(exc) from exc
 
 
 class Generation:
@@ -116,6 +167,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         fs.make_directory(path)
     elif not fs.exists(path / "data.mdb"):
         raise FileNotFoundError(path / "data.mdb")
+    env: Any = None
     try:
         env = lmdb.open(
             str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), max_readers=READERS_MAX,
@@ -126,10 +178,12 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             for name in DATABASES:
                 databases[name] = env.open_db(name.encode(), txn=txn, create=build)
         env.reader_check()
-    except lmdb.DiskError as exc:
-        raise FileSystemError(f"the index in {path} cannot be opened: {exc}") from exc
-    except lmdb.Error as exc:
-        raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
+    except BaseException as exc:
+        if env is not None:
+            env.close()  # or this process could not open it again
+        if isinstance(exc, lmdb.Error):
+            raise _not_opened(exc, path) from exc
+        raise
     return Generation(path, number, env, databases)
 
 
@@ -150,5 +204,5 @@ def open_untouched(path: Path, number: int) -> Generation:
     except lmdb.NotFoundError as exc:
         raise FileNotFoundError(f"the index in {path} is of an older format: {exc}") from exc
     except lmdb.Error as exc:
-        raise CorruptionError(f"the index in {path} cannot be opened: {exc}") from exc
+        raise _not_opened(exc, path) from exc
     return Generation(path, number, env, databases)

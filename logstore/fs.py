@@ -8,44 +8,20 @@ Knows nothing of what the bytes mean.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import mmap
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from logstore.errors import DiskFullError, FileSystemError, NotAStoreError
+from logstore.errors import FileSystemError, NotAStoreError
+from logstore.oserrors import typed
 
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemError:
-    """The typed error for an OSError, saying what to do."""
-    what = exc.strerror or str(exc)
-    name = os.fspath(path)
-    if exc.errno in _FULL:
-        return DiskFullError(
-            f"no space left while {doing} {name}: {what}; delete or trim entries and compact, "
-            "or make room on the disk"
-        )
-    if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return FileSystemError(
-            f"no permission while {doing} {name}: {what}; fix the permissions, "
-            "or open with readonly=True"
-        )
-    if exc.errno in (errno.EMFILE, errno.ENFILE):
-        return FileSystemError(
-            f"too many open files while {doing} {name}: raise the limit with ulimit -n"
-        )
-    if exc.errno in (errno.EEXIST, errno.ENOTDIR):
-        return FileSystemError(f"{doing} {name} failed: {what}; give a directory, not a file")
-    return FileSystemError(f"{doing} {name} failed: {what}")
 
 
 @contextmanager
@@ -56,6 +32,12 @@ def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         raise  # callers decide what a missing file means
     except OSError as exc:
         raise typed(exc, path, doing) from exc
+
+
+def _close(fd: int) -> None:
+    """Close a descriptor. It is gone also after an error, and what must last was synced before."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 class FileStat(NamedTuple):
@@ -152,10 +134,10 @@ class File:
             raise typed(exc, self.path, "unlocking") from exc
 
     def close(self) -> None:
-        """Close; safe to repeat."""
+        """Close; safe to repeat. Its errors tell nothing that a sync has not told before."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            _close(fd)
 
     def __del__(self) -> None:
         """Files that a cache let go of are closed by their last user."""
@@ -225,7 +207,7 @@ class FileSystem:
     def make_directory(self, path: Path) -> None:
         """Create with parents; fine if it exists."""
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            os.makedirs(path, exist_ok=True)
         except OSError as exc:
             raise typed(exc, path, "creating") from exc
 
@@ -236,7 +218,7 @@ class FileSystem:
             try:
                 os.fsync(fd)
             finally:
-                os.close(fd)
+                _close(fd)
 
     def temporary_directory(self) -> Path:
         """A new private directory outside every store; its maker removes it."""
@@ -255,7 +237,12 @@ class FileSystem:
 
     def exists(self, path: Path) -> bool:
         """Whether something has that name."""
-        return path.exists()
+        with _errors(path, "looking at"):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
     def stat(self, path: Path) -> FileStat:
         """Device, inode and size by name; FileNotFoundError if there is none."""
@@ -268,10 +255,11 @@ class FileSystem:
         total = 0
         for folder, _, files in os.walk(path):
             for name in files:
-                try:
-                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-                except FileNotFoundError:
-                    continue  # removed while we walked
+                with _errors(path, "looking at"):
+                    try:
+                        total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+                    except FileNotFoundError:
+                        continue  # removed while we walked
         return total
 
     def writable(self, path: Path) -> bool:
@@ -296,4 +284,4 @@ def system_bytes(path: str) -> bytes:
     except OSError:
         return b""
     finally:
-        os.close(fd)
+        _close(fd)

@@ -25,6 +25,7 @@ from logstore.errors import (
     StoreInUseError,
 )
 from logstore.fs import File, FileSystem
+from logstore.index.env import translated
 from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
@@ -33,6 +34,7 @@ from logstore.recovery import boot, copying, creation, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
 
+@translated()
 def open_engine(
     fs: FileSystem, path: Path, options: StoreOptions, *, create: bool, limits: StoreLimits,
     accept_loss: bool = False,
@@ -251,6 +253,7 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
         tail.check_locked(engine)
 
 
+@translated()
 def close_engine(engine: Engine) -> None:
     """Close; the last closer leaves a clean mark.
 

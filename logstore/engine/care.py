@@ -42,9 +42,11 @@ def alone(
         yield
     finally:
         engine.care_files.discard(file)
-        if engine.pid == os.getpid():
-            file.unlock()  # a child that was just forked may hold the same open file for a moment
-        file.close()
+        try:
+            if engine.pid == os.getpid():
+                file.unlock()  # a child that was just forked may hold the same file for a moment
+        finally:
+            file.close()
 
 
 def write_missing_hints(engine: Engine) -> int:

@@ -34,6 +34,7 @@ from logstore.engine.attempt import (
 from logstore.engine.core import Engine
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
+from logstore.index.env import translated
 from logstore.options import SYNC_RANK, Sync
 
 BATCH_MAX_REQUESTS = 256
@@ -100,7 +101,8 @@ class Committer:
             with self.mutex:
                 try:
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-                    yield ready_locked(engine)
+                    with translated():
+                        yield ready_locked(engine)
                 finally:
                     _through(lambda: engine.lock.release(engine.wake))
         finally:
@@ -230,7 +232,9 @@ class Committer:
             elif not isinstance(exc, Exception):
                 request.error = exc
             else:
-                request.error = CommittedError(f"the commit counts; after it came {exc!r}")
+                request.error = CommittedError(
+                    f"the commit counts, do not repeat it; then: {exc!r}"
+                )
             request.error.__cause__ = None if request.error is exc else exc
 
     def _rescue_lead(self, request: Request, exc: BaseException) -> None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from logstore import opening
-from logstore.fs import File, FileSystem, typed
+from logstore.fs import File, FileSystem
+from logstore.oserrors import typed
 
 BLOCK = 512
 
