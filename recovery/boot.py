@@ -76,6 +76,16 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
         return None  # of another version: as good as none
 
 
+def damaged(fs: FileSystem, store: Path) -> bool:
+    """Whether BOOT is there and is not what was written: it is replaced as a whole, so no crash
+    leaves that."""
+    try:
+        data = fs.read(store / names.BOOT, BOOT_MAX_BYTES)
+    except FileNotFoundError:
+        return False
+    return len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "little")
+
+
 def write(fs: FileSystem, store: Path, boot: Boot) -> None:
     """Replace BOOT, durably."""
     body = msgpack.packb({

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -29,50 +27,53 @@ from logstore.log import chain, checkpoint, hint, names, reader, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, readonly, trust
+from logstore.recovery import boot, compare, overlay, readonly, trust
+from logstore.recovery.checkreport import CheckReport
 from logstore.recovery.report import Damage
 
 LOCK_WAIT_S = 5.0
 Progress = Callable[[int, int], None]
 
 
-@dataclass(slots=True)
-class CheckReport:
-    """What was verified and what was found."""
+def check(
+    path: Path, *, progress: Progress | None = None, careful: bool = False,
+    fs: FileSystem = LOCAL,
+) -> CheckReport:  # fmt: skip
+    """Verify the store at ``path``; typed errors only where there is nothing to verify.
 
-    segments: int = 0
-    frames: int = 0
-    commits: int = 0
-    nodes: int = 0
-    log_bytes: int = 0
-    streams: int = 0
-    entries: int = 0
-    checkpoints: int = 0
-    hints: int = 0
-    index: str = "not compared"
-    tail_segment: int = 0
-    tail_offset: int = 0
-    tail_bytes: int = 0
-    damage: list[Damage] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name."""
-        found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        found["damage"] = [damage._asdict() for damage in self.damage]
-        found["clean"] = not self.damage and not self.tail_bytes
-        return found
+    ``careful``: a process of its own looks first whether the index can be read at all.
+    """
+    try:
+        content = storefile.read(fs, path)
+        chain.heads(fs, path, content.uuid)
+    except CorruptionError as exc:
+        return _past_heads(fs, path, progress, exc)
+    return _Check(fs, path, content.uuid, progress, careful=careful).run()
 
 
-def check(path: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL) -> CheckReport:
-    """Verify the store at ``path``; typed errors only where there is nothing to verify."""
-    content = storefile.read(fs, path)
-    return _Check(fs, path, content.uuid, progress).run()
+def _past_heads(
+    fs: FileSystem, path: Path, progress: Progress | None, why: CorruptionError
+) -> CheckReport:
+    """STORE or a segment's header is damaged: the rest is looked at all the same."""
+    home = fs.temporary_directory()
+    try:
+        repaired = overlay.Repaired(fs, path, home)
+        report = _Check(repaired.fs, path, repaired.content.uuid, progress).run()
+    except Error:
+        raise why from None
+    finally:
+        fs.remove_tree(home)
+    report.damage[:0] = repaired.damage
+    return report
 
 
 class _Check:
     """One check: what it has seen of the log so far."""
 
-    def __init__(self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None) -> None:
+    def __init__(
+        self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None, *,
+        careful: bool = False,
+    ) -> None:  # fmt: skip
         self._fs, self._path, self._uuid = fs, path, uuid
         self._seed = crc_seed(uuid)
         self._progress = progress
@@ -80,17 +81,23 @@ class _Check:
         self._promised = trust.promised(fs, path, boot.read(fs, path))
         self._offsets: dict[int, set[int]] = {}
         self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
+        self._dropped: set[int] = set()
+        self._met: set[int] = set()  # segments that were there at the start
         self._done = self._total = 0
+        self._careful = careful
 
     def run(self) -> CheckReport:
         """All steps."""
         links = self._links()
         self.report.segments = len(links)
+        self._met = {link.number for link, _ in links}
         self._total = sum(link.end_offset for link, _ in links)
         mains = [link.number for link, role in links if role == fmt.Role.MAIN]
         for link, role in links:
             self._segment(link, role, last=link.number == max(mains, default=0))
         self._checkpoints()
+        if boot.damaged(self._fs, self._path):
+            self._damage(0, 0, 0, "BOOT is damaged: the index is rebuilt when the store is opened")
         self._pass_over_garbage({link.number for link, role in links if role != fmt.Role.MAIN})
         if not self.report.damage:
             self._replay()
@@ -152,7 +159,7 @@ class _Check:
             self.report.tail_bytes = link.end_offset - committed
         elif committed < link.end_offset and sound:
             self._damage(link.number, committed, link.end_offset, "the last commit is not whole")
-        self._hint(link, items)
+        self._hint(link, items, sound=sound)
         self.report.log_bytes += link.end_offset
         self._advance(link.end_offset)
 
@@ -171,6 +178,8 @@ class _Check:
             self._node(link, found, body)
         elif isinstance(body, frames.Adopt):
             self._adopted.add(body.segment)
+        elif isinstance(body, frames.DropSegment):
+            self._dropped.add(body.segment)
 
     def _node(
         self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
@@ -199,16 +208,19 @@ class _Check:
         self._damage(link.number, good, upto, why)
         return upto
 
-    def _hint(self, link: chain.Link, items: list[tuple[int, int, int]]) -> None:
+    def _hint(self, link: chain.Link, items: list[tuple[int, int, int]], *, sound: bool) -> None:
         if not self._fs.exists(names.hint(self._path, link.number)):
             return
         self.report.hints += 1
         kept = hint.read(self._fs, self._path, self._uuid, link)
-        if kept is None or [(f.offset, f.kind, f.crc) for f in kept] != items:
+        found = None if kept is None else [(each.offset, each.kind, each.crc) for each in kept]
+        fits = found == items if sound else found is not None and set(items) <= set(found)
+        if not fits:
             why = "the hint does not fit its segment: remove the .hint file, it is made anew"
             self._damage(link.number, 0, 0, why)
 
     def _checkpoints(self) -> None:
+        newest: set[int] = set()
         for position in names.checkpoints(self._fs, self._path):
             self.report.checkpoints += 1
             number, offset = fmt.position_parts(position)
@@ -219,10 +231,15 @@ class _Check:
                 continue
             if not checkpoint.fits_log(self._fs, self._path, self._seed, head):
                 self._damage(number, offset, offset, "the log lacks the commit of a checkpoint")
-
-            for chunk in chunks:
-                if chunk["kind"] == "live":
-                    self._adopted |= {row[0] for row in chunk["rows"]}
+                continue
+            newest = {
+                row[0] for chunk in chunks if chunk["kind"] == "live" for row in chunk["rows"]
+            }
+            self._adopted |= newest
+        for number in sorted(newest - self._met - self._dropped):
+            if not self._fs.exists(names.segment(self._path, number)):
+                why = f"segment {number} is missing, and no frame says that it was dropped"
+                self._damage(number, 0, 0, why)
 
     def _pass_over_garbage(self, compacted: set[int]) -> None:
         """A compacted segment that nothing names is what a compaction that was cut off had written;
@@ -245,7 +262,9 @@ class _Check:
             engine.follow = None  # one moment, not the newest
             for record in snapshot.read(engine, lambda view: list(view.index.records())):
                 self._stream(engine, record)
-            self.report.index = compare.with_own_index(engine, self.report.damage)
+            self.report.index = compare.with_own_index(
+                engine, self.report.damage, careful=self._careful
+            )
         finally:
             readonly.close_engine(engine)
 

@@ -15,8 +15,10 @@ from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import StreamRecord
 from logstore.index.settingtxn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
+from logstore.index.verify import every_row
 from logstore.log import names
 from logstore.recovery import boot, trust
+from logstore.recovery.probe import cannot_be_read
 from logstore.recovery.report import Damage
 
 NOT_CLEAN = "not compared: the store is open, or was not closed cleanly; it is rebuilt then"
@@ -24,7 +26,7 @@ OLDER = "not compared: it is of an older format; it is rebuilt when the store is
 AGREES = "agrees with the log"
 
 
-def with_own_index(engine: Engine, damage: list[Damage]) -> str:
+def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = False) -> str:
     """Compare every record and locator; what differs goes into ``damage``."""
     try:
         known = boot.read(engine.fs, engine.path)
@@ -35,6 +37,9 @@ def with_own_index(engine: Engine, damage: list[Damage]) -> str:
     path = names.generation(engine.path, known.generation)
     if trust.why_not(engine, known):
         return NOT_CLEAN
+    if careful and (why := cannot_be_read(path, known.generation)):
+        damage.append(Damage(0, 0, 0, f"index: {why}: delete the index directory"))
+        return "differs from the log"
     try:
         own = open_untouched(path, known.generation)
     except FileNotFoundError:
@@ -43,6 +48,7 @@ def with_own_index(engine: Engine, damage: list[Damage]) -> str:
         damage.append(Damage(0, 0, 0, exc.message))
         return "cannot be opened"
     try:
+        every_row(own)
         found = _differences(engine.index(), own)
     except CorruptionError as exc:
         found = [exc.message]

@@ -22,11 +22,12 @@ from logstore.engine import opens
 from logstore.engine.core import Engine, log
 from logstore.engine.segments import SegmentGone
 from logstore.engine.state import State
-from logstore.errors import CorruptFrameError, CorruptNodeError
+from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
 from logstore.log import frame as frames
-from logstore.recovery.report import Gone, RecoveryReport
+from logstore.log import names
+from logstore.recovery.report import Damage, Gone, RecoveryReport
 
 UNNAMED = b"stream-%d-whose-name-was-lost"
 UNREADABLE = (CorruptFrameError, CorruptNodeError, SegmentGone)
@@ -135,6 +136,25 @@ class Gaps:
     def _entries(self, run: Run) -> int:
         kind, data = self._engine.segments.run_bytes(run, 0)
         return sum(codec().counts(data)) if kind == fmt.Kind.OPEN else run.entries
+
+    def without_open(self, state: State, record: StreamRecord) -> None:
+        """A checkpoint knows of an open node of which no frame was found. DamagedStoreError if the
+        whole segment is missing."""
+        engine, number = self._engine, record.open_version >> fmt.POSITION_SEGMENT_BITS
+        missing = not engine.fs.exists(names.segment(engine.path, number))
+        why = f"segment {number} is missing, where the open node of {record.name!r} stands"
+        if missing and not engine.accept_loss:
+            raise DamagedStoreError(
+                f"{why}: restore it from a backup, or accept the loss with 'logstore recover'",
+                segment=number, stream=record.name,
+            )  # fmt: skip
+        if missing:
+            self._report.damage.append(Damage(number, 0, 0, why))
+        self.repaired = True
+        first = Run(record.open_version, 0, 0, 0)
+        self._gone(record, first, record.open_master, record.last, None)
+        record.open_version = 0
+        state.touch(record)
 
     # -- open nodes ---------------------------------------------------------------------------
     def sound(self, record: StreamRecord, node: OpenNode, active: int) -> OpenNode | None:

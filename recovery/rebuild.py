@@ -13,7 +13,7 @@ over, its neighbours are applied as far as they still say something certain (``g
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from logstore import format as fmt
@@ -31,11 +31,14 @@ from logstore.recovery import boot, restore
 from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
+Published = Callable[[], int | None]
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
 
-def build(engine: Engine, report: RecoveryReport) -> int:
-    """Build the next generation; its number. LOCK is held."""
+def build(engine: Engine, report: RecoveryReport, published: Published | None = None) -> int:
+    """Build the next generation; its number. LOCK is held, or ``published`` tells where to end:
+    what stands behind that position of the active segment is not taken in.
+    """
     started = time.monotonic_ns()
     fs, store = engine.fs, engine.index_home
     number = 1 + max([0, engine.wake.generation(), *names.generations(fs, store)])
@@ -43,7 +46,7 @@ def build(engine: Engine, report: RecoveryReport) -> int:
     temporary = path.with_name(path.name + names.TEMPORARY)
     generation = open_generation(fs, temporary, number, build=True)
     try:
-        Rebuild(engine, generation, report).run()
+        Rebuild(engine, generation, report, published).run()
     finally:
         generation.close()
     fs.rename(temporary, path)
@@ -59,10 +62,14 @@ def build(engine: Engine, report: RecoveryReport) -> int:
 class Rebuild:
     """One rebuild: the state it fills and where it stands."""
 
-    def __init__(self, engine: Engine, generation: Generation, report: RecoveryReport) -> None:
+    def __init__(
+        self, engine: Engine, generation: Generation, report: RecoveryReport,
+        published: Published | None = None,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._generation = generation
         self._report = report
+        self._published = published
         self._links = chain.main_links(engine.fs, engine.path, engine.uuid)
         self._gaps = Gaps(engine, report)
         self._missing: dict[int, int] = {}  # before which segment one is missing
@@ -80,6 +87,8 @@ class Rebuild:
             for link in sealed:
                 self._replay(state, link, from_position)
             self._replay_active(state, active, from_position)
+            if engine.accept_loss and not from_position and self._missing:
+                restore.unadopted(engine, state, self._report)
             # Behind a seal frame the next segment is the active one, also where its writer died
             # before it was made: the tail check makes it. Nothing is ever written behind a seal.
             self._settle(state, max(active.number, state.meta.active_segment))
@@ -154,10 +163,14 @@ class Rebuild:
     def _replay_active(self, state: State, link: chain.Link, from_position: int) -> None:
         """Complete commits of the active segment; what is behind them is the tail check's."""
         engine = self._engine
+        # Asked behind the checkpoint, which may have seen what was published only just then.
+        bound = None if self._published is None else self._published()
         file = engine.fs.open(names.segment(engine.path, link.number))
         scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
         try:
             for commit in reader.commits(scanned, None):
+                if bound is not None and commit.end > bound:
+                    break
                 for found in commit.frames:
                     self._apply(state, found, from_position)
                 if commit.end > state.meta.applied:
@@ -205,13 +218,11 @@ class Rebuild:
         self._settle_opens(state, active)
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
-        for number, (head, size) in heads.items():
+        for number, (head, _) in heads.items():
             found = state.segment(number)
             total = found.total_bytes if found is not None else 0
-            if number == active:
-                total = 0
-            elif head.role == fmt.Role.COMPACTED:
-                total = size
+            if number == active or head.role == fmt.Role.COMPACTED:
+                total = 0  # as an adopt frame leaves it, which does not say
             rows[number] = SegmentRow(head.role, 0, 0, total, head.created_ms)
         counts: dict[int, list[int]] = {}
         for (stream, number), (count_here, payload_bytes) in state.index.node_totals().items():
@@ -247,6 +258,8 @@ class Rebuild:
             node = state.index.open_node(record.number) if record.open_version else None
             if node is not None and node.runs:
                 self._settle_open(state, record, node, active)
+            elif node is None and record.open_version:
+                self._gaps.without_open(state, record)
 
     def _settle_open(self, state: State, record: StreamRecord, node: OpenNode, active: int) -> None:
         """Put an open node together; what cannot be read of it does not keep others from it."""

@@ -30,6 +30,14 @@ class Gone(NamedTuple):
     offset: int
     why: str
 
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name; no stream: it is not known which."""
+        return {
+            "stream": self.stream.decode("utf-8", "backslashreplace") or None,
+            "first": str(self.first), "last": str(self.last), "entries": self.entries,
+            "segment": self.segment, "offset": self.offset, "why": self.why,
+        }  # fmt: skip
+
 
 @dataclass(slots=True)
 class RecoveryReport:
@@ -49,6 +57,7 @@ class RecoveryReport:
     torn_position: int = 0
     saved_to: str = ""
     restated_segments: int = 0  # written anew after a failed sync
+    at_risk: AtRisk | None = None  # what that sync should have made durable
     damage: list[Damage] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)  # what a rebuild could not put together
     unsure: list[str] = field(default_factory=list)  # what it could not decide for certain
@@ -71,5 +80,8 @@ class RecoveryReport:
             "torn_at": {"segment": segment, "offset": offset} if self.torn_bytes else None,
             "saved_to": self.saved_to or None,
             "restated_segments": self.restated_segments,
+            "at_risk": self.at_risk.as_dict() if self.at_risk is not None else None,
             "damage": [damage._asdict() for damage in self.damage],
+            "gone": [gone.as_dict() for gone in self.gone],
+            "unsure": list(self.unsure),
         }

@@ -18,6 +18,7 @@ from logstore.ids import StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
 from logstore.log import chain, checkpoint, hint, names, reader
 from logstore.log import frame as frames
+from logstore.recovery.gaps import UNNAMED
 from logstore.recovery.report import Damage, RecoveryReport
 
 _LOADERS: dict[str, Callable[[State, dict[str, Any]], None]] = {
@@ -145,6 +146,27 @@ def _load_unsure(
             f"node {master} of {record.name!r} stands behind damage, in segment {found.segment} "
             "without a hint: if its entries were deleted, they are there again"
         )
+
+
+def unadopted(engine: Engine, state: State, report: RecoveryReport) -> None:
+    """Without a checkpoint and without the beginning of the log: nodes of compacted segments, of
+    which nothing that is left says whether they were adopted."""
+    state.flush()
+    known = {locator.position for _, _, _, locator in state.index.all_nodes()}
+    unsure: list[reader.LogFrame] = []
+    for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
+        if head.role == fmt.Role.COMPACTED:
+            link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, 0)
+            found, behind = _node_frames(engine, link, report)
+            unsure += [each for each in [*found, *behind] if each.position not in known]
+    for node in unsure:
+        number = int.from_bytes(node.payload[:8], "little")
+        if state.record(number) is None:
+            state.create(StreamRecord(number, UNNAMED % number, length=1, position=1))
+            following = max(state.meta.next_stream, number + 1)
+            state.meta = state.meta._replace(next_stream=following)
+    state.flush()
+    _load_unsure(state, unsure, {}, report)
 
 
 def _node_frames(

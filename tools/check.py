@@ -30,7 +30,7 @@ def command(output: Output, path: Path) -> None:
     """
     try:
         with output.progress("Checking") as progress:
-            found = check.check(path, progress=progress)
+            found = check.check(path, progress=progress, careful=True)
     except CorruptionError:
         output.exit_code = EXIT_DAMAGED
         raise

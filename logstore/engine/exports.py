@@ -169,7 +169,7 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
         open_node = (ref.master.packed(), nodes.listpack(view, record, ref)[0])
     info = StreamInfoValue(
         record.length, record.last, record.first, record.max_deleted, record.entries_added,
-        [_group(view, each) for each in view.index.groups.of_stream(record.number)],
+        [group_value(view, each) for each in view.index.groups.of_stream(record.number)],
         idempotence.export(view, record.number),
     )  # fmt: skip
     sealed = _sealed(view, record, None, limit)
@@ -207,7 +207,8 @@ def _sealed(
     return found
 
 
-def _group(view: Snapshot, group: GroupRecord) -> GroupValue:
+def group_value(view: Snapshot, group: GroupRecord) -> GroupValue:
+    """A group with its consumers and pending entries."""
     txn = view.index.groups
     made = GroupValue(group.name, group.last, group.entries_read)
     places = {NO_ONE: NOBODY}

@@ -41,10 +41,10 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
         ) from None
     if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
         raise NotAStoreError(f"{path} is not the marker of a store")
-    _, of_format, _, size, crc = fmt.STORE_HEAD.unpack_from(data)
+    _, of_format, reserved, size, crc = fmt.STORE_HEAD.unpack_from(data)
     version.check(of_format, store)
     body = data[fmt.STORE_HEAD.size :]
-    if len(body) != size or crc32c(body) != crc:
+    if len(body) != size or crc32c(body) != crc or reserved:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
     found: dict[str, Any] = msgpack.unpackb(body)
     limits = StoreLimits(found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"])

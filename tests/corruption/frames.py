@@ -51,3 +51,8 @@ def flip(path: Path, offset: int, bit: int = 0) -> None:
 def spoil(store: Path, frame: LogFrame) -> None:
     """Flip a bit in the middle of a frame."""
     flip(names.segment(store, frame.segment), frame.offset + (32 + frame.payload_bytes) // 2, 3)
+
+
+def file(store: Path, number: int) -> Path:
+    """The file of a segment."""
+    return names.segment(store, number)

@@ -1,0 +1,257 @@
+"""``recover --salvage``: take out of a damaged store what is left, into a new one.
+
+Entries keep their bytes and IDs, streams their last IDs, counts, settings, time of expiry and
+scheduled entries, groups their consumers and pending entries; all as far as it can be read.
+
+Invariants: the damaged store is only read. A stream appears in the new store whole, in one commit;
+a salvage that was cut off is done again into an empty directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from logstore.engine import exports, groups, idempotence, installs, pieces
+from logstore.engine.commit import Committer
+from logstore.engine.installs import Edge, Part
+from logstore.engine.state import State
+from logstore.errors import InvalidPayloadError, OptionError
+from logstore.fs import LOCAL, FileSystem
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log.lifeframe import Expire
+from logstore.log.scheduleframe import Scheduled
+from logstore.log.settingframe import Setting
+from logstore.options import StoreOptions
+from logstore.rdb.value import Node, StreamInfoValue
+from logstore.recovery import passes, traces
+from logstore.recovery.damaged import Damaged
+from logstore.recovery.remains import Remains
+from logstore.recovery.report import Damage, Gone
+from logstore.settings import stored
+
+Progress = Callable[[int, int], None]
+PIECE_BYTES = 1 << 20
+SCHEDULED_A_COMMIT = 1000
+UNSEEN = (
+    "what stood in damaged bytes of the log beside entries (deletes, trims, acks and deliveries "
+    "of groups, settings) was not carried out"
+)
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What was taken out, and what is gone."""
+
+    destination: str = ""
+    index: str = ""
+    streams: int = 0
+    entries: int = 0
+    groups: int = 0
+    pending: int = 0
+    scheduled: int = 0
+    gone: list[Gone] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is gone, and nothing unsure."""
+        return not (self.gone or self.unsure)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        found["gone"] = [each.as_dict() for each in self.gone]
+        found["damage"] = [each._asdict() for each in self.damage]
+        found["whole"] = self.whole
+        return found
+
+
+def salvage(
+    source: Path, target: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL
+) -> SalvageReport:
+    """Take what is left of the store at ``source`` into a new one at ``target``.
+
+    ``progress`` is told bytes. OptionError for a target that is not empty or lies in the source;
+    StoreInUseError while somebody has the source open; DamagedStoreError if there is nothing left.
+    """
+    if fs.names(target):
+        raise OptionError(f"{target} is not empty: give a new or an empty directory")
+    if target.absolute().is_relative_to(source.absolute()):
+        raise OptionError(f"{target} is in the damaged store itself: give a directory outside it")
+    halves = _Halves(progress)
+    damaged = Damaged(fs, source, halves.checked)
+    try:
+        return _Salvage(damaged, target, halves).run(fs)
+    finally:
+        damaged.close()
+
+
+class _Halves:
+    """Progress: the first half is looking at every byte of the log, the second copying nodes."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = self._total = 0
+
+    def checked(self, done: int, total: int) -> None:
+        """So many bytes of the log were looked at."""
+        self._done, self._total = done, 2 * total
+        self._tell()
+
+    def copied(self, size: int) -> None:
+        """So many bytes more were copied."""
+        self._done = min(self._total, self._done + size)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+class _Salvage:
+    """One salvage: where it reads and writes."""
+
+    def __init__(self, damaged: Damaged, target: Path, halves: _Halves) -> None:
+        self._damaged, self._target, self._halves = damaged, target, halves
+        self.report = SalvageReport(str(target))
+
+    def run(self, fs: FileSystem) -> SalvageReport:
+        """Look at all of it, then copy."""
+        repaired, report = self._damaged.repaired, self.report
+        own = self._damaged.own_index
+        report.index = "its own" if own else "built from what the log still says"
+        report.damage = [*repaired.damage, *self._damaged.seen.damage]
+        known = {each[:3] for each in report.damage}
+        report.damage += [each for each in self._damaged.report.damage if each[:3] not in known]
+        options = StoreOptions(background=False, sync="os")
+        engine, _ = passes.open_engine(
+            fs, self._target, options, create=True, limits=repaired.content.limits
+        )
+        try:
+            self._committer = Committer(engine)
+            generation = self._damaged.engine.generation
+            assert generation is not None
+            with generation.env.begin() as txn:
+                self._copy(IndexTxn(generation, txn))
+            if not own:
+                report.gone += traces.gone(self._damaged, engine, report.damage, report.gone)
+        finally:
+            passes.close_engine(engine)
+        return report
+
+    def _copy(self, index: IndexTxn) -> None:
+        remains = Remains(self._damaged, index, self.report.damage)
+        for record in remains.view.records():
+            self._stream(remains, record)
+        self.report.gone += [*self._damaged.report.gone, *remains.gone]
+        self.report.unsure += [*self._damaged.report.unsure, *remains.unsure]
+        if self._damaged.report.damage:
+            self.report.unsure.append(UNSEEN)
+
+    # -- one stream -----------------------------------------------------------------------------
+    def _stream(self, remains: Remains, record: StreamRecord) -> None:
+        """Its nodes, some a commit; with the last all else."""
+        temporary: pieces.Temporary | None = None
+        waiting: list[Node] = []
+        size, edge = 0, Edge()
+        for node in remains.nodes(record):
+            waiting.append(node)
+            size += len(node[1])
+            if size >= PIECE_BYTES:
+                if temporary is None:
+                    temporary = self._run(partial(pieces.begin, name=record.name))
+                edge = self._extend(temporary, edge, waiting)
+                waiting, size = [], 0
+        info = self._info(remains, record)
+        if temporary is None:
+            parts, edge = installs.verify(waiting, edge)
+            self._finish(remains, record, edge, info, parts=[parts])
+        else:
+            edge = self._extend(temporary, edge, waiting)
+            self._finish(remains, record, edge, info, temporary=temporary)
+        self._scheduled(remains, record)
+
+    def _extend(self, temporary: pieces.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
+        parts, after = installs.verify(waiting, edge)
+        found: list[Part] = [parts]
+        self._run(partial(
+            pieces.extend, temporary=temporary, before=edge, parts=found, after=after
+        ))  # fmt: skip
+        return after
+
+    def _info(self, remains: Remains, record: StreamRecord) -> StreamInfoValue:
+        view = remains.view
+        found = view.index.groups.of_stream(record.number)
+        return StreamInfoValue(
+            0, record.last, record.first, record.max_deleted, record.entries_added,
+            [exports.group_value(view, each) for each in found],
+            idempotence.export(view, record.number),
+        )  # fmt: skip
+
+    def _finish(
+        self, remains: Remains, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
+        parts: list[Part] | None = None, temporary: pieces.Temporary | None = None,
+    ) -> None:  # fmt: skip
+        last = max(info.last, StreamID(*edge.top), info.max_deleted)
+        added = max(info.entries_added or 0, edge.length)
+        info = replace(info, length=edge.length, last=last, entries_added=added)
+        try:
+            installs.check_info(info, edge)
+        except InvalidPayloadError as exc:
+            self.report.unsure.append(f"idempotent adds of {record.name!r}: {exc.message}")
+            info = replace(info, idempotence=None)
+            installs.check_info(info, edge)
+        settings = remains.view.index.settings
+        kept = stored(settings.stream(record.number))
+        of_groups = [
+            (each.name, stored(settings.group(each.number)))
+            for each in remains.view.index.groups.of_stream(record.number)
+        ]
+
+        def step(state: State) -> None:
+            if temporary is not None:
+                pieces.finish(state, temporary, edge, record.name, info, replace=False)
+            else:
+                made = installs.Prepared(parts or [], edge.first, info)
+                installs.install(state, record.name, made)
+            found = state.record_by_name(record.name)
+            assert found is not None
+            if kept:
+                state.emit(Setting(found.number, 0, kept))
+            for name, of_group in of_groups:
+                if of_group:
+                    number = groups.existing(state, record.name, name)[1].number
+                    state.emit(Setting(found.number, number, of_group))
+            if record.expires_ms:
+                state.emit(Expire(found.number, record.expires_ms))
+
+        self._run(step)
+        self.report.streams += 1
+        self.report.entries += edge.length
+        self.report.groups += len(info.groups)
+        self.report.pending += sum(len(each.pending) for each in info.groups)
+        self._halves.copied(record.node_bytes)
+
+    def _scheduled(self, remains: Remains, record: StreamRecord) -> None:
+        """What waits for its time; under new keys."""
+        rows = list(remains.view.index.schedules.of_stream(record.number))
+
+        def step(state: State, start: int) -> None:
+            found = state.record_by_name(record.name)
+            assert found is not None
+            for row in rows[start : start + SCHEDULED_A_COMMIT]:
+                state.emit(Scheduled(found.number, row.due_ms, row.fields))
+
+        for start in range(0, len(rows), SCHEDULED_A_COMMIT):
+            self._run(partial(step, start=start))
+        self.report.scheduled += len(rows)
+
+    def _run(self, step: Callable[[State], Any]) -> Any:
+        return self._committer.run(step, None)

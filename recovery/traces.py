@@ -1,0 +1,119 @@
+"""What damaged bytes still seem to say: whose entries they were.
+
+Where a frame's checksum does not fit, its head may still be right. It is no evidence, and nothing
+is read by it; but together with what was taken out it tells best what is gone.
+
+Invariants: what the new store holds is never said to be gone; where nothing can be told, the bytes
+are named, under no stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from logstore import format as fmt
+from logstore.codec import codec
+from logstore.engine import nodes, snapshot
+from logstore.engine.core import Engine
+from logstore.engine.snapshot import Snapshot
+from logstore.format import Kind
+from logstore.ids import ZERO_ID, StreamID
+from logstore.index.txn import IndexTxn
+from logstore.log import names
+from logstore.recovery.damaged import Damaged
+from logstore.recovery.report import Damage, Gone
+
+_SEEMS = "by the damaged frame itself"
+_UNTOLD = "it cannot be told of which streams these bytes of the log were"
+
+
+class _Trace(NamedTuple):
+    """A frame as its damaged bytes have it."""
+
+    stream: int
+    first: StreamID
+    last: StreamID
+    entries: int  # 0: it adds none
+
+
+def gone(source: Damaged, made: Engine, damage: list[Damage], known: list[Gone]) -> list[Gone]:
+    """What is gone by the damaged bytes, beside what is known already."""
+    found: list[Gone] = []
+    told = {(each.segment, each.offset) for each in known}
+    for each in damage:
+        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in told:
+            continue
+        told.add((each.segment, each.from_offset))
+        found += _of(source, made, each)
+    return found
+
+
+def _of(source: Damaged, made: Engine, damage: Damage) -> Iterator[Gone]:
+    segment, at, end, _ = damage
+    engine = source.engine
+    try:
+        file = engine.fs.open(names.segment(engine.path, segment))
+    except FileNotFoundError:
+        return
+    at = max(at, fmt.SEGMENT_HEAD_BYTES)
+    try:
+        while at < end:
+            data = file.pread(fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
+            size, trace = _trace(data, end - at)
+            name = None if trace is None else _name(engine, trace.stream)
+            if size and trace is None:
+                at += size
+                continue
+            if trace is None or name is None:
+                yield Gone(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNTOLD)
+                return
+            count = partial(_there, name=name, first=trace.first, last=trace.last)
+            missing = trace.entries - snapshot.read(made, count)
+            if missing > 0:
+                yield Gone(name, trace.first, trace.last, missing, segment, at, _SEEMS)
+            at += size
+    finally:
+        file.close()
+
+
+def _trace(data: bytes, room: int) -> tuple[int, _Trace | None]:
+    """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
+    if len(data) < fmt.FRAME_HEAD_BYTES:
+        return 0, None
+    _, size, _, _, _, kind, _, mark = fmt.FRAME_HEAD.unpack_from(data)
+    size += fmt.FRAME_HEAD_BYTES
+    body = data[fmt.FRAME_HEAD_BYTES :]
+    known = kind in Kind._value2member_map_
+    if mark != fmt.FRAME_MARK or size > room or not known:
+        return 0, None
+    if kind in (Kind.NODE, Kind.OPEN) and len(body) >= fmt.NODE_BODY.size:
+        stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(body)
+        return size, _Trace(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
+    if kind == Kind.APPEND and len(body) >= fmt.APPEND_BODY.size:
+        stream, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(body)
+        last = StreamID(ms, seq)
+        return size, _Trace(stream, last, last, entries)
+    return size, None
+
+
+def _name(engine: Engine, number: int) -> bytes | None:
+    generation = engine.generation
+    assert generation is not None
+    with generation.env.begin() as txn:
+        record = IndexTxn(generation, txn).record(number)
+    return None if record is None else record.name
+
+
+def _there(view: Snapshot, name: bytes, first: StreamID, last: StreamID) -> int:
+    """How many entries of a closed interval the new store holds."""
+    record = view.record(name)
+    if record is None:
+        return 0
+    count = 0
+    for ref in nodes.refs(view, record, first, last):
+        lp, vector = nodes.listpack(view, record, ref)
+        ids = codec().ids(lp, *ref.master, vector)
+        count += sum(1 for _, *id in ids if first <= StreamID(*id) <= last)
+    return count
