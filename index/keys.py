@@ -41,7 +41,7 @@ FIRST_RECORD_BYTES = 108  # of format 1, and before streams expired
 # applied position, commit, start of its last frame, that frame's crc, active segment,
 # next stream, next segment
 _META = struct.Struct("<QQQIIQI")
-# role, live node bytes, live nodes, bytes (0: not sealed), born (unix ms)
+# role, live node bytes, live nodes, bytes (0: not sealed, or compacted), born (unix ms)
 _SEGMENT = struct.Struct("<BQIIQ")
 RUN = struct.Struct("<QIII")  # position of the frame, payload bytes, entries, elements
 _OPEN_INLINE, _OPEN_RUNS = 0, 1

@@ -1,0 +1,1 @@
+"""Every number that info prints, held against a model of plain Python."""

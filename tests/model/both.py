@@ -1,0 +1,383 @@
+"""A store and its model, side by side: each operation is done on both, its answers compared.
+
+``look`` compares all that is told. What depends on how entries lie in nodes is asked of the log as
+it was before the operation.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import logstore
+from logstore import opening
+from logstore.engine import pins, snapshot
+from logstore.recovery import compare
+from logstore.recovery.check import check
+from logstore.scan import plan
+from tests.groups.model import ID, Given, Group, Pairs
+from tests.model import told
+from tests.model.shelf import Lies, Shelf
+from tests.model.walk import COMPACTED, Keeping, Log
+from tests.schedules.hands import SetClock, wake
+from tests.store.look import roll
+
+START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
+
+
+class Both:
+    """One store in a directory of its own, and the model of it."""
+
+    def __init__(self, folder: Path, node_bytes: int, node_entries: int) -> None:
+        self.path = folder / "store"
+        self.clock = SetClock(START_MS)
+        self.files = Keeping(folder / "gone")
+        self.sizes = {"node_max_bytes": node_bytes, "node_max_entries": node_entries,
+                      "segment_bytes": 1 << 16}  # fmt: skip
+        self.store: Any = None
+        self._open(**self.sizes)
+        self.log = Log(self.path, self.files.graveyard)
+        self.shelf = Shelf(START_MS)
+        self.done: Counter[str] = Counter()  # for the metrics: what the log tells
+        self.compacted = (0, 0)
+        self.pinned: dict[str, set[int]] = {}
+        self.compared = told.Compared()
+        self.what: Counter[str] = Counter()
+        self.rolled = 0
+        self.store_counters: set[str] = set()
+
+    # -- opening and closing ------------------------------------------------------------------
+    def _open(self, **limits: int) -> None:
+        before = opening.FILES[0]
+        opening.FILES[0] = self.files
+        try:
+            self.store = logstore.open(
+                self.path, sync="os", background=False, clock=self.clock, **limits
+            )
+        finally:
+            opening.FILES[0] = before
+
+    def reopen(self, *, rebuild: bool, meanwhile: Callable[[], None] | None = None) -> None:
+        """Close and open; ``meanwhile`` looks at the closed store, then the index may go."""
+        self.store.close()
+        self.follow()
+        if meanwhile is not None:
+            meanwhile()
+        if rebuild:
+            shutil.rmtree(self.path / "index")
+        self._open()
+        self.done.clear()
+        self.shelf.counts.clear()
+        self.rolled = 0
+        self.compacted = 0, 0  # by its documentation it is told while the store is open
+        self.follow()
+        self.done.clear()
+        self.what["rebuild" if rebuild else "reopen"] += 1
+
+    def close(self) -> None:
+        """At the end: also the check must be content."""
+        if self.store is not None:
+            self.store.close()
+            self.store = None
+
+    def checked(self) -> None:
+        """The closed store is sound, and its index says what its log does."""
+        found = check(self.path)
+        assert found.damage == [], found.damage
+        assert found.index == compare.AGREES
+
+    # -- the log ------------------------------------------------------------------------------
+    def follow(self, *, adding: bool = True, full: bool = True) -> None:
+        """Read what was written to the log, and count it."""
+        self.log.follow()
+        tally = self.log.taken()
+        self.done["commits"] += tally.commits
+        self.done["operations"] += tally.commits
+        self.done["commit_bytes"] += tally.commit_bytes
+        self.done["added_bytes"] += tally.added_bytes if adding else 0
+        self.done["rolls"] += tally.seals if full else 0
+        self.done["checkpoints"] += 2 * tally.notes
+        self.rolled += tally.seals
+        size = self.log.file_bytes
+        self.done["compaction_bytes"] += sum(map(size, tally.adopted))
+        if tally.dropped:
+            self.compacted = self.clock.ms, self.compacted[1] + sum(map(size, tally.dropped))
+
+    def lies(self, name: bytes) -> list[Lies]:
+        """A stream's nodes, as they lie now."""
+        if name not in self.shelf.streams:
+            return []
+        of = self.log.named(name)
+        found = [
+            Lies(node.last, node.live, node.size_bytes, sealed=True)
+            for _, node in sorted(of.nodes.items())
+        ]
+        if of.open:
+            found.append(Lies(of.open.last, of.open.live, of.open.size_bytes, sealed=False))
+        return found
+
+    # -- what streams are asked ---------------------------------------------------------------
+    def same(self, found: Any, wanted: Any, where: str) -> None:
+        """An answer, which numbers are part of."""
+        self.what[where] += 1
+        self.follow()
+        self.compared.same(found, wanted, where)
+
+    def add(self, name: bytes, pairs: Pairs, step: int | None, maxlen: int | None) -> None:
+        """One entry; with ``step`` its ID is given, so much above the last."""
+        id: Any = "*"
+        if step is not None:
+            of = self.shelf.seen(name)
+            last = of.last if of is not None else (0, 0)
+            id = (last[0] + step, 0) if step else (last[0], last[1] + 1)
+        found = self.store.stream(name).add(list(pairs), id=id, maxlen=maxlen, approximate=False)
+        wanted = self.shelf.add(name, pairs, None if id == "*" else id)
+        if maxlen is not None:
+            self.shelf.trim(name, maxlen, None)
+        self.same(found, wanted, "add")
+
+    def add_many(self, name: bytes, rows: list[Pairs], batch: int) -> None:
+        """Entries in batches."""
+        found = self.store.stream(name).add_many([list(row) for row in rows], batch=batch)
+        self.same(list(found), [self.shelf.add(name, row) for row in rows], "add_many")
+
+    def add_once(self, name: bytes, pairs: Pairs, producer: bytes, iid: bytes) -> None:
+        """An idempotent add."""
+        found = self.store.stream(name).add(list(pairs), producer=producer, idempotent_id=iid)
+        self.same(found, self.shelf.add_once(name, pairs, producer, iid), "add_once")
+
+    def delete(self, name: bytes, ids: list[ID], references: str, *, each: bool) -> None:
+        """By ID, counted or one by one."""
+        stream = self.store.stream(name)
+        wanted = self.shelf.delete(name, ids, references)
+        if each:
+            self.same(stream.delete_each(*ids, references=references), wanted, "delete_each")
+        else:
+            found = stream.delete(*ids, references=references)
+            self.same(found, wanted.count(1), f"delete {references}")
+
+    def delete_range(self, name: bytes, low: ID, high: ID) -> None:
+        """By range."""
+        found = self.store.stream(name).delete_range(low, high)
+        self.same(found, self.shelf.delete_range(name, low, high), "delete_range")
+
+    def trim(
+        self, name: bytes, maxlen: int | None, minid: ID | None, references: str,
+        limit: int | None,
+    ) -> None:  # fmt: skip
+        """Exactly, or with a limit whole nodes."""
+        stream = self.store.stream(name)
+        if limit is None:
+            wanted = self.shelf.trim(name, maxlen, minid, references)
+            found = stream.trim(maxlen=maxlen, minid=minid, references=references)
+            self.same(found, wanted, f"trim {references}")
+        else:
+            wanted = self.shelf.trim_nodes(name, maxlen, minid, limit, self.lies(name))
+            found = stream.trim(maxlen=maxlen, minid=minid, approximate=True, limit=limit)
+            self.same(found, wanted, "trim nodes")
+
+    def set_id(self, name: bytes, last: ID, added: int | None, deleted: ID | None) -> None:
+        """XSETID."""
+        self.store.stream(name).set_id(last, entries_added=added, max_deleted_id=deleted)
+        self.shelf.set_id(name, last, added, deleted)
+        self.same(None, None, "set_id")
+
+    # -- streams as a whole -------------------------------------------------------------------
+    def whole(self, operation: str, *names: bytes, **how: Any) -> None:
+        """Create, drop, rename or copy."""
+        found = getattr(self.store, operation)(*names, **how)
+        wanted = getattr(self.shelf, operation)(*names, **how)
+        self.follow(adding=operation != "copy")
+        self.same(found, wanted, operation)
+
+    def expire(self, name: bytes, after: int | None) -> None:
+        """At so many ms from now, or never."""
+        stream, of = self.store.stream(name), self.shelf.seen(name)
+        if after is not None:
+            at = self.clock.ms + after
+            self.same(stream.expire(at=at), self.shelf.expire(name, at), "expire")
+        else:
+            wanted = of is not None and of.expires_ms > 0
+            self.same(stream.persist(), wanted, "persist")
+            if of is not None:
+                of.expires_ms = 0
+
+    def schedule(self, name: bytes, pairs: Pairs, after: int) -> None:
+        """An entry for later."""
+        key = self.store.stream(name).schedule(list(pairs), at=self.clock.ms + after)
+        self.shelf.schedule(name, pairs, self.clock.ms + after, key.number)
+        self.same(key.due_ms, self.clock.ms + after, "schedule")
+
+    def cancel(self, name: bytes, place: int) -> None:
+        """One of what is scheduled."""
+        of = self.shelf.streams[name].scheduled
+        due, number, _ = of.pop(place % len(of))
+        self.same(self.store.stream(name).cancel(f"{due}-{number}"), True, "cancel")
+
+    def configure(self, name: bytes, **changes: Any) -> None:
+        """Settings of a stream, by the names that the model has for them."""
+        given = dict(changes)
+        if given.get("max_age_ms") is not None:
+            given["max_age_ms"] /= 1000
+        for ours, theirs in (("max_age_ms", "max_age"),
+                             ("idempotent_duration_s", "idempotent_duration")):  # fmt: skip
+            if ours in given:
+                given[theirs] = given.pop(ours)
+        self.store.stream(name).configure(**given)
+        self.shelf.configure(name, **changes)
+        self.same(None, None, "configure")
+
+    def tick(self, ms: int) -> None:
+        """Time passes; nobody is awake."""
+        self.clock.ms += ms
+        self.shelf.now += ms
+
+    def awake(self) -> None:
+        """What is due is done."""
+        wake(self.store)
+        self.shelf.wake()
+        self.same(None, None, "wake")
+
+    def retain(self) -> None:
+        """What is not kept goes."""
+        lies = {name: self.lies(name) for name in self.shelf.streams}
+        self.same(self.store.retain(), self.shelf.retain(lies), "retain")
+
+    # -- groups -------------------------------------------------------------------------------
+    def group(
+        self, name: bytes, group: bytes, operation: str, call: Callable[[Any], Any],
+        model: Callable[[Group, Any], Any],
+    ) -> None:  # fmt: skip
+        """Do it with the group, which is there, and with its model."""
+        of = self.shelf.streams[name]
+        there = of.groups[group]
+        letter = there.dead_letter
+        there.buries = letter is not None and self.shelf.seen(letter) is not of
+        found = call(self.store.stream(name).group(group))
+        wanted = model(there, of)
+        self.shelf.settle(name, group)
+        self.same(self._plain(found), self._plain(wanted), operation)
+
+    def _plain(self, answer: Any) -> Any:
+        if isinstance(answer, list) and answer and hasattr(answer[0], "delivery_count"):
+            return [
+                (each.id, None if each.deleted else tuple(each.pairs),
+                 each.idle // told.span(1), each.delivery_count)
+                for each in answer
+            ]  # fmt: skip
+        if isinstance(answer, list) and answer and isinstance(answer[0], Given):
+            return [tuple(each) for each in answer]
+        if hasattr(answer, "cursor"):
+            return [answer.cursor, self._plain(list(answer.entries)), list(answer.deleted)]
+        if isinstance(answer, tuple):
+            return [answer[0], self._plain(answer[1]), answer[2]]
+        return answer
+
+    # -- care ---------------------------------------------------------------------------------
+    def compact(self, threshold: float, *, purge: bool) -> None:
+        """Both levels, by call."""
+        self.follow()
+        report = self.store.compact(threshold=threshold, purge=purge)
+        if purge:
+            self.pinned.clear()  # an erasure ends all scans
+        self.done["compactions"] += 1
+        self.follow(full=False)
+        live = self.log.live()
+        held = {number for number in self._pins() if not live.get(number, (1, 1))[1]}
+        self.compared.same(report.segments_pinned, len(held - {self.log.number}), "segments pinned")
+        written = [each for each in self.log.segments.values() if each.role == COMPACTED]
+        self.same(None, None, "purge" if purge else "compact")
+        self.what["compacted segments"] = max(self.what["compacted segments"], len(written))
+
+    def checkpoint(self) -> None:
+        """One."""
+        self.done["checkpoints"] += self.store.checkpoint() > 0
+        self.same(None, None, "checkpoint")
+
+    def roll(self) -> None:
+        """The active segment is sealed."""
+        roll(self.store)
+        self.follow(full=False)
+        self.same(None, None, "roll")
+
+    def sync(self) -> None:
+        """All is durable then."""
+        self.store.sync()
+        self.same(self.store.durable_upto, self.log.end, "sync")
+
+    def pin(self, name: bytes) -> None:
+        """A scan begins."""
+        made = plan.make(self.store._engine(), [name])
+        self.same(made.entries, len(self.shelf.streams[name].entries), "scan")
+        if made.pin_id:
+            self.pinned[made.pin_id] = {
+                node.position >> 32 for node in self.log.named(name).nodes.values() if node.live
+            }
+
+    def unpin(self) -> None:
+        """A scan ends."""
+        engine = self.store._engine()
+        id, _ = self.pinned.popitem()
+        pins.release(engine.fs, self.path, id)
+        self.same(None, None, "scan ends")
+
+    def _pins(self) -> set[int]:
+        engine = self.store._engine()
+        return pins.pinned_segments(engine.fs, self.path, self.clock.ms)
+
+    # -- looking ------------------------------------------------------------------------------
+    def look(self, count: int = 0) -> None:
+        """All that is told, of everything."""
+        self.follow()
+        same, shelf, now = self.compared.same, self.shelf, self.clock.ms
+        info = self.store.info()
+        same(info, told.store(shelf, self.log, self.path, now, self.compacted), "store")
+        durable = (info.durable_segment, info.durable_offset)
+        assert durable <= (info.applied_segment, info.applied_offset)
+        rows = snapshot.read(self.store._engine(), lambda view: view.index.segment_rows())
+        same({number: tuple(row) for number, row in rows.items()}, told.segments(self.log),
+             "segments")  # fmt: skip
+        same(self._pins(), set().union(*self.pinned.values()), "pins")
+        same(self.store.streams(), shelf.names(), "streams")
+        for name in shelf.names():
+            self.look_at(name, count)
+        self.look_at_counters()
+
+    def look_at(self, name: bytes, count: int) -> None:
+        """One stream."""
+        same, of, now = self.compared.same, self.shelf.streams[name], self.clock.ms
+        stream = self.store.stream(name)
+        same(stream.info(), told.stream(self.shelf, self.log, name), "stream")
+        wanted = told.full(self.shelf, self.log, name, count, now)
+        same(stream.info_full(count), wanted, "full")
+        found = [told.entry(each) for each in stream.range()]
+        self.shelf.counts["read_entries"] += len(found)
+        assert found == list(of.entries.items())
+        same(len(stream), len(found), "len")
+        for one, (group, there) in zip(stream.groups(), sorted(of.groups.items()), strict=True):
+            same(one, told.group(group, there, of), "group")
+            self.look_at_group(stream.group(group), there)
+
+    def look_at_group(self, group: Any, of: Group) -> None:
+        """One group."""
+        now = self.clock.ms
+        consumers = [
+            told.consumer(name, who, of, now) for name, who in sorted(of.consumers.items())
+        ]
+        self.compared.same(group.consumers(), consumers, "consumers")
+        self.compared.same(group.pending(), told.pending(of), "pending")
+        held = [told.held(id, each, now) for id, each in sorted(of.pending.items())]
+        self.compared.same(list(group.pending_entries()), held, "pending entries")
+
+    def look_at_counters(self) -> None:
+        """The metrics."""
+        found = self.store.metrics()
+        assert set(told.APART_COUNTERS) <= set(found)
+        assert found["sync_s"] >= found["sync_s_max"] >= 0
+        assert found["syncs"] >= self.rolled
+        counted = {name: value for name, value in found.items() if name not in told.APART_COUNTERS}
+        self.store_counters = set(counted)
+        self.compared.same(counted, told.counters(self.shelf, self.done), "metrics")

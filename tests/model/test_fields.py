@@ -1,0 +1,82 @@
+"""Prevents a number that info prints from being held against nothing: all types of info, and all
+counters, are listed by introspection; each field is reckoned by the model, or stands in the short
+list of exceptions with its reason."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+from logstore import fullinfo, info
+from logstore.engine.metrics import COUNTERS
+from tests.model import told
+from tests.model.both import Both
+from tests.model.commands import look_at_commands
+from tests.model.walk import Tally
+
+
+def kinds() -> dict[str, set[str]]:
+    """Every type that info tells, with its fields."""
+    found: dict[str, set[str]] = {}
+    for module in (info, fullinfo):
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            if is_dataclass(kind) and kind.__module__ == module.__name__:
+                found[name] = {each.name for each in fields(kind)}
+    return found
+
+
+def small(tmp_path: Path) -> Both:
+    """A store with something of everything."""
+    both = Both(tmp_path, 4096, 5)
+    both.add_many(b"s", [((b"n", b"%d" % number),) for number in range(20)], 7)
+    both.add_once(b"s", ((b"n", b"x"),), b"p", b"1")
+    both.schedule(b"s", ((b"n", b"y"),), 500)
+    both.expire(b"s", 90_000)
+    of = both.shelf.streams[b"s"]
+    both.store.stream("s").group("g", start="0")
+    of.groups[b"g"] = told.Group((0, 0))
+    both.group(b"s", b"g", "read", lambda it: it.read("alice", count=6),
+               lambda of, it: of.read(it, b"alice", both.clock.ms, count=6))  # fmt: skip
+    both.group(b"s", b"g", "nack", lambda it: it.nack(*list(of.entries)[:2]),
+               lambda group, it: group.nack(it, list(of.entries)[:2]))  # fmt: skip
+    both.tick(1000)
+    both.delete(b"s", list(of.entries)[3:5], "keep", each=False)
+    return both
+
+
+def test_every_field_is_reckoned_or_is_an_exception_with_a_reason(tmp_path: Path) -> None:
+    both = small(tmp_path)
+    try:
+        both.look(3)
+    finally:
+        both.close()
+    looked_at = both.compared.seen
+    for kind, names in kinds().items():
+        apart = told.APART.get(kind, {})
+        assert set(apart) <= names, f"{kind} has no {set(apart) - names} any more"
+        assert all(len(reason) > 5 for reason in apart.values())
+        assert looked_at.get(kind, set()) == names - set(apart), kind
+    assert sum(map(len, told.APART.values())) <= 3
+    names = {each.replace("_ns", "_s") for each in COUNTERS}
+    assert set(told.APART_COUNTERS) < names
+    assert set(both.store_counters) == names - set(told.APART_COUNTERS)
+
+
+def test_the_commands_print_every_field(tmp_path: Path) -> None:
+    both = small(tmp_path)
+    both.reopen(rebuild=True, meanwhile=lambda: look_at_commands(both))
+    both.look()
+    both.close()
+    both.checked()
+    assert both.what["commands"] == 6
+
+
+def test_the_log_is_read_to_its_end(tmp_path: Path) -> None:
+    """Else it would be compared with what was true a while ago."""
+    both = small(tmp_path)
+    both.follow()
+    assert both.log.taken() == Tally()
+    info = both.store.info()
+    assert (info.applied_segment, info.applied_offset) == both.log.end
+    both.close()

@@ -1,0 +1,41 @@
+"""Prevents numbers that drift: all that info, the metrics and ``logstore info`` tell is held
+against a model of plain Python, and against the log, which the test reads for itself; also after a
+reopen, a rebuild of the index, checkpoints, and compaction of both levels.
+
+LOGSTORE_TORTURE=n gives n times as many runs, others each time; the seed is printed.
+With LOGSTORE_SHRINK=1 a failing run is made shorter, which may take minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests import figures
+from tests.model.machine import Machine
+
+TIMES = figures.times()
+SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
+    random.getrandbits(32) if TIMES > 1 else 20261121
+)
+RUNS, STEPS = int(os.environ.get("RUNS") or 40), 50
+PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 if TIMES > 1 else 300)
+def test_every_number_is_that_of_the_model() -> None:
+    Machine.done.clear()
+    print(f"seed {SEED}: LOGSTORE_SEED={SEED} plays the same")
+    how = settings(
+        max_examples=RUNS * TIMES, stateful_step_count=STEPS, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck), phases=PHASES,
+    )  # fmt: skip
+    run_state_machine_as_test(seed(SEED)(Machine), settings=how)
+    done = dict(Machine.done)
+    print(done)
+    figures.record("model", steps=done["steps"], numbers_compared=done["numbers"])
