@@ -279,8 +279,7 @@ class Rebuild:
         state.drop_open(record.number)
         state.touch(record)
 
-    @staticmethod
-    def _count_entries(state: State, record: StreamRecord) -> None:
+    def _count_entries(self, state: State, record: StreamRecord) -> None:
         """After damage a stream has the entries that its nodes say, whatever frames counted."""
         state.flush()
         found = state.index.nodes(record.number)
@@ -290,6 +289,7 @@ class Rebuild:
             live += nodes.open_counts(node)[0]
         if live == record.length:
             return
+        self._report.lengths[record.number] = record.length
         record.entries_added = max(record.entries_added, live)
         record.length = live
         with suppress(*UNREADABLE):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from logstore import format as fmt
 from logstore.ids import StreamID
+from logstore.recovery.atrisk import AtRisk
 
 
 class Damage(NamedTuple):
@@ -61,6 +62,7 @@ class RecoveryReport:
     damage: list[Damage] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)  # what a rebuild could not put together
     unsure: list[str] = field(default_factory=list)  # what it could not decide for certain
+    lengths: dict[int, int] = field(default_factory=dict)  # of streams, by their last frames
     orphans: dict[tuple[int, StreamID], tuple[int, int]] = field(default_factory=dict)  # see `gaps`
 
     def as_dict(self) -> dict[str, Any]:

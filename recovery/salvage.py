@@ -142,6 +142,7 @@ class _Salvage:
                 self._copy(IndexTxn(generation, txn))
             if not own:
                 report.gone += traces.gone(self._damaged, engine, report.damage, report.gone)
+                report.gone += traces.by_length(self._damaged, engine, report.gone)
         finally:
             passes.close_engine(engine)
         return report

@@ -19,13 +19,15 @@ from logstore.engine import nodes, snapshot
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.format import Kind
-from logstore.ids import ZERO_ID, StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.txn import IndexTxn
 from logstore.log import names
+from logstore.recovery import boot, trust
 from logstore.recovery.damaged import Damaged
 from logstore.recovery.report import Damage, Gone
 
 _SEEMS = "by the damaged frame itself"
+_BY_LENGTH = "by the number of entries that the stream had"
 _UNTOLD = "it cannot be told of which streams these bytes of the log were"
 
 
@@ -42,11 +44,54 @@ def gone(source: Damaged, made: Engine, damage: list[Damage], known: list[Gone])
     """What is gone by the damaged bytes, beside what is known already."""
     found: list[Gone] = []
     told = {(each.segment, each.offset) for each in known}
+    found += _ends_early(source)
     for each in damage:
+        if each.to_offset <= each.from_offset and _is_missing(source, each.segment):
+            found.append(Gone(b"", ZERO_ID, ZERO_ID, None, each.segment, 0, each.why))
         if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in told:
             continue
         told.add((each.segment, each.from_offset))
         found += _of(source, made, each)
+    return found
+
+
+def _is_missing(source: Damaged, segment: int) -> bool:
+    engine = source.engine
+    return segment > 0 and not engine.fs.exists(names.segment(engine.path, segment))
+
+
+def _ends_early(source: Damaged) -> list[Gone]:
+    """A log that does not reach what a checkpoint or a clean close recorded of it."""
+    engine = source.engine
+    recorded = trust.promised(engine.fs, engine.path, boot.read(engine.fs, engine.path))
+    number, offset = fmt.position_parts(recorded)
+    try:
+        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    except FileNotFoundError:
+        return []
+    if size >= offset:
+        return []
+    why = f"the log ends here, and is recorded to have reached {offset}"
+    return [Gone(b"", ZERO_ID, ZERO_ID, None, number, size, why)]
+
+
+def by_length(source: Damaged, made: Engine, known: list[Gone]) -> list[Gone]:
+    """Streams of which fewer entries are there, or told to be gone, than their records say."""
+    found: list[Gone] = []
+    generation = source.engine.generation
+    assert generation is not None
+    with generation.env.begin() as txn:
+        index = IndexTxn(generation, txn)
+        for number, length in source.report.lengths.items():
+            record = index.record(number)
+            if record is None:
+                continue
+            count = partial(_there, name=record.name, first=ZERO_ID, last=MAX_ID)
+            told = sum(each.entries or 0 for each in known if each.stream == record.name)
+            missing = length - snapshot.read(made, count) - told
+            if missing > 0:
+                at = fmt.position_parts(record.position)
+                found.append(Gone(record.name, ZERO_ID, record.last, missing, *at, _BY_LENGTH))
     return found
 
 

@@ -56,3 +56,8 @@ def spoil(store: Path, frame: LogFrame) -> None:
 def file(store: Path, number: int) -> Path:
     """The file of a segment."""
     return names.segment(store, number)
+
+
+def uuid(store: Path) -> bytes:
+    """The store's identity."""
+    return storefile.read(LOCAL, store).uuid
