@@ -88,9 +88,10 @@ def store_info(shared: Shared) -> StoreInfo:
 
     def collect(view: Snapshot) -> tuple[Any, ...]:
         rows = view.index.segment_rows()
-        scheduled = view.index.schedules.count()
-        expired = sum(1 for _ in ExpiryTxn(view.index).expired(view.now_ms))
-        return view.index.generation.entries(), rows, view.meta, scheduled, expired
+        schedules = view.index.schedules
+        expired = list(ExpiryTxn(view.index).expired(view.now_ms))  # they are gone for everybody
+        scheduled = schedules.count() - sum(map(schedules.count, expired))
+        return view.index.generation.entries(), rows, view.meta, scheduled, len(expired)
 
     entries, rows, meta, scheduled, expired = snapshot.read(engine, collect)
     sizes = {}

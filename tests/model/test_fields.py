@@ -80,3 +80,14 @@ def test_the_log_is_read_to_its_end(tmp_path: Path) -> None:
     info = both.store.info()
     assert (info.applied_segment, info.applied_offset) == both.log.end
     both.close()
+
+
+def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Path) -> None:
+    """A stream that is gone for everybody took along what was scheduled for it."""
+    both = small(tmp_path)
+    both.tick(100_000)
+    assert both.store.info().streams == both.store.info().scheduled == 0
+    both.look()
+    both.awake()
+    both.look()
+    both.close()
