@@ -32,6 +32,7 @@ from logstore.log import frame as frames
 ITEMS_A_COMMIT = 200  # some milliseconds under the lock
 OPENS_A_COMMIT = 100
 RECORDS_A_SNAPSHOT = 10_000
+_HINTS = ("hint", f"hint{names.TEMPORARY}")
 
 
 def write_and_adopt(
@@ -241,9 +242,10 @@ def _restate(state: State, record: StreamRecord, *, purge: bool) -> int:
 
 
 def remove_garbage(engine: Engine) -> None:
-    """Compacted segments that no adopt commit ever named, and dropped ones not yet unlinked.
+    """Compacted segments that no adopt commit ever named, dropped ones not yet unlinked, and what
+    a process that died left of a checkpoint or a hint.
 
-    The care lock is held: nobody adopts or drops anything meanwhile.
+    The care lock is held: nobody adopts or drops anything meanwhile, nor takes a checkpoint.
     """
     keep = snapshot.read(
         engine, lambda view: {*view.index.segment_rows(), view.meta.active_segment}
@@ -255,6 +257,22 @@ def remove_garbage(engine: Engine) -> None:
     for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered):
             unlink(engine, number)
+    _remove_halves(engine)
+
+
+def _remove_halves(engine: Engine) -> None:
+    """Checkpoints that were never named, and hints, whole or half, whose segment is gone: somebody
+    may have been writing one while another process dropped the segment.
+    """
+    fs, store = engine.fs, engine.path
+    for name in fs.names(store / names.CHECKPOINTS):
+        if name.endswith(names.TEMPORARY):
+            fs.remove(store / names.CHECKPOINTS / name)
+    segments = set(names.segments(fs, store))
+    for name in fs.names(store / names.LOG):
+        stem, _, kind = name.partition(".")
+        if kind in _HINTS and stem.isdigit() and int(stem) not in segments:
+            fs.remove(store / names.LOG / name)
 
 
 def _used(view: Snapshot, after: bytes, found: set[int]) -> bytes | None:

@@ -63,7 +63,7 @@ class Engine:
         self.closed = False
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
         self.gate = Gate()
-        self._switching = threading.RLock()  # one environment a process: only one thread opens it
+        self.switching = threading.RLock()  # one environment a process: only one thread opens it
         self.generation: Generation | None = None
         self.promised = 0  # a position recorded as durable: a log that ends before is damaged
         self.accept_loss = False  # 'recover': go on past what is damaged or missing
@@ -84,7 +84,7 @@ class Engine:
         FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: a
         second environment under the same number would not see what the first one commits.
         """
-        with self._switching:
+        with self.switching:
             found = self.generation
             if found is not None and found.number == number:
                 return found
@@ -125,7 +125,7 @@ class Engine:
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
         """Build the next generation, by default from the log, and switch all processes over."""
         number = (build or self._rebuild)(self)
-        with self._switching:
+        with self.switching:
             self.generation = open_generation(
                 self.fs, names.generation(self.index_home, number), number
             )

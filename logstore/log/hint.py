@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError, FileSystemError
-from logstore.fs import FileSystem
+from logstore.fs import File, FileSystem
 from logstore.log import frame as frames
 from logstore.log import names, reader, version
 from logstore.log.chain import Link
@@ -47,7 +47,10 @@ def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
 def write(
     fs: FileSystem, store: Path, uuid: bytes, seed: int, link: Link, role: int = fmt.Role.MAIN
 ) -> None:
-    """Write the hint of a sealed segment, reading the segment once."""
+    """Write the hint of a sealed segment, reading the segment once.
+
+    Several processes may be about to: one of them does it, the others leave it to that one.
+    """
     file = fs.open(names.segment(store, link.number))
     try:
         scanned = reader.scan(file, seed, link.number, link.start_offset, link.end_offset)
@@ -59,7 +62,35 @@ def write(
         len(body), uuid, 0,
     )[:-4]  # fmt: skip
     crc = crc32c(body, crc32c(head)).to_bytes(4, "little")
-    fs.write_atomic(names.hint(store, link.number), head + crc + body)
+    _write_alone(fs, names.hint(store, link.number), head + crc + body)
+
+
+def _write_alone(fs: FileSystem, path: Path, data: bytes) -> None:
+    """All or nothing, by the one process that has the temporary file to itself.
+
+    Nobody holds LOCK here: who cut a file that another one is just giving its name would leave an
+    empty hint. So the lock is on that very file, and counts only while it has the temporary name.
+    """
+    temporary = path.with_name(path.name + names.TEMPORARY)
+    file = fs.open(temporary, write=True, create=True)
+    try:
+        if not file.try_lock(exclusive=True) or not _named(fs, file, temporary):
+            return
+        file.truncate(0)
+        file.pwrite(data, 0)
+        file.sync()
+        fs.rename(temporary, path)
+        fs.sync_directory(path.parent)
+    finally:
+        file.close()
+
+
+def _named(fs: FileSystem, file: File, path: Path) -> bool:
+    """Whether the open file is the one of that name."""
+    try:
+        return fs.stat(path)[:2] == file.stat()[:2]
+    except FileNotFoundError:
+        return False
 
 
 def read(fs: FileSystem, store: Path, uuid: bytes, link: Link) -> list[reader.LogFrame] | None:

@@ -1,8 +1,10 @@
 """Where a process stands in a commit, written to a shared word that outlives a SIGKILL.
 
-Only writers of the kill test use it: ``watch`` wraps the steps of the code under test in their own
+Only writers of kill tests use it: ``watch`` wraps the steps of the code under test in their own
 process. A wrapper may also stop for a moment, so that the killer finds the process there, and an
-append is made in two writes, as the kernel may make it.
+append is made in two writes, as the kernel may make it. Two bytes tell where it is: the step, and
+the task that it belongs to (a part of compaction, a checkpoint, a close); a third, written by the
+killer, ends every stop. Only the main thread of the process is watched.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -17,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from logstore import opening
-from logstore.engine import attempt, tail
+from logstore.compaction import runner, segments
+from logstore.compaction.output import Output
+from logstore.engine import attempt, checkpoints, tail
 from logstore.engine.core import Engine
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import Wake
@@ -25,6 +30,8 @@ from logstore.fs import File, FileSystem
 from logstore.log.writer import CommitBuffer
 
 LINGER = 0.5
+LINGER_S = 0.008
+HURRY = 2  # the byte that ends every stop
 
 
 class Step(IntEnum):
@@ -49,12 +56,50 @@ class Step(IntEnum):
     ROLL_SYNCED = 16
     ROLL_SEGMENT_MADE = 17
     ROLL_SEGMENT_NAMED = 18
+    # Of other tasks, between commits.
+    BEGUN = 19
+    RENAMED = 20
+    REMOVED = 21
+
+
+class Task(IntEnum):
+    """What a step is part of, beside a commit of the caller's own."""
+
+    NONE = 0
+    CLOSING = 1
+    CHECKPOINT = 2
+    COMPACTION_SEALING = 3
+    COMPACTION_WRITING = 4
+    COMPACTION_ADOPTING = 5
+    COMPACTION_RESTATING = 6
+    COMPACTION_DROPPING = 7
+    COMPACTION_UNLINKING = 8
+    COMPACTION_SHRINKING_THE_INDEX = 9
+
+
+# Whose call is which task.
+TASKS: tuple[tuple[Any, str, Task], ...] = (
+    (checkpoints, "take_alone", Task.CHECKPOINT),
+    (segments, "seal", Task.COMPACTION_SEALING),
+    (segments, "write_and_adopt", Task.COMPACTION_WRITING),
+    (Output, "finish", Task.COMPACTION_WRITING),
+    (segments, "adopt", Task.COMPACTION_ADOPTING),
+    (segments, "restate_opens", Task.COMPACTION_RESTATING),
+    (segments, "drop_dead", Task.COMPACTION_DROPPING),
+    (segments, "unlink", Task.COMPACTION_UNLINKING),
+    (runner, "_shrink_index", Task.COMPACTION_SHRINKING_THE_INDEX),
+)
+
+
+def in_commit(step: Step) -> bool:
+    """Whether LOCK is held at the step."""
+    return Step.LOCKED <= step <= Step.ROLL_SEGMENT_NAMED
 
 
 class Watch:
     """The word, and the step at which the process lingers now and then."""
 
-    def __init__(self, path: Path, seed: int, linger_at: Step) -> None:
+    def __init__(self, path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(fd, 8)
         self.word = mmap.mmap(fd, 8)
@@ -64,21 +109,45 @@ class Watch:
         self.finishing = False
         self._random = random.Random(seed)
         self._linger_at = linger_at
+        self._linger_in = task
+        self.task = Task.NONE
+        self._main = threading.current_thread()
 
     def at(self, step: Step) -> None:
         """Write the step down; linger there now and then."""
+        if threading.current_thread() is not self._main:
+            return
         if self.opening:
             step = Step.OPENING
         elif self.finishing and step > Step.LOCKED:
             step = Step.FINISHING_A_DEAD_COMMIT
-        self.word[0] = step
-        if step == self._linger_at and self._random.random() < LINGER:
-            time.sleep(self._random.random() * 0.008)
+        self.word[:2] = bytes((step, self.task))
+        wanted = (self._linger_at, self._linger_in)
+        if (step, self.task) == wanted and self._random.random() < LINGER:
+            until = time.monotonic() + self._random.random() * LINGER_S
+            while time.monotonic() < until and not self.word[HURRY]:
+                time.sleep(0.0002)
+
+    def within(self, task: Task) -> Callable[[], None]:
+        """What begins a task, or ends it by going back to the one around it."""
+
+        def mark() -> None:
+            if threading.current_thread() is self._main:
+                self.task = task
+                self.at(Step.BEGUN if task else Step.OUTSIDE)
+
+        return mark
 
 
 def read(path: Path) -> Step:
     """The step at which a process was killed."""
     return Step(path.read_bytes()[0])
+
+
+def read_both(path: Path) -> tuple[Step, Task]:
+    """The step at which a process was killed, and what it was part of."""
+    found = path.read_bytes()
+    return Step(found[0]), Task(found[1])
 
 
 def _around(
@@ -101,7 +170,8 @@ class _SteppingFile(File):
     watch: Watch
 
     def pwrite(self, data: bytes | bytearray, offset: int) -> None:
-        if self.path.suffix != ".log" or len(data) < 2:
+        elsewhere = self.path.suffix != ".log" and not self.watch.task
+        if elsewhere or len(data) < 2:
             super().pwrite(data, offset)
             return
         half = len(data) // 2
@@ -135,11 +205,18 @@ class _SteppingFileSystem(FileSystem):
         super().rename(source, target)
         if self._watch.rolling:
             self._watch.at(Step.ROLL_SEGMENT_NAMED)
+        elif self._watch.task:
+            self._watch.at(Step.RENAMED)
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        if self._watch.task:
+            self._watch.at(Step.REMOVED)
 
 
-def watch(path: Path, seed: int, linger_at: Step) -> Watch:
+def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Watch:
     """Wrap the steps of this process; to be called once, in a process of its own."""
-    made = Watch(path, seed, linger_at)
+    made = Watch(path, seed, linger_at, task)
 
     def rolling(flag: bool, step: Step) -> Callable[[], None]:
         def mark() -> None:
@@ -171,4 +248,21 @@ def watch(path: Path, seed: int, linger_at: Step) -> Watch:
     _around(
         Engine, "roll_locked", rolling(True, Step.ROLLING), rolling(False, Step.ROLL_SEGMENT_NAMED)
     )
+    for owner, name, part in TASKS:
+        _task(owner, name, made, part)
     return made
+
+
+def _task(owner: Any, name: str, made: Watch, task: Task) -> None:
+    """Mark a call as a task; also if it raises, the one around it goes on."""
+    original = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before = made.task
+        made.within(task)()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            made.within(before)()
+
+    setattr(owner, name, wrapped)

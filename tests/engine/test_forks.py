@@ -55,6 +55,32 @@ def test_streams_pickle_with_their_store(tmp_path: Path) -> None:
         assert len(stream) == 1
 
 
+def test_no_thread_opens_the_index_in_the_midst_of_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LMDB refuses a child that inherited an environment: who comes for it waits for the fork."""
+    with (
+        logstore.open(tmp_path / "a", background=False) as store,
+        logstore.open(tmp_path / "b", background=False) as later,
+    ):
+        store.stream("parent").add({"a": 1})
+        thread = threading.Thread(target=lambda: len(store.stream("parent")))
+        gate = later._engine().gate
+        shut = gate.shut
+
+        def slowly() -> bool:
+            """The first store's index was closed by now, and the fork is yet to come."""
+            thread.start()
+            thread.join(0.3)
+            return shut()
+
+        monkeypatch.setattr(gate, "shut", slowly)
+        with Forked(lambda: use(store, "child", 3)):
+            monkeypatch.undo()
+        thread.join()
+        assert len(store.stream("child")) == 3
+
+
 def test_forks_while_other_threads_commit_and_read(tmp_path: Path) -> None:
     """No lock is inherited taken; no child stands in the middle of a commit."""
     stop = threading.Event()

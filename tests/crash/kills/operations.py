@@ -1,0 +1,185 @@
+"""What a writer of the kill test does: one operation after the other, as they were chosen.
+
+A step is plain JSON, so that it can be journaled before it is done; so is what it returns. Random
+choices are made when a step is chosen (``choosing``), never while it is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import logstore
+from logstore.delivery import Delivery
+from logstore.options import Sync
+from tests.crash.kills import names, own
+from tests.crash.kills.own import Result, State, Step
+from tests.crash.steps import Task, Watch
+
+FAR_MS = 5_000_000_000_000
+CARE = ("compact", "purge", "checkpoint", "reopen", "sync")
+GROUPS = ("read", "claim", "ack", "nack", "take", "done", "give")
+TIMED = ("soon", "later", "cancel")
+ADDS = ("add", "add_many", "job", "idem", "shared")
+# What cannot go by without a commit: the first one after a kill tells when somebody took over.
+COMMITS = {
+    "add", "add_many", "tx", "shared", "job", "soon", "later", "delete", "idem", "again", "cancel",
+}  # fmt: skip
+
+
+class Work:
+    """One life of a writer: the store as it has it open, and what it has in hand."""
+
+    def __init__(
+        self, path: Any, slot: int, policy: Sync, state: State, watch: Watch, *,
+        background: bool = True,
+    ) -> None:  # fmt: skip
+        self.background = background
+        self.path, self.slot, self.policy, self.watch = path, slot, policy, watch
+        self.state = state
+        self.remembered: list[tuple[str, str]] = []  # tag and ID of idempotent adds
+        self.held: dict[str, Delivery[bytes]] = {}  # of the shared group
+        self.mine: dict[tuple[str, int], Delivery[bytes]] = {}  # of the own one, by ID and count
+        self.open()
+
+    def open(self) -> None:
+        """Open the store; in most tests with all of its background work."""
+        self.store = logstore.open(
+            self.path, sync=self.policy, lock_timeout=30, background=self.background
+        )
+
+    def do(self, step: Step) -> Result:
+        """Do it; what it returned."""
+        kind = step["op"]
+        if kind in CARE:
+            return self._care(kind)
+        if kind in GROUPS:
+            return self._group(step)
+        if kind in TIMED:
+            return self._schedule(step)
+        return self._add(step) if kind in ADDS else self._change(step)
+
+    def _add(self, step: Step) -> Result:
+        kind, mine = step["op"], self.store.stream(names.own(self.slot))
+        if kind == "add":
+            return {"ids": [str(mine.add(names.fields(step["tags"][0])))]}
+        if kind == "add_many":
+            rows = [names.fields(tag) for tag in step["tags"]]
+            return {"ids": [str(each) for each in mine.add_many(rows, batch=step["batch"])]}
+        if kind == "job":
+            rows = [names.fields(tag, names.SMALL) for tag in step["tags"]]
+            added = self.store.stream(names.jobs(self.slot)).add_many(rows)
+            return {"job_ids": [str(each) for each in added]}
+        if kind == "idem":
+            return {"ids": [self._idempotent(step["tags"][0])]}
+        self.store.stream(names.SHARED).add(names.fields(step["shared"], names.SMALL))
+        return {}
+
+    def _change(self, step: Step) -> Result:
+        kind, mine = step["op"], self.store.stream(names.own(self.slot))
+        if kind == "tx":
+            return self._transaction(step)
+        if kind == "delete":
+            assert mine.delete(*step["delete"]) == len(step["delete"])
+        elif kind == "trim":
+            mine.trim(maxlen=step["maxlen"], approximate=False)
+        elif kind == "settings":
+            mine.configure(max_entries=step["max_entries"])
+        elif kind == "group settings":
+            self._jobs().configure(max_deliveries=step["max_deliveries"])
+        elif not step["id"]:
+            return {"refused": True}
+        else:
+            assert self._idempotent(step["tag"]) == step["id"], "added twice, or under another ID"
+        return {}
+
+    def _idempotent(self, tag: str) -> str:
+        own_stream = self.store.stream(names.own(self.slot))
+        who = f"producer-{self.slot}"
+        return str(own_stream.add(names.fields(tag), producer=who, idempotent_id=tag))
+
+    def _jobs(self) -> logstore.Group[bytes]:
+        return self.store.stream(names.jobs(self.slot)).group("g")
+
+    def _schedule(self, step: Step) -> Result:
+        if step["op"] == "cancel":
+            if not step["key"]:
+                return {"refused": True}
+            assert self.store.stream(names.later(self.slot)).cancel(step["key"])
+            return {}
+        row = names.fields(step["tag"], names.SMALL)
+        if step["op"] == "soon":
+            self.store.stream(names.soon(self.slot)).schedule(row, after=step["after"])
+            return {}
+        at_ms = FAR_MS + step["n"]
+        return {"key": str(self.store.stream(names.later(self.slot)).schedule(row, at=at_ms))}
+
+    def _transaction(self, step: Step) -> Result:
+        acked = [self.mine[id, self.state["pending"][id][1]] for id in step["ack"]]
+        done = [self.held[id] for id in step["done"]]
+        for id in step["done"]:
+            del self.held[id]
+        try:
+            with self.store.transaction() as tx:
+                mine = tx.stream(names.own(self.slot))
+                added = [mine.add(names.fields(tag)) for tag in step["tags"]]
+                if step["delete"]:
+                    mine.delete(*step["delete"])
+                tx.stream(names.SHARED).add(names.fields(step["shared"], names.SMALL))
+                tx.ack(*acked, *done)
+        except logstore.NotOwner:
+            assert done, "nobody else takes what is pending in a group of one's own"
+            return {"refused": True}
+        return {"ids": [str(each.id) for each in added]}
+
+    def _group(self, step: Step) -> Result:
+        kind, crew = step["op"], self.store.stream(names.SHARED).group(names.CREW)
+        if kind == "read":
+            got = self._jobs().read(step["by"], count=step["count"])
+            self.mine |= {(str(each.id), each.delivery_count): each for each in got}
+        elif kind == "claim":
+            taken = self._jobs().autoclaim(step["by"], min_idle=0, start="0-0", count=step["count"])
+            self.mine |= {(str(each.id), each.delivery_count): each for each in taken.entries}
+        elif kind == "ack":
+            self._jobs().ack(*step["ids"])
+        elif kind == "nack":
+            self._jobs().nack(*step["ids"])
+        elif kind == "take":
+            found = crew.read(f"w{self.slot}", count=step["count"], claim_idle=step["idle"])
+            self.held |= {str(each.id): each for each in found}
+            return {"took": [(str(each.id), each.delivery_count) for each in found]}
+        elif kind == "done":
+            crew.ack(*step["ids"])
+        elif kind == "give":
+            crew.nack(*step["ids"])
+        for id in step.get("ids", ()):
+            self.held.pop(id, None)
+        return {}
+
+    def _care(self, kind: str) -> Result:
+        """What changes nothing that can be read."""
+        if kind == "checkpoint":
+            self.store.checkpoint()
+        elif kind == "sync":
+            self.store.sync()
+        elif kind == "reopen":
+            self.watch.within(Task.CLOSING)()
+            self.store.close()
+            self.watch.opening = True
+            self.watch.within(Task.NONE)()
+            self.open()
+            self.watch.opening = False
+            self.held.clear()
+            self.mine.clear()
+        else:
+            try:
+                self.store.compact(purge=kind == "purge")
+            except logstore.ErasureIncompleteError:
+                return {"refused": True}  # others delete all the while
+        return {}
+
+
+def after(work: Work, step: Step, result: Result) -> None:
+    """Keep the model of the own streams up to date."""
+    own.change(work.state, step, result)
+    if step["op"] == "idem":
+        work.remembered = [*work.remembered, (step["tags"][0], result["ids"][0])][-5:]

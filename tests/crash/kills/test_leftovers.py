@@ -1,0 +1,107 @@
+"""Prevents an empty hint when several processes write one, and files that nobody ever removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import logstore
+from logstore.engine.core import Engine
+from logstore.fs import LOCAL, File, FileSystem
+from logstore.log import chain, hint, names
+from logstore.recovery.check import check
+
+
+class Killed(Exception):  # noqa: N818  it stands for a kill
+    """The process is gone."""
+
+
+class DyingFile(File):
+    """Its process is killed after it has cut the file."""
+
+    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+        """Killed before it is written."""
+        raise Killed
+
+
+class Other(FileSystem):
+    """What the one who writes first uses: another process comes in before its rename."""
+
+    def __init__(self, come_in: object) -> None:
+        self.come_in = come_in
+
+    def rename(self, source: Path, target: Path) -> None:
+        """The other first."""
+        self.come_in()  # type: ignore[operator]
+        super().rename(source, target)
+
+
+class Dying(FileSystem):
+    """What the other one uses."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        """The hint is written to by a process that is killed."""
+        file = super().open(path, write=write, create=create, exclusive=exclusive)
+        if write:
+            fd, file.fd = file.fd, -1
+            return DyingFile(fd, path)
+        return file
+
+
+def sealed(path: Path) -> tuple[Engine, chain.Link]:
+    """A store that was closed, and a sealed segment of it."""
+    with logstore.open(path, segment_bytes=64 * 1024, background=False) as store:
+        for _ in range(3):
+            store.stream("a").add({"v": b"x" * 40_000})
+        engine = store._engine()
+    return engine, chain.main_links(LOCAL, path, engine.uuid)[0]
+
+
+def test_a_hint_that_two_write_is_whole_if_one_is_killed(tmp_path: Path) -> None:
+    """The other one leaves the file alone that is about to get its name."""
+    engine, link = sealed(tmp_path / "s")
+    kept = hint.read(LOCAL, engine.path, engine.uuid, link)
+    assert kept
+    names.hint(engine.path, link.number).unlink()
+    came: list[bool] = []
+
+    def come_in() -> None:
+        came.append(True)
+        try:
+            hint.write(Dying(), engine.path, engine.uuid, engine.seed, link)
+        except Killed:
+            return
+
+    hint.write(Other(come_in), engine.path, engine.uuid, engine.seed, link)
+    assert came
+    assert hint.read(LOCAL, engine.path, engine.uuid, link) == kept
+    assert check(engine.path).as_dict()["clean"]
+
+
+def test_a_half_hint_of_a_dead_process_is_written_anew(tmp_path: Path) -> None:
+    """Its temporary file is in nobody's way."""
+    engine, link = sealed(tmp_path / "s")
+    path = names.hint(engine.path, link.number)
+    path.rename(path.with_name(path.name + names.TEMPORARY))
+    with logstore.open(engine.path):
+        pass
+    assert hint.read(LOCAL, engine.path, engine.uuid, link)
+    assert not path.with_name(path.name + names.TEMPORARY).exists()
+
+
+def test_compaction_removes_what_dead_processes_left(tmp_path: Path) -> None:
+    """Checkpoints without a name, and hints of segments that are gone; nothing else."""
+    engine, link = sealed(tmp_path / "s")
+    left = [
+        names.checkpoint(engine.path, 1 << 32).with_suffix(".ckpt.tmp"),
+        names.hint(engine.path, 1000),
+        names.hint(engine.path, 1001).with_suffix(".hint.tmp"),
+    ]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    with logstore.open(engine.path, background=False) as store:
+        store.compact(threshold=1.0)
+        assert not [path for path in left if path.exists()]
+    assert names.hint(engine.path, link.number).exists()
+    assert check(engine.path).as_dict()["clean"]
