@@ -220,8 +220,43 @@ cdef int lp_read(const u8* p, u64 pos, u64 end, Elem* elem) noexcept nogil:
     return OK
 
 
-cdef int lp_int(const u8* p, u64 pos, u64 end, int64_t* number, u64* after) noexcept nogil:
+cdef inline int lp_int(
+    const u8* p, u64 pos, u64 end, int64_t* number, u64* after
+) noexcept nogil:
     """The element at pos, which must be an integer, also if it is stored as a string."""
+    cdef u64 value
+    if pos < end:
+        if p[pos] < 0x80:
+            if end - pos > 1 and p[pos + 1] == 1:
+                number[0] = p[pos]
+                after[0] = pos + 2
+                return OK
+        elif p[pos] & 0xE0 == 0xC0 and end - pos > 2 and p[pos + 2] == 2:
+            value = <u64>(p[pos] & 0x1F) << 8 | p[pos + 1]
+            number[0] = <int64_t>value - 8192 if value > 4095 else <int64_t>value
+            after[0] = pos + 3
+            return OK
+    return lp_any_int(p, pos, end, number, after)
+
+
+cdef inline int lp_skip(const u8* p, u64 pos, u64 end, u64* after) noexcept nogil:
+    """Check the element at pos, whatever it is."""
+    cdef Elem elem
+    cdef int code
+    cdef u64 size
+    if pos < end and p[pos] < 0xC0:
+        size = 1 if p[pos] < 0x80 else 1 + (p[pos] & 0x3F)
+        if size < end - pos and p[pos + size] == size:
+            after[0] = pos + size + 1
+            return OK
+    code = lp_read(p, pos, end, &elem)
+    after[0] = elem.after
+    return code
+
+
+cdef int lp_any_int(
+    const u8* p, u64 pos, u64 end, int64_t* number, u64* after
+) noexcept nogil:
     cdef Elem elem
     cdef int code = lp_read(p, pos, end, &elem)
     if code != OK:

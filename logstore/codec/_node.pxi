@@ -60,7 +60,6 @@ cdef int read_counters(const u8* p, u64 total, Master* m) noexcept nogil:
 
 
 cdef int read_master(const u8* p, u64 total, Master* m) noexcept nogil:
-    cdef Elem elem
     cdef int64_t terminator, i
     cdef u64 pos
     cdef int code = read_counters(p, total, m)
@@ -70,17 +69,16 @@ cdef int read_master(const u8* p, u64 total, Master* m) noexcept nogil:
         return code
     pos = m.fields_at
     for i in range(m.width):
-        code = lp_read(p, pos, m.end, &elem)
+        code = lp_skip(p, pos, m.end, &pos)
         if code != OK:
             return code
-        pos = elem.after
     code = lp_int(p, pos, m.end, &terminator, &m.first)
     if code != OK:
         return code
     return OK if terminator == 0 else E_MASTER
 
 
-cdef int read_entry_head(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
+cdef inline int read_entry_head(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
     """All of an entry before its fields and values."""
     cdef int code = lp_int(p, pos, m.end, &e.flags, &e.flags_after)
     e.at = pos
@@ -98,7 +96,7 @@ cdef int read_entry_head(const u8* p, u64 pos, const Master* m, Entry* e) noexce
     return code
 
 
-cdef int read_entry_tail(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
+cdef inline int read_entry_tail(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
     """What follows an entry's fields and values."""
     cdef int64_t lp_count
     cdef int code = lp_int(p, pos, m.end, &lp_count, &e.after)
@@ -109,9 +107,8 @@ cdef int read_entry_tail(const u8* p, u64 pos, const Master* m, Entry* e) noexce
     return OK
 
 
-cdef int read_entry(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
+cdef inline int read_entry(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
     """The entry whose flags are at pos; its values are walked over. Sets all but the ordinal."""
-    cdef Elem elem
     cdef int64_t i, items
     cdef int code = read_entry_head(p, pos, m, e)
     if code != OK:
@@ -119,10 +116,9 @@ cdef int read_entry(const u8* p, u64 pos, const Master* m, Entry* e) noexcept no
     pos = e.body
     items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
     for i in range(items):
-        code = lp_read(p, pos, m.end, &elem)
+        code = lp_skip(p, pos, m.end, &pos)
         if code != OK:
             return code
-        pos = elem.after
     return read_entry_tail(p, pos, m, e)
 
 
