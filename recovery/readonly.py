@@ -22,6 +22,7 @@ from logstore.engine.state import State
 from logstore.engine.wake import Wake
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
+from logstore.index.env import translated
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
@@ -32,11 +33,12 @@ from logstore.recovery.report import RecoveryReport
 BUILD_TRIES = 5
 
 
+@translated()
 def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engine, RecoveryReport]:
     """An engine that only reads."""
     content = storefile.read(fs, path)
     report = RecoveryReport(why_not_trusted="read-only: a private index is built")
-    home = fs.temporary_directory()
+    home, here = fs.temporary_directory(), process.boot_id()
     try:
         Wake.create(fs, home / names.WAKE)
         engine = Engine(
@@ -48,7 +50,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
             lock=WriterLock(fs, home / names.LOCK),
             users=fs.open(home / names.USERS, write=True, create=True),
             wake=Wake(fs, home / names.WAKE),
-            rebuild=lambda found: rebuild.build(found, report),
+            rebuild=lambda found: rebuild.build(found, report, lambda: published(found, here)),
         )
         engine.index_home = home
         _build(engine)
@@ -59,6 +61,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
     return engine, report
 
 
+@translated()
 def close_engine(engine: Engine) -> None:
     """Close, and remove the private index."""
     engine.release_files()
@@ -87,6 +90,20 @@ def _build(engine: Engine) -> None:
     ) from last
 
 
+def published(engine: Engine, here: str) -> int | None:
+    """Up to where a writer of this boot (``here``) has published; None if none tells."""
+    words = Wake.peek(engine.fs, engine.path / names.WAKE)
+    if words is None or not words.applied:
+        return None
+    try:
+        known = boot.read(engine.fs, engine.path)
+    except CorruptionError:
+        return None
+    if known is None or not here or known.identity.boot_id != here:
+        return None  # left behind by another boot: the log itself decides
+    return words.applied
+
+
 class Follower:
     """Takes in commits that were appended since the last look."""
 
@@ -96,10 +113,11 @@ class Follower:
         self._boot = process.boot_id()
         self._seen: tuple[int, int] = (0, 0)  # active segment and its size when last looked at
 
+    @translated()
     def follow(self) -> None:
         """Bring the private index up to the log."""
         with self._guard:
-            bound = self._published()
+            bound = published(self._engine, self._boot)
             if bound is not None and bound <= self._engine.wake.log().applied:
                 return
             looked = self._look()
@@ -111,20 +129,6 @@ class Follower:
                 log.info("segments went while the log was followed: reading it anew")
                 _build(self._engine)
             self._seen = looked
-
-    def _published(self) -> int | None:
-        """The position up to which a writer of this boot has published; None if none tells."""
-        engine = self._engine
-        words = Wake.peek(engine.fs, engine.path / names.WAKE)
-        if words is None or not words.applied:
-            return None
-        try:
-            known = boot.read(engine.fs, engine.path)
-        except CorruptionError:
-            return None
-        if known is None or not self._boot or known.identity.boot_id != self._boot:
-            return None  # left behind by another boot: the log itself decides
-        return words.applied
 
     def _look(self) -> tuple[int, int]:
         engine = self._engine

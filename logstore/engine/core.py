@@ -11,7 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from logstore.engine.state import State
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import ClosedError, CorruptionError, Error, StoreFailedError
 from logstore.fs import File, FileSystem
-from logstore.index.env import Generation, open_generation
+from logstore.index.env import Generation, open_generation, translated
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -117,11 +118,14 @@ class Engine:
             if found is not None and found.number == number:
                 return found
             try:
-                return self.use_generation(number)
+                # LMDB opens databases under a lock of its own, without a time limit for waiting.
+                with self._locked():
+                    return self.use_generation(number)
             except FileNotFoundError:
                 if self.wake.generation() == number:
                     raise
 
+    @translated()
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
         """Build the next generation, by default from the log, and switch all processes over."""
         number = (build or self._rebuild)(self)
@@ -136,12 +140,18 @@ class Engine:
 
     def repair_index(self) -> None:
         """A reader found the generation gone (deleted by hand, or replaced): build the next one."""
+        with self._locked():
+            self.ensure_index_locked()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The mutex and LOCK, unless this thread holds them."""
         with self.mutex:
             nested = self.lock.held
             try:
                 if not nested:
                     self.lock.acquire(self.wake, self.options.lock_timeout_s)
-                self.ensure_index_locked()
+                yield
             finally:
                 if not nested:
                     self.lock.release(self.wake)
@@ -182,7 +192,7 @@ class Engine:
             number, offset = fmt.position_parts(at)
             raise StoreFailedError(
                 "a sync failed, and nothing more is acknowledged: close the store in every process "
-                "and open it again; what was not durable is then written anew",
+                "and open it again, or run 'logstore recover', which names what is at risk",
                 segment=number, offset=offset,
             )  # fmt: skip
 
@@ -250,7 +260,11 @@ class Engine:
 
     # -- durability ---------------------------------------------------------------------------
     def sync_file(self, file: File, at_risk: int) -> None:
-        """Sync; a failure marks the store failed for every process, from ``at_risk`` on."""
+        """Sync; a failure marks the store failed for every process, from ``at_risk`` on.
+
+        StoreFailedError if one failed before: a sync that succeeds after it is not to be believed.
+        """
+        self.check_failed()
         started = time.perf_counter_ns()
         try:
             file.sync()

@@ -2,7 +2,8 @@
 
 Invariants: no snapshot outlives a batch or is held across the caller's code; node bytes are copied
 or decoded inside; if a segment was dropped meanwhile, a new snapshot is taken and the batch is
-looked up again by ID. Readers take no lock.
+looked up again by ID. Readers take no lock, but to open the index anew (after a fork, or when it
+was switched), and that never inside the gate: who shuts the gate may hold that lock.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from typing import TypeVar
 from logstore.engine.core import Engine
 from logstore.engine.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
+from logstore.index import env
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
 T = TypeVar("T")
 TRIES = 5
+
+
+class _Moved(Exception):  # noqa: N818  (control flow)
+    """The index is not open here, or not any more the one that is valid."""
 
 
 class Snapshot:
@@ -67,7 +73,8 @@ class Snapshot:
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     """Run one batch of reading on a fresh snapshot."""
     missing: int | None = None
-    for _ in range(TRIES):
+    tries = 0
+    while tries < TRIES:
         if engine.follow is not None:
             engine.follow()
         try:
@@ -76,17 +83,25 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
             engine.repair_index()
         try:
             return engine.gate.through(lambda: _once(engine, batch))
+        except _Moved:
+            continue  # between the two looks, by a fork or another process: not counted
         except SegmentGone as gone:
             missing = gone.args[0]
-        except FileNotFoundError:
-            continue  # the index went between the two looks
+        except Exception as exc:
+            if (error := env.typed(exc)) is exc:
+                raise
+            raise error from exc
+        tries += 1
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
     )
 
 
 def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
-    generation = engine.index()
+    engine.check_open()
+    generation = engine.generation
+    if generation is None or generation.number != engine.wake.generation():
+        raise _Moved
     engine.notice_drops()
     with generation.env.begin() as txn:
         return batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))

@@ -58,7 +58,7 @@ def is_id(name: str) -> bool:
 
 
 def write(fs: FileSystem, store: Path, pin: Pin) -> None:
-    """Write or replace a pin, durably.
+    """Write or replace a pin, durably; SnapshotExpired if an erasure came in between.
 
     Crash order: temporary name of its own, sync, rename, directory sync.
     """
@@ -74,7 +74,12 @@ def write(fs: FileSystem, store: Path, pin: Pin) -> None:
         file.sync()
     finally:
         file.close()
-    fs.rename(temporary, target)
+    try:
+        fs.rename(temporary, target)
+    except FileNotFoundError:  # erasure removes whatever it finds among the pins
+        raise SnapshotExpired(
+            f"the pin {pin.id} was taken away by an erasure while it was written: load again"
+        ) from None
     fs.sync_directory(target.parent)
 
 

@@ -1,0 +1,360 @@
+"""What processes do around each other, and what a model beside the store says of it.
+
+A piece of work gives a plain answer; its model changes the model, and says what the answer must be.
+Work that changes nothing that can be read answers with what it read, or with nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import logstore
+from logstore.engine import care, sync
+from logstore.log import names
+from logstore.recovery import check as checking
+from tests.crash.states import look
+from tests.crash.states.look import START_MS, Clock
+from tests.crash.states.model import Model, value
+from tests.scan.look import make_plan, split_rows
+
+LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
+Answer = Any
+
+
+class Hands:
+    """A process's hold of a store."""
+
+    store: logstore.Store[bytes]
+    reading: logstore.Store[bytes] | None = None
+
+    def __init__(self, path: Path, lock_timeout: float) -> None:
+        self.path, self.clock, self.lock_timeout = path, Clock(), lock_timeout
+
+    def open(self, **options: Any) -> logstore.Store[bytes]:
+        """A handle, without threads of its own, so that every run is alike."""
+        given: dict[str, Any] = {
+            "sync": "always", "background": False, "clock": self.clock,
+            "lock_timeout": self.lock_timeout,
+        }  # fmt: skip
+        if not (self.path / names.STORE).exists():
+            given |= LIMITS
+        return logstore.open(self.path, **given | options)
+
+    def content(self) -> Answer:
+        """All that can be read."""
+        return look.plain(look.content(self.store, self.clock))
+
+
+class Work(NamedTuple):
+    """One thing to do."""
+
+    name: str
+    do: Callable[[Hands], Answer]
+    model: Callable[[Model], Answer]
+    locks: bool | None = True  # it takes LOCK; None: if there is something to do
+    cares: bool = False  # it takes the care lock
+    fresh: bool = False  # done by a process that has the store not open, and closes it after
+
+
+def next_id(model: Model, name: str) -> str:
+    """The ID that an add without one gets."""
+    ms, seq = (int(part) for part in model.make(name)["last"].split("-"))
+    return f"{START_MS}-0" if ms < START_MS else f"{ms}-{seq + 1}"
+
+
+def fields(n: int, size: int = 30) -> dict[str, bytes]:
+    """Of an entry."""
+    return {"v": value(n, size)}
+
+
+def added(model: Model, name: str, n: int, size: int = 30) -> str:
+    """One entry more; its ID."""
+    id = next_id(model, name)
+    model.add(name, id, look.short([(b"v", value(n, size))]))
+    return id
+
+
+def seen(model: Model) -> Answer:
+    """What a reader must see."""
+    return model.copied()
+
+
+# -- commits -------------------------------------------------------------------------------------
+def add(name: str, n: int) -> Work:
+    """One entry."""
+    return Work(
+        "add", lambda at: str(at.store.stream(name).add(fields(n))),
+        lambda model: added(model, name, n),
+    )  # fmt: skip
+
+
+def many(name: str, first: int, count: int, size: int) -> Work:
+    """Entries in one commit, so many bytes that the segment is sealed before."""
+    return Work(
+        "add, roll",
+        lambda at: [
+            str(id) for id in at.store.stream(name).add_many(
+                [fields(n, size) for n in range(first, first + count)])
+        ],
+        lambda model: [added(model, name, n, size) for n in range(first, first + count)],
+    )  # fmt: skip
+
+
+def transaction(n: int) -> Work:
+    """Over three streams, one of them new."""
+
+    def do(at: Hands) -> Answer:
+        with at.store.transaction() as tx:
+            tx.stream("a").add(fields(n))
+            tx.stream("c").add(fields(n))
+            tx.stream(f"new {n}").add(fields(n))
+        return None
+
+    def model(model: Model) -> Answer:
+        for name in ("a", "c", f"new {n}"):
+            added(model, name, n)
+
+    return Work("transaction", do, model)
+
+
+def delete(count: int) -> Work:
+    """The oldest entries of the shared stream, told apart by what is there at that time."""
+
+    def model(model: Model) -> Answer:
+        ids = [f"{n}-1" for n in range(1, count + 1)]
+        there = {row[0] for row in model.make("a")["rows"]}
+        model.delete("a", *ids)
+        return len(there & {*ids})
+
+    return Work(
+        "delete", lambda at: at.store.stream("a").delete(*[f"{n}-1" for n in range(1, count + 1)]),
+        model,
+    )  # fmt: skip
+
+
+def trim(maxlen: int) -> Work:
+    """All but the newest."""
+
+    def model(model: Model) -> Answer:
+        before = len(model.make("c")["rows"])
+        model.trim("c", maxlen)
+        return max(0, before - maxlen)
+
+    return Work("trim", lambda at: at.store.stream("c").trim(maxlen=maxlen), model)
+
+
+def group_read(who: str, count: int) -> Work:
+    """What is new to the group."""
+
+    def do(at: Hands) -> Answer:
+        found = at.store.stream("b").group("g").read(who, count=count)
+        return [str(delivery.id) for delivery in found]
+
+    def model(model: Model) -> Answer:
+        before = {row[0] for row in model.group("b", "g")["pending"]}
+        model.read("b", "g", who, START_MS, count)
+        return [row[0] for row in model.group("b", "g")["pending"] if row[0] not in before]
+
+    return Work("group read", do, model)
+
+
+def ack(*ns: int) -> Work:
+    """Done with what was pending from the beginning."""
+    ids = [f"{n}-1" for n in ns]
+
+    def model(model: Model) -> Answer:
+        there = {row[0] for row in model.group("b", "g")["pending"]}
+        model.ack("b", "g", *ids)
+        return len(there & {*ids})
+
+    return Work("ack", lambda at: at.store.stream("b").group("g").ack(*ids), model)
+
+
+def rename(old: str, new: str) -> Work:
+    """A stream is called otherwise; refused if it is not there."""
+
+    def do(at: Hands) -> Answer:
+        try:
+            return at.store.rename(old, new)
+        except logstore.StreamNotFoundError:
+            return "there is none"
+
+    def model(model: Model) -> Answer:
+        if old not in model.streams:
+            return "there is none"
+        model.streams[new] = model.streams.pop(old)
+        return True
+
+    return Work("rename", do, model)
+
+
+def copy(source: str, target: str) -> Work:
+    """A stream twice."""
+
+    def model(model: Model) -> Answer:
+        if target in model.streams:
+            return False
+        model.streams[target] = model.copied()[source]
+        model.streams[target]["settings"] = {}
+        return True
+
+    return Work("copy", lambda at: at.store.copy(source, target), model)
+
+
+def retain() -> Work:
+    """What stream ``r`` does not keep: whole nodes of four entries, but for ten entries."""
+
+    def model(model: Model) -> Answer:
+        rows = model.make("r")["rows"]
+        going = max(0, (len(rows) - 10) // 4 * 4)
+        del rows[:going]
+        return going
+
+    return Work("retention", lambda at: at.store.retain(), model, locks=None)
+
+
+# -- readers -------------------------------------------------------------------------------------
+def _readonly(at: Hands) -> Answer:
+    with at.open(readonly=True) as store:
+        return look.plain(look.content(store, at.clock))
+
+
+def _following(at: Hands) -> Answer:
+    if at.reading is None:
+        at.reading = at.open(readonly=True)
+    return look.plain(look.content(at.reading, at.clock))
+
+
+def _scan(at: Hands) -> Answer:
+    """A plan, read after it was made; what it read is what there was."""
+    made = make_plan(at.store, b"a", ttl_ms=10**12)  # the clock stands, that of readers does not
+    return [(id, look.short(pairs)) for id, pairs in split_rows(made)]
+
+
+def _checked(at: Hands) -> Answer:
+    report = checking.check(at.path)
+    assert not report.damage, report.damage
+    return "no damage"
+
+
+def fork() -> None:
+    """A fork closes what LMDB has open in the parent: it opens it again at the next use."""
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _forked(at: Hands) -> Answer:
+    fork()
+    return at.content()
+
+
+def _one(at: Hands) -> Answer:
+    return [str(entry.id) for entry in at.store.stream("a").range()]
+
+
+def _forked_one(at: Hands) -> Answer:
+    fork()
+    return _one(at)
+
+
+READ = Work("read", Hands.content, seen, locks=False)
+RANGE = Work("range", _one, lambda model: [row[0] for row in model.make("a")["rows"]],
+             locks=False)  # fmt: skip
+FORK_RANGE = RANGE._replace(name="fork, range", do=_forked_one)
+READONLY = Work("read-only", _readonly, seen, locks=False)
+FOLLOW = Work("follow", _following, seen, locks=False)
+SCAN = Work("scan", _scan, lambda model: model.make("a")["rows"], locks=False)
+CHECK = Work("check", _checked, lambda model: "no damage", locks=False)
+FORK = Work("fork, read", _forked, seen, locks=None)
+
+
+# -- care ----------------------------------------------------------------------------------------
+def nothing(name: str, do: Callable[[Hands], Any], **flags: bool | None) -> Work:
+    """Work that changes nothing that can be read."""
+
+    def quiet(at: Hands) -> Answer:
+        do(at)
+
+    return Work(name, quiet, lambda model: None, **flags)
+
+
+def _backup(at: Hands) -> Answer:
+    target = Path(tempfile.mkdtemp(dir=at.path.parent)) / "backup"
+    at.store.backup(target)
+    copied = Hands(target, at.lock_timeout)
+    with copied.open(background=False) as store:
+        found = look.plain(look.content(store, copied.clock))
+    shutil.rmtree(target.parent)
+    return found
+
+
+def _shrink(at: Hands) -> Answer:
+    """As the background does it: the index is copied without its free pages."""
+    shared = at.store._live()
+    engine = shared.engine
+    with care.alone(engine):
+        sync.flush(engine, shared.committer)
+        with shared.committer.locked():
+            engine.rebuild_locked(engine.copy_index)
+
+
+def _lose(at: Hands) -> Answer:
+    shutil.rmtree(at.path / names.INDEX)
+    at.store = at.open()
+    try:
+        return at.content()
+    finally:
+        at.store.close()
+
+
+CHECKPOINT = nothing("checkpoint", lambda at: at.store.checkpoint(), cares=True)
+COMPACT = nothing("compact", lambda at: at.store.compact(threshold=0.2), cares=True)
+PURGE = nothing("purge", lambda at: at.store.compact(purge=True), cares=True)
+SHRINK = nothing("copy the index", _shrink, cares=True)
+SYNC = nothing("sync", lambda at: at.store.sync(), locks=None)
+INFO = nothing("info", lambda at: at.store.info(), locks=False)
+BACKUP = Work("backup", _backup, seen, cares=True)
+LOSE = Work("index deleted", _lose, seen, fresh=True)
+
+
+def opened(work: Work, name: str = "") -> Work:
+    """The same by a process that opens the store for it, and closes it after."""
+
+    def do(at: Hands) -> Answer:
+        at.store = at.open()
+        try:
+            return work.do(at)
+        finally:
+            at.store.close()
+
+    return work._replace(name=name or f"open, {work.name}", do=do, fresh=True, locks=True)
+
+
+def closing() -> Work:
+    """Close what was open; the next process opens it again."""
+    return nothing("close", lambda at: at.store.close())
+
+
+# -- where it begins -----------------------------------------------------------------------------
+def begin(path: Path) -> None:
+    """A store with sealed segments, some of them mostly dead; open nodes; a group; settings."""
+    at = Hands(path, 10.0)
+    with at.open() as store:
+        a, b, c, r = (store.stream(name) for name in "abcr")
+        a.add_many([(f"{n}-1", fields(n, 1500)) for n in range(1, 31)])
+        c.add_many([(f"{n}-1", fields(n, 400)) for n in range(1, 9)])
+        a.add_many([(f"{n}-1", fields(n, 1500)) for n in range(31, 61)])
+        a.delete(*[f"{n}-1" for n in range(5, 30)])
+        b.add_many([(f"{n}-1", fields(n)) for n in range(1, 13)])
+        b.group("g").create("0")
+        b.group("g").read("one", count=4)
+        r.add_many([(f"{n}-1", fields(n, 300)) for n in range(1, 31)])
+        r.configure(max_entries=10)
+        store.create("empty")
