@@ -30,7 +30,7 @@ from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, copying, creation, rebuild, restate, trust
+from logstore.recovery import atrisk, boot, copying, creation, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
 
@@ -78,10 +78,7 @@ def open_engine(
         engine.copy_index = copying.copy
         engine.accept_loss = accept_loss
         if report.first_opener:
-            reserve.ensure(engine)
-            if failed_at:
-                report.restated_segments = restate.rewrite(engine, failed_at)
-            _first(engine, report)
+            _first(engine, report, failed_at)
         else:
             _join(engine, report)
         lock.release(wake)
@@ -154,9 +151,12 @@ def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: in
     return wake
 
 
-def _first(engine: Engine, report: RecoveryReport) -> None:
+def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     """Nobody else has the store open: decide on trust, recover, state where the log is."""
     fs, store = engine.fs, engine.path
+    reserve.ensure(engine)
+    if failed_at:
+        report.restated_segments = restate.rewrite(engine, failed_at)
     for name in fs.names(store / names.INDEX):
         if name.endswith(names.TEMPORARY):
             fs.remove_tree(store / names.INDEX / name)
@@ -190,6 +190,7 @@ def _first(engine: Engine, report: RecoveryReport) -> None:
         _publish_clean(engine, report)
     else:
         _finish_tail(engine, report)
+    report.at_risk = atrisk.find(engine, failed_at)
 
 
 def _set_generation(engine: Engine, number: int) -> None:
@@ -247,10 +248,11 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
         report.index_trusted = False
         report.why_not_trusted = str(exc)
         engine.rebuild_locked()
+        tail.check_locked(engine, sync=not engine.wake.failed_at)
+    # After a failed sync nothing is ended: the next sync would work, and be believed.
+    if engine.wake.log().in_progress and not engine.wake.failed_at:
         tail.check_locked(engine)
-        return
-    if engine.wake.log().in_progress:
-        tail.check_locked(engine)
+    report.at_risk = atrisk.find(engine, engine.wake.failed_at)
 
 
 @translated()

@@ -10,6 +10,7 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
+from logstore.errors import FileSystemError
 from logstore.log import names
 
 
@@ -40,5 +41,8 @@ def _sync_segment(engine: Engine, number: int) -> None:
         return  # sealed, and dropped since: both only after a sync
     try:
         engine.sync_file(file, engine.wake.durable_upto or fmt.position(number, 0))
+    except FileSystemError:
+        engine.check_failed()  # raises, and says what it means for the store
+        raise
     finally:
         file.close()

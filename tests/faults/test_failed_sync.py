@@ -1,0 +1,198 @@
+"""Prevents a store whose sync failed from going on anywhere as if it were sound.
+
+The sync of a segment fails in one process; every process is told so: those that have the store
+open, those that open it then, and ``logstore recover``, which names what is at risk.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore import format as fmt
+from logstore.errors import CommittedError, StoreFailedError
+from logstore.recovery.check import check
+from tests import figures
+from tests.crash.twins import FailingFileSystem, in_place
+
+OTHER = """
+import json, sys
+import logstore
+
+def told(work):
+    try:
+        return ["done", work()]
+    except logstore.Error as exc:
+        return [type(exc).__name__, str(exc), exc.segment, exc.offset]
+
+path, before = sys.argv[1], sys.argv[2] == "before"
+store = logstore.open(path, background=False, sync="always") if before else None
+print("ready", flush=True)
+sys.stdin.readline()
+store = store or logstore.open(path, background=False, sync="always")
+stream = store.stream("a")
+group = stream.group("g")
+print(json.dumps({
+    "add": told(lambda: str(stream.add({"v": "other"}))),
+    "delete": told(lambda: stream.delete("1-1")),
+    "ack": told(lambda: group.ack("1-1")),
+    "group": told(lambda: len(group.read("me", count=1))),
+    "sync": told(store.sync),
+    "checkpoint": told(store.checkpoint),
+    "compact": told(lambda: str(store.compact())),
+    "read": [str(entry.id) for entry in stream],
+}), flush=True)
+sys.stdin.readline()
+store.close()
+"""
+
+
+class Other:
+    """Another process with the store."""
+
+    def __init__(self, path: Path, when: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(path), when],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._line() == "ready\n"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def go_on(self) -> None:
+        """Past the next wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def told(self) -> dict[str, list[object]]:
+        """What it was told when it tried everything."""
+        self.go_on()
+        found: dict[str, list[object]] = json.loads(self._line())
+        return found
+
+    def end(self) -> None:
+        """It closes the store."""
+        self.go_on()
+        assert self._process.wait(30) == 0
+
+
+@pytest.fixture
+def failing() -> Iterator[FailingFileSystem]:
+    """A disk whose next sync can be made to fail."""
+    with in_place(FailingFileSystem(errno.EIO, only=("sync",))) as twin:
+        assert isinstance(twin, FailingFileSystem)
+        yield twin
+
+
+def fail_next_sync(twin: FailingFileSystem) -> None:
+    """From here on one sync fails."""
+    twin.at = twin.operations + 1
+
+
+def test_every_process_is_told(tmp_path: Path, failing: FailingFileSystem) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, sync="always") as store:
+        store.stream("a").add({"v": b"1"}, id="1-1")
+        store.stream("a").group("g").create("0")
+        store.stream("a").group("g").read("me", count=1)
+        durable = fmt.position_parts(store._engine().wake.durable_upto)
+        early = Other(path, "before")
+        fail_next_sync(failing)
+        with pytest.raises(CommittedError, match="opened again"):
+            store.stream("a").add({"v": b"2"}, id="2-1")
+        late = Other(path, "after")
+        for found in (early.told(), late.told()):
+            assert found.pop("read") == ["1-1"]
+            for what, answer in found.items():
+                assert answer[0] == "StoreFailedError", (what, answer)
+                assert "open it again" in str(answer[1])
+                assert "logstore recover" in str(answer[1])
+                assert tuple(answer[2:]) == durable
+        with pytest.raises(StoreFailedError) as told:
+            store.sync()
+        assert (told.value.segment, told.value.offset) == durable
+        risk = recovered(path)["at_risk"]
+        assert risk["streams"] == [{"stream": "a", "first": "2-1", "last": "2-1", "entries": 1}]
+        early.end()
+        late.end()
+        with pytest.raises(StoreFailedError):
+            store.stream("a").add({"v": b"3"}, id="3-1")
+    with logstore.open(path, background=False, sync="always") as store:
+        assert store.recovery["restated_segments"] == 1
+        assert [str(entry.id) for entry in store.stream("a")] == ["1-1", "2-1"]
+        store.stream("a").add({"v": b"3"}, id="3-1")
+    assert recovered(path)["at_risk"] is None
+    assert check(path).as_dict()["clean"]
+
+
+def recovered(path: Path) -> dict[str, object]:
+    """What ``logstore recover`` says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "logstore.tools.cli", "recover", "--json", str(path)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def place(position: int) -> dict[str, int]:
+    """As it is told."""
+    segment, offset = fmt.position_parts(position)
+    return {"segment": segment, "offset": offset}
+
+
+@pytest.mark.parametrize("sync", ["everysec", "os"] if figures.times() > 1 else ["everysec"])
+def test_recover_names_the_exact_range(
+    tmp_path: Path, failing: FailingFileSystem, sync: logstore.options.Sync
+) -> None:
+    """Stream, IDs and positions of all that was acknowledged since the last sync, and no more."""
+    path = tmp_path / "store"
+    limits = {"node_max_entries": 4}
+    with logstore.open(path, background=False, sync=sync, **limits) as store:  # type: ignore[arg-type]
+        for n in range(1, 7):
+            store.stream("a").add({"v": f"durable {n}"}, id=f"{n}-5")
+        store.stream("quiet").add({"v": "durable"}, id="1-1")
+        store.stream("a").group("g").create("0")
+        store.sync()
+        start = store._engine().wake.durable_upto
+        for n in range(7, 12):  # over the end of the open node, and of another one
+            store.stream("a").add({"v": f"at risk {n}"}, id=f"{n}-3")
+        store.stream("b").add_many([(f"{n}-{n}", {"w": str(n)}) for n in range(20, 31)])
+        store.stream("a").add_many([(f"40-{n}", {"v": "more"}) for n in range(9)])
+        store.stream("c").add({"v": "x" * 9000}, id="5-5")
+        store.stream("c").delete("5-5")
+        store.stream("a").group("g").read("me", count=2)
+        end = store._engine().wake.applied
+        fail_next_sync(failing)
+        with pytest.raises(StoreFailedError, match="open it again") as told:
+            store.sync()
+        assert (told.value.segment, told.value.offset) == fmt.position_parts(start)
+        for _ in range(2):  # also when it is asked for while the store is open
+            risk = recovered(path)["at_risk"]
+            assert isinstance(risk, dict)
+            assert risk["streams"] == [
+                {"stream": "a", "first": "7-3", "last": "40-8", "entries": 14},
+                {"stream": "b", "first": "20-20", "last": "30-30", "entries": 11},
+                {"stream": "c", "first": "5-5", "last": "5-5", "entries": 1},
+            ]
+            assert risk["from"] == place(start)
+            assert risk["to"] == place(end)
+            assert risk["commits"] == 10
+            assert risk["frames"]["deliver"] == 1
+            store.close()
+    with logstore.open(path, background=False) as store:
+        assert not store.recovery["restated_segments"], "recover had written it anew already"
+        assert len(store.stream("a")) == 20
+        assert len(store.stream("b")) == 11
+        assert store.stream("a").group("g").pending().count == 2
+    assert check(path).as_dict()["clean"]
