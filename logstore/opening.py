@@ -21,8 +21,9 @@ from logstore.errors import OptionError
 from logstore.format import FRAME_HEAD_BYTES, Role, position_parts
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.expirytxn import ExpiryTxn
+from logstore.index.keys import SegmentRow
 from logstore.info import StoreInfo
-from logstore.log import names, storefile
+from logstore.log import names, segment, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import passes, readonly
 
@@ -108,7 +109,7 @@ def store_info(shared: Shared) -> StoreInfo:
     }
     for number, size in deleted.tombstoned_bytes(engine).items():
         dead[number] = dead.get(number, 0) + size
-    oldest = [rows[number].born_ms for number, count in dead.items() if count > 4096]
+    oldest = min((number for number, count in dead.items() if count > 4096), default=0)
     generation = engine.index()
     applied = position_parts(meta.applied)
     durable = position_parts(engine.wake.durable_upto)
@@ -117,9 +118,22 @@ def store_info(shared: Shared) -> StoreInfo:
         str(engine.path), engine.uuid.hex(), version, entries["streams"] - expired, scheduled,
         entries["nodes"], len(rows), sum(sizes.values()), live, generation.used_bytes(),
         generation.number, engine.fs.tree_bytes(engine.path), sum(dead.values()),
-        min(oldest, default=0), *applied, *durable, codec_name(),
+        _born_ms(engine, oldest, rows[oldest]) if oldest else 0, *applied, *durable, codec_name(),
         *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
     )  # fmt: skip
+
+
+def _born_ms(engine: Engine, number: int, row: SegmentRow) -> int:
+    """When a segment was made, as its file says; its row has the time of the commit that told of
+    it, which is a little off, and another one after a rebuild."""
+    try:
+        file = engine.fs.open(names.segment(engine.path, number))
+    except FileNotFoundError:
+        return row.born_ms  # it was dropped since
+    try:
+        return segment.read_head(file, number, engine.uuid).created_ms
+    finally:
+        file.close()
 
 
 def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:

@@ -5,13 +5,15 @@ list of exceptions with its reason."""
 from __future__ import annotations
 
 import inspect
+import shutil
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+import logstore
 from logstore import fullinfo, info
 from logstore.engine.metrics import COUNTERS
 from tests.model import told
-from tests.model.both import Both
+from tests.model.both import START_MS, Both
 from tests.model.commands import look_at_commands
 from tests.model.walk import Tally
 
@@ -91,3 +93,34 @@ def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Pat
     both.awake()
     both.look()
     both.close()
+
+
+class Ticking:
+    """A clock that goes on a little whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def now_ms(self) -> int:
+        self.ms += 7
+        return self.ms
+
+
+def test_when_the_oldest_deleted_segment_was_made_is_told_alike_after_a_rebuild(
+    tmp_path: Path,
+) -> None:
+    clock, path = Ticking(), tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16, clock=clock, background=False) as store:
+        stream = store.stream("s")
+        ids = list(stream.add_many([{"v": "x" * 3000}] * 200, batch=5))
+        stream.delete(*ids[:150:2])
+        store.compact(threshold=0.4)
+        stream.delete(*ids[1:150:2])
+        told = store.info()
+    shutil.rmtree(path / "index")
+    with logstore.open(path, clock=clock, background=False) as store:
+        again = store.info()
+        assert told.oldest_deleted_segment_ms > START_MS
+        assert again.oldest_deleted_segment_ms == told.oldest_deleted_segment_ms
+        assert again.deleted_bytes == told.deleted_bytes
+        assert again.live_node_bytes == told.live_node_bytes
