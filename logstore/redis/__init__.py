@@ -14,9 +14,9 @@ from typing import Any
 import redis
 
 from logstore.redis.linked import EmbeddedConnection
-from logstore.redis.opening import pool_of, taken
 from logstore.redis.pool import EmbeddedPool
 from logstore.wire.embedded import Shared
+from logstore.wire.opening import pool_of, taken
 from logstore.wire.service import Profile
 
 

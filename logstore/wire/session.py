@@ -61,6 +61,7 @@ class Session:
         self.last_command = ""
         self.born = time.time()
         self.replies = "ON"  # CLIENT REPLY
+        self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
 
@@ -181,6 +182,7 @@ class Session:
         self.protocol = 2
         self.database = self.service.databases[0]
         self.name = b""
+        self.marks.clear()
         self.authenticated = not self.service.password
 
 

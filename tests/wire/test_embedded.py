@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 import redis
+import valkey
 
 import logstore
+from logstore.errors import OptionError
 from logstore.redis import Redis
 from logstore.redis.asyncio import Redis as AsyncRedis
+from logstore.valkey import Valkey
+from logstore.valkey.asyncio import Valkey as AsyncValkey
 from tests.wire.served import serving
 
 
@@ -38,7 +42,7 @@ def session(client: Any) -> list[Any]:
             pipe.xadd("u", {"n": n}, id=f"{n + 1}-0")
         pipe.xadd("u", {"n": 0}, id="1-0")
         told.append([str(each) for each in pipe.execute(raise_on_error=False)])
-    with pytest.raises(redis.ResponseError) as refused:
+    with pytest.raises((redis.ResponseError, valkey.ResponseError)) as refused:
         client.xadd("s", {"a": 1}, id="1-0")
     told.append(str(refused.value))
     told += [client.xread({"s": "0"}, count=1), client.xread({"s": "$"}, block=50)]
@@ -130,6 +134,49 @@ def test_asyncio(tmp_path: Path) -> None:
                 assert await pipe.execute() == [51, "1-0"]
             assert await client.xread({"t": "$"}, block=30) in ([], {})
             with pytest.raises(redis.ResponseError, match="equal or smaller"):
+                await client.xadd("t", {"a": 1}, id="1-0")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [Redis, AsyncRedis, Valkey, AsyncValkey])
+def test_a_path_is_one_database(tmp_path: Path, kind: Any) -> None:
+    with pytest.raises(OptionError, match="database 0; give another path"):
+        kind(tmp_path / "store", db=1)
+    with Redis(tmp_path / "store", db=0, store={"sync": "os"}) as client:
+        assert client.ping()
+        with pytest.raises(redis.ResponseError, match="DB index is out of range"):
+            client.select(1)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_valkey_py_is_answered_as_over_a_network(tmp_path: Path, protocol: int) -> None:
+    options: dict[str, Any] = {"protocol": protocol}
+    with (
+        serving(tmp_path / "served", profile="valkey-9") as served,
+        valkey.Valkey(port=served.port, **options) as far,
+    ):
+        wanted = session(far)
+    with Valkey(tmp_path / "store", **options) as near:
+        assert isinstance(near, valkey.Valkey)
+        assert session(near) == wanted
+        assert near.info("server")["server_name"] == "valkey"
+    with logstore.open(tmp_path / "store", sync="always") as store:  # it was closed
+        assert sorted(store.streams()) == [b"s", b"t", b"u"]
+
+
+def test_valkey_py_with_asyncio(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncValkey(tmp_path / "store", decode_responses=True) as client:
+            await asyncio.gather(*(client.xadd("s", {"n": n}) for n in range(50)))
+            waiting = asyncio.ensure_future(client.xread({"s": "$"}, block=30_000))
+            await asyncio.sleep(0.1)
+            await client.xadd("s", {"late": 1}, id="9999999999999-0")
+            assert await waiting == [["s", [("9999999999999-0", {"late": "1"})]]]
+            async with client.pipeline(transaction=True) as pipe:
+                pipe.xlen("s").xadd("t", {"a": 1}, id="1-0")
+                assert await pipe.execute() == [51, "1-0"]
+            with pytest.raises(valkey.ResponseError, match="equal or smaller"):
                 await client.xadd("t", {"a": 1}, id="1-0")
 
     asyncio.run(run())

@@ -148,6 +148,33 @@ def test_consumers_that_wait_are_known_at_once(served: Served, peer: Peer) -> No
     assert known(served.port) == known(peer.port) == [b"first", b"second"]
 
 
+def test_the_flags_of_clients_are_the_peers(served: Served, peer: Peer) -> None:
+    def flags(port: int) -> list[bytes]:
+        with Line(port) as one, Line(port) as looks:
+            number = one("CLIENT", "ID")
+
+            def shown() -> bytes:
+                line = looks("CLIENT", "LIST", "ID", number)
+                return dict(word.split(b"=", 1) for word in line.split())[b"flags"]
+
+            told = [shown()]
+            for words in (
+                "CLIENT NO-EVICT ON", "CLIENT NO-TOUCH ON", "CLIENT NO-EVICT OFF", "MULTI",
+                "DISCARD", "CLIENT NO-EVICT ON", "RESET", "CLIENT NO-TOUCH x",
+            ):  # fmt: skip
+                one(*words.split())
+                told.append(shown())
+            one.send(request([b"XREAD", b"BLOCK", b"0", b"STREAMS", b"none", b"$"]))
+            deadline = time.monotonic() + 5
+            while shown() == b"N" and time.monotonic() < deadline:
+                time.sleep(0.01)
+            return [*told, shown()]
+
+    found = flags(served.port)
+    assert found == flags(peer.port)
+    assert found[1:3] == [b"e", b"eT"]
+
+
 def served_id(served: Served, place: int) -> int:
     """The number of the connection that came at this place."""
     return sorted(served.service.sessions)[place]

@@ -6,6 +6,7 @@ from logstore.wire.commands import (
     adding,
     catalogue,
     clients,
+    config,
     connection,
     deleting,
     dumping,
@@ -24,7 +25,7 @@ from logstore.wire.table import Command
 
 FAMILIES = (
     adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, lifetimes,
-    dumping, connection, clients, transactions, catalogue, server,
+    dumping, connection, clients, transactions, catalogue, config, server,
 )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ _HELP = (
     "INFO", "    What is known of this connection.",
     "KILL <ip:port> | ID <id>", "    End a connection.",
     "LIST", "    What is known of all connections.",
-    "NO-EVICT (ON|OFF)", "    Taken, without effect.",
-    "NO-TOUCH (ON|OFF)", "    Taken, without effect.",
+    "NO-EVICT (ON|OFF)", "    Sets a flag of CLIENT LIST, without effect.",
+    "NO-TOUCH (ON|OFF)", "    Sets a flag of CLIENT LIST, without effect.",
     "SETINFO <option> <value>", "    Name the client's library.",
     "SETNAME <name>", "    Name this connection.",
     "UNBLOCK <id> [TIMEOUT|ERROR]", "    End the wait of another connection.",
@@ -61,12 +61,23 @@ def client_set_info(session: Session, words: Words) -> Step:
     return Tell(lambda: OK)
 
 
+def _flags(session: Session) -> str:
+    """The flags of CLIENT LIST, in the peers' order; N if there are none."""
+    shown = [
+        ("x", session.multi is not None), ("b", session.unblock is not None),
+        ("c", session.closing), ("U", session.address == "unix"),
+        ("e", "e" in session.marks), ("T", "T" in session.marks),
+    ]  # fmt: skip
+    return "".join(letter for letter, holds in shown if holds) or "N"
+
+
 def line_of(session: Session) -> bytes:
     """A connection as CLIENT LIST shows it."""
     library = session.library
     fields = {
         "id": session.id, "addr": session.address, "name": session.name.decode("latin-1"),
-        "age": int(time.time() - session.born), "db": session.database.number,
+        "age": int(time.time() - session.born), "flags": _flags(session),
+        "db": session.database.number,
         "multi": -1 if session.multi is None else len(session.multi.steps),
         "watch": len(session.watched), "cmd": session.last_command, "user": "default",
         "resp": session.protocol, "lib-name": library.get("lib-name", b"").decode("latin-1"),
@@ -179,11 +190,21 @@ def client_unblock(session: Session, words: Words) -> Step:
     return Tell(wake)
 
 
-def client_switch(_session: Session, words: Words) -> Step:
-    """As CLIENT NO-EVICT and NO-TOUCH: taken, without effect."""
-    if words.option() not in (b"ON", b"OFF"):
-        raise Failed(SYNTAX)
-    return Tell(lambda: OK)
+def _switch(mark: str) -> Parse:
+    """As CLIENT NO-EVICT and NO-TOUCH: shown by CLIENT LIST, else without effect."""
+
+    def parse(session: Session, words: Words) -> Step:
+        mode = words.option()
+        if mode not in (b"ON", b"OFF"):
+            raise Failed(SYNTAX)
+
+        def begin() -> Reply:
+            (session.marks.add if mode == b"ON" else session.marks.discard)(mark)
+            return OK
+
+        return Tell(begin)
+
+    return parse
 
 
 def client_reply(session: Session, words: Words) -> Step:
@@ -223,8 +244,8 @@ _CLIENT = [
     _client("info", 2, client_info, "6.2.0", "Tells of the connection."),
     _client("kill", -3, client_kill, "2.4.0", "Ends connections."),
     _client("unblock", -3, client_unblock, "5.0.0", "Ends the wait of a connection."),
-    _client("no-evict", 3, client_switch, "7.0.0", "Taken, without effect."),
-    _client("no-touch", 3, client_switch, "7.2.0", "Taken, without effect."),
+    _client("no-evict", 3, _switch("e"), "7.0.0", "Sets a flag, without effect."),
+    _client("no-touch", 3, _switch("T"), "7.2.0", "Sets a flag, without effect."),
     _client("reply", 3, client_reply, "3.2.0", "Says whether replies are sent."),
     _client("help", 2, client_help, "5.0.0", "Tells the subcommands."),
 ]

@@ -1,7 +1,7 @@
-"""What both clients do when they are made: take the store's service, and make a pool that leads
-to it.
+"""What embedded clients do when they are made: take the store's service, and make a pool that
+leads to it.
 
-Invariant: a client that could not be made has given the service back.
+Invariant: a client that could not be made has given the service back. Knows no client library.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from logstore.errors import OptionError
 from logstore.wire.embedded import Shared
 from logstore.wire.service import Profile
 
@@ -31,5 +32,12 @@ def taken(
 
 
 def pool_of(kind: Callable[..., T], connection: type, key: str, options: dict[str, Any]) -> T:
-    """A pool of such connections; over no network there is no time-out unless one is asked for."""
+    """A pool of such connections; over no network there is no time-out unless one is asked for.
+
+    OptionError for a database: a path is one store.
+    """
+    if options.get("db"):
+        raise OptionError(
+            f"db={options['db']}: a path is one store, which is database 0; give another path"
+        )
     return kind(connection_class=connection, service_key=key, **{"socket_timeout": None, **options})
