@@ -18,6 +18,7 @@ from typing import Any
 
 import lmdb
 
+from logstore import oserrors
 from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import FileSystem
 from logstore.index import keys
@@ -183,6 +184,8 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             env.close()  # or this process could not open it again
         if isinstance(exc, lmdb.Error):
             raise _not_opened(exc, path) from exc
+        if isinstance(exc, OSError):  # it makes the directory itself
+            raise oserrors.typed(exc, path, "opening") from exc
         raise
     return Generation(path, number, env, databases)
 

@@ -1,8 +1,15 @@
-"""Prevents an empty hint when several processes write one, and files that nobody ever removes."""
+"""Prevents what kills and failing system calls have found: an empty hint when several processes
+write one, files that nobody ever removes, an error without a type where LMDB makes its directory.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+
+import lmdb
+import pytest
 
 import logstore
 from logstore.engine.core import Engine
@@ -105,3 +112,21 @@ def test_compaction_removes_what_dead_processes_left(tmp_path: Path) -> None:
         assert not [path for path in left if path.exists()]
     assert names.hint(engine.path, link.number).exists()
     assert check(engine.path).as_dict()["clean"]
+
+
+def test_a_directory_that_lmdb_cannot_make_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raises what the system says, not an error of its own."""
+    engine, _ = sealed(tmp_path / "s")
+    (engine.path / "index").rename(tmp_path / "aside")
+
+    def fails(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lmdb, "open", fails)
+        with pytest.raises(logstore.DiskFullError):
+            logstore.open(engine.path)
+    with logstore.open(engine.path) as store:
+        assert len(store.stream("a")) == 3
