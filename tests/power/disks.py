@@ -57,12 +57,13 @@ def fast() -> bool:
 
 
 class Disk:
-    """One image, and where it is mounted."""
+    """One image, and where it is mounted; the image is in memory, or ``here`` in the folder."""
 
-    def __init__(self, folder: Path, kind: Kind) -> None:
+    def __init__(self, folder: Path, kind: Kind, *, here: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.kind = kind
-        self._fast = Path(tempfile.mkdtemp(prefix="logstore-", dir=_IN_MEMORY)) if fast() else None
+        in_memory = fast() and not here
+        self._fast = Path(tempfile.mkdtemp(dir=_IN_MEMORY)) if in_memory else None
         self.image = (self._fast or folder) / "image"
         self.at = folder / "mount"
         self.at.mkdir(exist_ok=True)
@@ -78,12 +79,12 @@ class Disk:
     def make(self) -> None:
         """Make the file system anew; old bytes stay in the image, as on a used disk."""
         assert not self.mounted
-        _run(*self.kind.make, str(self.image))
+        run_tool(*self.kind.make, str(self.image))
 
     def mount(self) -> None:
         """Mount it; the loop device goes with the mount."""
         options = ",".join(filter(None, ("loop", self.kind.options)))
-        _run("mount", "-t", self.kind.name, "-o", options, str(self.image), str(self.at))
+        run_tool("mount", "-t", self.kind.name, "-o", options, str(self.image), str(self.at))
         self.mounted = True
 
     def cut(self, how: int = LOSES_ALL) -> None:
@@ -114,7 +115,7 @@ def unmount(at: Path) -> None:
     end = time.monotonic() + _UNMOUNT_S
     while True:
         try:
-            return _run("umount", str(at))
+            return run_tool("umount", str(at))
         except subprocess.CalledProcessError:
             if time.monotonic() > end:
                 raise
@@ -124,9 +125,9 @@ def unmount(at: Path) -> None:
 def detach(at: Path) -> None:
     """Unmount now, or as soon as the last user is gone."""
     try:
-        _run("umount", str(at))
+        run_tool("umount", str(at))
     except subprocess.CalledProcessError:
-        _run("umount", "-l", str(at))
+        run_tool("umount", "-l", str(at))
 
 
 @cache
@@ -158,6 +159,7 @@ def why_not(name: str) -> str:
     return ""
 
 
-def _run(*command: str) -> None:
+def run_tool(*command: str) -> None:
+    """One of the system's tools; CalledProcessError, with what it said, if it fails."""
     tool = shutil.which(command[0], path=_SEARCHED) or command[0]
     subprocess.run((tool, *command[1:]), check=True, capture_output=True, text=True, timeout=60)
