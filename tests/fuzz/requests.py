@@ -12,12 +12,16 @@ from logstore.wire.requests import ProtocolError, RequestParser
 from tests.wire.lines import request
 
 BULK_MAX_BYTES = 1000
+ADDS_MAX = 3
 CODECS: list[Codec] = [each for each in (pure, native_or_none) if each is not None]
 SEEDS = [
     bytes((how,)) + sent
     for how in (0, 1, 2, 14)
     for sent in (
-        request([b"XADD", b"s", b"*", b"f", b"v"]) * 2 + request([b"PING"]),
+        request([b"XADD", b"s", b"*", b"f", b"v"]) * 4
+        + request([b"PING"])
+        + request([b"xadd", b"t", b"*", b"f", b"12", b"g", b""])
+        + request([b"XADD", b"t", b"*", b"f"]),
         b"PING\r\nXADD s * \"a b\" 'c\\n'\n\r\n*0\r\n*-1\r\n",
         b"*1\r\n$-1\r\n",
         b"*2\r\n$3\r\nGET\r\n:1\r\n",
@@ -28,8 +32,10 @@ SEEDS = [
 ]
 
 
-def outcome(codec: Codec, data: bytes, piece: int, *, trusted: bool) -> tuple[object, ...]:
-    """The requests, and how it ended."""
+def outcome(
+    codec: Codec, data: bytes, piece: int, *, trusted: bool, adds: bool = True
+) -> tuple[object, ...]:
+    """The requests, and how it ended; with ``adds`` plain adds are read as rows."""
     chosen, requests.codec = requests.codec, lambda: codec
     try:
         parser = RequestParser(BULK_MAX_BYTES)
@@ -40,8 +46,15 @@ def outcome(codec: Codec, data: bytes, piece: int, *, trusted: bool) -> tuple[ob
     for at in range(0, len(data), piece or len(data) or 1):
         parser.feed(data[at : at + piece] if piece else data)
         try:
-            while (words := parser.next()) is not None:
-                found.append([bytes(word) for word in words])
+            while True:
+                if adds and (rows := parser.adds(ADDS_MAX)) is not None:
+                    key, batch = rows
+                    found += ([b"XADD", key, b"*", *batch.flat(at)] for at in range(len(batch)))
+                elif (words := parser.next()) is not None:
+                    name = [b"XADD" if word.upper() == b"XADD" else word for word in words[:1]]
+                    found.append([*name, *words[1:]])
+                else:
+                    break
         except ProtocolError as exc:
             return found, str(exc)
         assert parser.held_bytes <= len(data)
@@ -51,7 +64,7 @@ def outcome(codec: Codec, data: bytes, piece: int, *, trusted: bool) -> tuple[ob
 def one(data: bytes) -> None:
     """All ways to read it tell the same."""
     trusted, sent = not data[:1] or not data[0] & 1, data[1:]
-    wanted = outcome(pure, sent, 0, trusted=trusted)
+    wanted = outcome(pure, sent, 0, trusted=trusted, adds=False)
     pieces = (1, 0, data[0] >> 1) if data else (0,)
     for codec in CODECS:
         for piece in pieces:

@@ -44,7 +44,7 @@ def test_mutations(target: str) -> None:
 
 
 def test_what_is_golden_belongs_to_a_target() -> None:
-    assert {path.parent.name for path in GOLDEN.rglob("*") if path.is_file()} <= set(TARGETS)
+    assert {path.name for path in GOLDEN.iterdir()} <= {f"{target}.hex" for target in TARGETS}
 
 
 def test_guided_by_coverage() -> None:
