@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logstore import format as fmt
 from logstore.compaction import measure, runner, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, deleted, reserve, sync
+from logstore.engine import care, deleted, reserve, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.throttle import Pause
@@ -102,7 +102,7 @@ class Compactor:
         if now_s < self._shrink_next_s or engine.copy_index is None:
             return
         self._shrink_next_s = now_s + TOMBSTONES_S
-        used, live = engine.gate.through(lambda: _index_bytes(engine))
+        used, live = snapshot.read(engine, runner.index_bytes)
         if used < INDEX_MIN_BYTES or live > min(used // 4, INDEX_MAX_BYTES):
             return
         try:
@@ -166,11 +166,6 @@ class Compactor:
         self._counted_at = applied
         now_s = time.monotonic()
         self._count_next_s = now_s + max(TOMBSTONES_S, (now_s - started_s) / SHARE)
-
-
-def _index_bytes(engine: Engine) -> tuple[int, int]:
-    generation = engine.index()
-    return generation.used_bytes(), generation.live_bytes()
 
 
 def _sealed(rows: dict[int, SegmentRow]) -> dict[int, int]:

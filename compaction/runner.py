@@ -13,11 +13,12 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction import measure, nodes, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, checkpoints, pins, reserve, sync
+from logstore.engine import care, checkpoints, deleted, pins, reserve, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
+from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, no_pause
-from logstore.errors import ErasureIncompleteError, OptionError
+from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
 
@@ -41,7 +42,12 @@ def run(
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with care.alone(engine):
         segments.remove_garbage(engine)
-        _pass(engine, committer, report, 0.0 if purge else threshold)
+        try:
+            _pass(engine, committer, report, 0.0 if purge else threshold)
+        except DiskFullError:
+            if purge:
+                raise
+            _one_by_one(engine, committer, report, threshold)
         if purge:
             for _ in range(PURGE_AGAIN_MAX):
                 if not _left_behind(engine, committer, report):
@@ -75,6 +81,31 @@ def _pass(engine: Engine, committer: Committer, report: CompactionReport, thresh
     segments.seal(engine, committer)
     care.write_missing_hints(engine)
     sweep(engine, committer, report, measure.victims(engine, threshold), threshold)
+
+
+def _one_by_one(
+    engine: Engine, committer: Committer, report: CompactionReport, threshold: float
+) -> None:
+    """A pass in little space: what is empty goes first, then the segments in which least lives.
+
+    Each gives back its space before the next one is moved. DiskFullError if not even one could be.
+    """
+    reserve.release(engine)
+    segments.remove_garbage(engine)
+    segments.seal(engine, committer)
+    sweep(engine, committer, report, set(), 1.0)
+    rows, _ = measure.rows_and_active(engine)
+    gone = deleted.tombstoned_bytes(engine)
+    live = {number: row.live_bytes - gone.get(number, 0) for number, row in rows.items()}
+    for number in sorted(measure.victims(engine, threshold) & set(live), key=lambda one: live[one]):
+        try:
+            sweep(engine, committer, report, {number}, 1.0)
+        except DiskFullError:
+            if not report.segments_dropped:
+                raise
+            log.warning("compaction went as far as the disk had room: run it again")
+            segments.remove_garbage(engine)
+            return
 
 
 def sweep(
@@ -152,12 +183,18 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
 
 def _shrink_index(engine: Engine, committer: Committer, *, purge: bool) -> bool:
     """Build the next generation if this one is mostly free pages (or for erasure, always)."""
-    generation = engine.index()
-    data = generation.path / "data.mdb"
-    size = engine.fs.stat(data).size_bytes if engine.fs.exists(data) else 0
-    if not purge and size < INDEX_SLACK * generation.live_bytes() + INDEX_SLACK_BYTES:
+    size, live = snapshot.read(engine, index_bytes)
+    if not purge and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
         return False
     sync.flush(engine, committer)
     with committer.locked():
         engine.rebuild_locked()
     return True
+
+
+def index_bytes(view: Snapshot) -> tuple[int, int]:
+    """Bytes of the index that it takes up, and of those in use; no close or fork takes the
+    environment away meanwhile.
+    """
+    generation = view.index.generation
+    return generation.used_bytes(), generation.live_bytes()

@@ -38,6 +38,8 @@ _DAMAGED = (
 )  # fmt: skip
 # LMDB tells the system's errors as text alone.
 _FULL = tuple(os.strerror(code) for code in FULL)
+# What it says when a write of its pages was short: mostly the disk is full.
+_SHORT = f"mdb_txn_commit: {os.strerror(errno.EIO)}"
 _REFUSED = tuple(
     os.strerror(code)
     for code in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
@@ -53,6 +55,11 @@ def typed(exc: BaseException) -> BaseException:
         made: Error = DiskFullError(
             f"no space left while writing the index: {exc}; delete or trim entries and compact, "
             "or make room on the disk"
+        )
+    elif str(exc).endswith(_SHORT):
+        made = DiskFullError(
+            f"no space left, or an error of the disk, while writing the index: {exc}; make room on "
+            "it, and look into the system's log"
         )
     elif isinstance(exc, _DAMAGED):
         made = CorruptionError(

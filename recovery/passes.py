@@ -18,12 +18,7 @@ from logstore.engine import care, process, reserve, tail
 from logstore.engine.core import Engine, log
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
-from logstore.errors import (
-    CorruptionError,
-    Error,
-    StoreError,
-    StoreInUseError,
-)
+from logstore.errors import CorruptionError, DiskFullError, Error, StoreError, StoreInUseError
 from logstore.fs import File, FileSystem
 from logstore.index.env import translated
 from logstore.index.expirytxn import first_due
@@ -132,6 +127,7 @@ def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: in
             raise StoreInUseError(f"{path} was taken by another process: try again")
         wake = Wake(fs, path / names.WAKE)
         wake.namespace = process.pid_namespace()
+        wake.set_owner(process.packed_self())  # of LOCK; the words are new
         return wake
     if not users.try_lock(exclusive=False):
         raise StoreInUseError(
@@ -268,6 +264,9 @@ def close_engine(engine: Engine) -> None:
             engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
             if engine.users.try_lock(exclusive=True):
                 _mark_clean(engine)
+    except CorruptionError:
+        _distrust(engine)
+        raise
     finally:
         # USERS goes before LOCK: whoever waits for LOCK must not find us among the users.
         engine.release_files()
@@ -278,6 +277,12 @@ def _leave_hints(engine: Engine) -> None:
         care.write_missing_hints(engine)
     except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
         log.warning("hints were not written: %s", exc)
+
+
+def _distrust(engine: Engine) -> None:
+    """The index was found damaged: no opener trusts it, also of this boot."""
+    nobody = boot.Identity("", 0, 0, 0, 0)
+    boot.write(engine.fs, engine.path, boot.dirty(0, nobody, engine.promised))
 
 
 def _mark_clean(engine: Engine) -> None:
@@ -293,4 +298,7 @@ def _mark_clean(engine: Engine) -> None:
         meta = IndexTxn(generation, txn).meta()
     data = generation.path / "data.mdb"
     mark = boot.clean(generation.number, boot.identity(data), meta, engine.fs.stat(data))
-    boot.write(engine.fs, engine.path, mark)
+    try:
+        boot.write(engine.fs, engine.path, mark)
+    except DiskFullError as exc:  # all is durable; the next opener only looks longer
+        log.warning("the store was closed without the mark that says so: %s", exc)

@@ -68,6 +68,45 @@ def test_reads_deletes_and_compaction_work_on_a_full_disk(small_disk: Path) -> N
         assert len(store.stream("x")) == 1195
 
 
+def test_groups_on_a_full_disk(small_disk: Path) -> None:
+    """What is done can be acknowledged, and what was read given up; work goes on after compaction.
+
+    Both levels: most entries of each node go, then whole nodes.
+    """
+    path = small_disk / "store"
+    with logstore.open(path, segment_bytes=1 << 20) as store:
+        stream = store.stream("x")
+        stream.add_many({"n": n, "pad": os.urandom(1000)} for n in range(2000))
+        group = stream.group("g")
+        group.create("0")
+        mine = [str(entry.id) for entry in group.read("me", count=1000)]
+        acknowledged = 2000 + fill(store)
+        with pytest.raises(logstore.DiskFullError, match="make room"):
+            group.read("me", count=1000)
+        assert sum(1 for _ in stream) == acknowledged
+        assert len(list(group.pending_entries(count=2000))) == 1000
+        assert group.ack(*mine[:500]) == 500
+        assert group.pending().count == 500
+        group.ack_delete(*mine[500:600])
+        assert group.pending().count == 400
+        every = [entry.id for entry in stream.range(count=1000)]
+        assert stream.delete(*[id for n, id in enumerate(every) if n % 10]) == 900
+        left = acknowledged - 100 - 900
+        assert len(stream) == left
+        before = store.info().disk_bytes
+        assert store.compact(threshold=0.3).nodes_written  # nodes are rewritten ...
+        assert stream.trim(maxlen=200) == left - 200
+        assert store.compact().segments_dropped  # ... and segments go
+        assert store.info().disk_bytes < before / 2
+        stream.add_many({"pad": os.urandom(1000)} for _ in range(1000))
+        assert len(group.read("me", count=100)) == 100
+        assert group.pending().count >= 100
+        assert len(stream) == 1200
+    assert check(path).damage == []
+    with logstore.open(path) as store:
+        assert len(store.stream("x")) == 1200
+
+
 def test_no_store_is_made_on_a_full_disk(small_disk: Path) -> None:
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="space"):

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
         """What the call raises."""
         if self.error:
             text = os.strerror(self.code) if self.code else self.error
-            made: Exception = getattr(lmdb, self.error)(f"mdb_{what}: {text}")
+            made: Exception = getattr(lmdb, self.error)(f"mdb_txn_{what}: {text}")
             return made
         return OSError(self.code, os.strerror(self.code))
 
@@ -84,7 +84,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "index: commit": (
         Kind("LMDB: ENOSPC", error="DiskError"),
         Kind("LMDB: EDQUOT", errno.EDQUOT, "Error"),
-        Kind("LMDB: EIO", errno.EIO, "Error"),
+        Kind("LMDB: short write", errno.EIO, "Error"),
     ),
     "index: sync": (Kind("LMDB: EIO", errno.EIO, "Error"),),
 }
