@@ -265,7 +265,7 @@ def close_engine(engine: Engine) -> None:
             if engine.users.try_lock(exclusive=True):
                 _mark_clean(engine)
     except CorruptionError:
-        _distrust(engine)
+        boot.write(engine.fs, engine.path, boot.distrusted(engine.promised))
         raise
     finally:
         # USERS goes before LOCK: whoever waits for LOCK must not find us among the users.
@@ -277,12 +277,6 @@ def _leave_hints(engine: Engine) -> None:
         care.write_missing_hints(engine)
     except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
         log.warning("hints were not written: %s", exc)
-
-
-def _distrust(engine: Engine) -> None:
-    """The index was found damaged: no opener trusts it, also of this boot."""
-    nobody = boot.Identity("", 0, 0, 0, 0)
-    boot.write(engine.fs, engine.path, boot.dirty(0, nobody, engine.promised))
 
 
 def _mark_clean(engine: Engine) -> None:

@@ -32,6 +32,7 @@ from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
 Published = Callable[[], int | None]
+TRIES = 3
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
 
@@ -46,7 +47,15 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
     temporary = path.with_name(path.name + names.TEMPORARY)
     generation = open_generation(fs, temporary, number, build=True)
     try:
-        Rebuild(engine, generation, report, published).run()
+        for left in reversed(range(TRIES)):
+            try:
+                Rebuild(engine, generation, report, published).run()
+                break
+            except FileNotFoundError as exc:  # dropped before, and removed since it was listed
+                if not left:
+                    raise DamagedStoreError(
+                        "segments went while the log was read: try again, or run 'logstore check'"
+                    ) from exc
     finally:
         generation.close()
     fs.rename(temporary, path)
@@ -77,6 +86,8 @@ class Rebuild:
     def run(self) -> None:
         """All passes but the last."""
         engine = self._engine
+        if not self._links:
+            raise DamagedStoreError("the log has no segment: restore it from a backup")
         sealed, active = self._links[:-1], self._links[-1]
         with self._generation.env.begin(write=True) as txn:
             index = IndexTxn(self._generation, txn)

@@ -47,23 +47,14 @@ class Engine:
         self, fs: FileSystem, path: Path, uuid: bytes, limits: StoreLimits, options: StoreOptions,
         *, lock: WriterLock, users: File, wake: Wake, rebuild: Callable[[Engine], int],
     ) -> None:  # fmt: skip
-        self.fs = fs
-        self.path = path
-        self.uuid = uuid
-        self.seed = crc_seed(uuid)
-        self.limits = limits
-        self.options = options
+        self.fs, self.path, self.uuid, self.seed = fs, path, uuid, crc_seed(uuid)
+        self.limits, self.options = limits, options
         self.clock: Clock = options.clock
-        self.lock = lock
-        self.users = users
-        self.wake = wake
+        self.lock, self.users, self.wake = lock, users, wake
         self.segments = Segments(fs, path, self.seed)
-        self.kept = Kept()
-        self.metrics = lock.metrics
-        self.pid = os.getpid()
-        self.closed = False
+        self.kept, self.metrics, self.gate = Kept(), lock.metrics, Gate()
+        self.pid, self.closed = os.getpid(), False
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
-        self.gate = Gate()
         self.switching = threading.RLock()  # one environment a process: only one thread opens it
         self.generation: Generation | None = None
         self.promised = 0  # a position recorded as durable: a log that ends before is damaged
@@ -75,8 +66,7 @@ class Engine:
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.care_files: set[File] = set()  # whose flocks are held, or waited for: see ``care``
         self._active: File | None = None
-        self._active_number = 0
-        self._dropped = wake.dropped
+        self._active_number, self._dropped = 0, wake.dropped
 
     # -- the index ----------------------------------------------------------------------------
     def use_generation(self, number: int) -> Generation:
@@ -128,12 +118,17 @@ class Engine:
     @translated()
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
         """Build the next generation, by default from the log, and switch all processes over."""
-        number = (build or self._rebuild)(self)
-        with self.switching:
-            self.generation = open_generation(
-                self.fs, names.generation(self.index_home, number), number
-            )
-            self.settle_generation(self.generation)
+        for left in (2, 1, 0):
+            try:
+                number = (build or self._rebuild)(self)
+                with self.switching:
+                    path = names.generation(self.index_home, number)
+                    self.generation = open_generation(self.fs, path, number)
+                    self.settle_generation(self.generation)
+                break
+            except FileNotFoundError:
+                if not left:  # else it was deleted once more, while it was built
+                    raise
         for old in names.generations(self.fs, self.index_home):
             if old != number:  # those who still have it open keep what they mapped
                 self.fs.remove_tree(names.generation(self.index_home, old))

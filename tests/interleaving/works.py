@@ -306,7 +306,7 @@ def _shrink(at: Hands) -> Answer:
 
 
 def _lose(at: Hands) -> Answer:
-    shutil.rmtree(at.path / names.INDEX)
+    shutil.rmtree(at.path / names.INDEX, ignore_errors=True)
     at.store = at.open()
     try:
         return at.content()
