@@ -85,9 +85,8 @@ class Script:
         """It happened whole or not at all; and only a CommittedError may say that it did."""
         self.errors.append(f"{step['op']}: {exc!r}")
         certain = isinstance(exc, logstore.Error) and not isinstance(exc, logstore.CommittedError)
-        if isinstance(exc, logstore.CommittedError | logstore.StoreFailedError) or (
-            step["op"] == "reopen"
-        ):
+        lost = isinstance(exc, logstore.CommittedError | logstore.StoreFailedError)
+        if lost or step["op"] == "reopen" or self._must_reopen(work):
             try:
                 work.store.close()
             except logstore.Error as second:
@@ -98,6 +97,18 @@ class Script:
         work.held.clear()
         work.mine.clear()
         return work
+
+    def _must_reopen(self, work: Work) -> bool:
+        """LMDB gives up for good if its meta page cannot be written: the error says so."""
+        try:
+            len(work.store.stream(names.own(0)))
+        except logstore.FileSystemError as exc:
+            told = str(exc)
+        else:
+            return False
+        self.errors.append(f"read: {told}")
+        assert "open it again" in told
+        return True
 
 
 def settled(folder: Path, killed: bool) -> list[str]:
