@@ -32,7 +32,6 @@ from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
 Published = Callable[[], int | None]
-TRIES = 3
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
 
@@ -47,15 +46,7 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
     temporary = path.with_name(path.name + names.TEMPORARY)
     generation = open_generation(fs, temporary, number, build=True)
     try:
-        for left in reversed(range(TRIES)):
-            try:
-                Rebuild(engine, generation, report, published).run()
-                break
-            except FileNotFoundError as exc:  # dropped before, and removed since it was listed
-                if not left:
-                    raise DamagedStoreError(
-                        "segments went while the log was read: try again, or run 'logstore check'"
-                    ) from exc
+        Rebuild(engine, generation, report, published).run()
     finally:
         generation.close()
     fs.rename(temporary, path)

@@ -24,7 +24,7 @@ from logstore.engine.lock import WriterLock
 from logstore.engine.segments import Segments
 from logstore.engine.state import State
 from logstore.engine.wake import LogWords, Wake
-from logstore.errors import ClosedError, CorruptionError, Error, StoreFailedError
+from logstore.errors import ClosedError, CorruptionError, DamagedStoreError, Error, StoreFailedError
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation, open_generation, translated
 from logstore.index.keys import Meta
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from logstore.engine.dues import Adder
 
 log = logging.getLogger("logstore")
+REBUILD_TRIES = 3
 
 
 class Engine:
@@ -107,8 +108,7 @@ class Engine:
             found, number = self.generation, self.wake.generation()
             if found is not None and found.number == number:
                 return found
-            try:
-                # LMDB opens databases under a lock of its own, without a time limit for waiting.
+            try:  # LMDB opens databases under a lock of its own, without a time limit for waiting
                 with self._locked():
                     return self.use_generation(number)
             except FileNotFoundError:
@@ -118,17 +118,17 @@ class Engine:
     @translated()
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
         """Build the next generation, by default from the log, and switch all processes over."""
-        for left in (2, 1, 0):
+        for left in reversed(range(REBUILD_TRIES)):
             try:
                 number = (build or self._rebuild)(self)
+                path = names.generation(self.index_home, number)
                 with self.switching:
-                    path = names.generation(self.index_home, number)
                     self.generation = open_generation(self.fs, path, number)
                     self.settle_generation(self.generation)
                 break
-            except FileNotFoundError:
-                if not left:  # else it was deleted once more, while it was built
-                    raise
+            except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
+                if not left:
+                    raise DamagedStoreError("files go while they are read: try again") from exc
         for old in names.generations(self.fs, self.index_home):
             if old != number:  # those who still have it open keep what they mapped
                 self.fs.remove_tree(names.generation(self.index_home, old))

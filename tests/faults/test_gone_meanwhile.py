@@ -1,0 +1,87 @@
+"""Prevents a dropped segment, removed while an index is built from the log, from being an error.
+
+A process that was killed behind the drop leaves the file; the next compaction of another process
+removes it, under no lock that a rebuild holds.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.engine.core import REBUILD_TRIES
+from logstore.errors import DamagedStoreError
+from logstore.fs import File, FileSystem
+from logstore.log import names
+from logstore.recovery.check import check
+from tests.crash.twins import in_place
+
+
+class Removing(FileSystem):
+    """Somebody removes the segment behind the look at all heads, just before it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.removed = 0
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        if path == self._path.with_suffix(".hint"):  # asked for just before the segment is read
+            path.with_suffix(".log").unlink(missing_ok=True)
+            self.removed += 1
+        return super().open(path, write=write, create=create, exclusive=exclusive)
+
+
+class Teasing(Removing):
+    """It is back each time the segments are listed."""
+
+    def __init__(self, path: Path, copy: Path) -> None:
+        super().__init__(path)
+        self._copy = copy
+
+    def names(self, path: Path) -> list[str]:
+        if path == self._path.parent and not self._path.exists():
+            shutil.copy(self._copy, self._path)
+        return super().names(path)
+
+
+def left_by_a_drop(tmp_path: Path) -> tuple[Path, Path]:
+    """A store without an index, with a segment that was dropped; and a copy of that."""
+    path, copy = tmp_path / "store", tmp_path / "copy"
+    with logstore.open(path, background=False, segment_bytes=65536) as store:
+        store.stream("a").add_many([(f"{n}-0", {"v": "x" * 900}) for n in range(1, 200)])
+        store.stream("a").add({"v": "y"}, id="500-0")
+        store.compact()
+        segment = names.segment(path, names.segments(store._engine().fs, path)[0])
+        shutil.copy(segment, copy)
+        store.stream("a").trim(maxlen=1)
+        assert store.compact().segments_dropped
+        assert not segment.exists()
+    shutil.copy(copy, segment)
+    shutil.rmtree(path / names.INDEX)
+    return segment, copy
+
+
+def test_a_segment_that_goes_meanwhile(tmp_path: Path) -> None:
+    segment, _ = left_by_a_drop(tmp_path)
+    path = tmp_path / "store"
+    twin = Removing(segment)
+    with in_place(twin), logstore.open(path, background=False) as store:
+        assert store.recovery["rebuilt"]
+        assert not store.recovery["damage"]
+        assert [str(entry.id) for entry in store.stream("a")] == ["500-0"]
+    assert twin.removed
+    assert check(path).as_dict()["clean"]
+
+
+def test_one_that_comes_and_goes_is_a_typed_error(tmp_path: Path) -> None:
+    segment, copy = left_by_a_drop(tmp_path)
+    twin = Teasing(segment, copy)
+    with in_place(twin), pytest.raises(DamagedStoreError, match="try again"):
+        logstore.open(tmp_path / "store", background=False)
+    assert twin.removed == REBUILD_TRIES
+    with logstore.open(tmp_path / "store", background=False) as store:
+        assert [str(entry.id) for entry in store.stream("a")] == ["500-0"]
