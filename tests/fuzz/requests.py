@@ -26,6 +26,7 @@ SEEDS = [
         b"*1\r\n$-1\r\n",
         b"*2\r\n$3\r\nGET\r\n:1\r\n",
         b"*1048577\r\n",
+        b"*01\r\n$01\r\na\r\n*1\r\n$01\r\na\r\n",
         b"*1\r\n$1001\r\n",
         request([b"x" * 1000, b""]) + b"*3\r\n$1\r\na\r\n$2\r\nbc",
     )
@@ -66,6 +67,8 @@ def one(data: bytes) -> None:
     trusted, sent = not data[:1] or not data[0] & 1, data[1:]
     wanted = outcome(pure, sent, 0, trusted=trusted, adds=False)
     pieces = (1, 0, data[0] >> 1) if data else (0,)
+    plain = [codec.resp_requests(bytearray(sent), 0, BULK_MAX_BYTES) for codec in CODECS]
+    assert plain[0] == plain[-1]
     for codec in CODECS:
         for piece in pieces:
             found = outcome(codec, sent, piece, trusted=trusted)

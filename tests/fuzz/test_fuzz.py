@@ -16,7 +16,7 @@ from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
 TRIES = {
-    "batches": 3000, "files": 2000, "lzf": 10_000, "nodes": 1000, "payloads": 1000, "requests": 5000
+    "batches": 2000, "files": 800, "lzf": 8000, "nodes": 400, "payloads": 1000, "requests": 1500
 }  # fmt: skip
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TORTURE in os.environ else 20260901
