@@ -66,7 +66,7 @@ class Run:
         what = self.chance.choices(
             ("nack", "claim_read", "read", "add", "ack", "delete", "tick", "claim", "autoclaim",
              "backlog", "forget", "restart"),
-            (10, 12, 6, 8, 3, 5, 8, 2, 2, 2, 1, 1),
+            (10, 12, 6, 8, 3, 6, 8, 3, 5, 2, 1, 1),
         )[0]  # fmt: skip
         self.done[what] += 1
         found, wanted = getattr(self, what)()

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ places = st.integers(0, 40)  # of an entry, counted from the newest
 several = st.lists(places, min_size=1, max_size=8, unique=True)
 references = st.sampled_from(["keep", "keep", "delete", "acked"])
 sizes = st.sampled_from([1, 1, 5, 5, 30, 300, 3000, 9000])
-steps = st.sampled_from([None, None, None, 0, 1, 7])
+steps = st.sampled_from([None, None, None, 0, 1, 7, 300, 70_000])
 counts = st.sampled_from([0, 1, 2, 3, 10])
 idles = st.sampled_from([0, 0, 20, 500])
 seldom = st.integers(0, 3)
@@ -109,6 +110,14 @@ class Machine(RuleBasedStateMachine):
     def delete_range(self, name: bytes, one: int, other: int) -> None:
         ids = sorted((self.id_at(name, one), self.id_at(name, other)))
         self.both.delete_range(name, *ids)
+
+    @rule(name=names, count=st.integers(1, 4), size=sizes)
+    def replace_newest(self, name: bytes, count: int, size: int) -> None:
+        """A node that was closed may be the last one again, and be opened again."""
+        self.both.add(name, self.row(3000), None, None)
+        ids = [self.id_at(name, place) for place in range(count)]
+        self.both.delete_range(name, min(ids), max(ids))
+        self.both.add(name, self.row(size), None, None)
 
     @rule(
         name=names, by_id=st.booleans(), place=st.integers(0, 25), mode=references,
@@ -347,22 +356,35 @@ class Machine(RuleBasedStateMachine):
 
     # -- what a store goes through ------------------------------------------------------------
     @rule(
-        threshold=st.sampled_from([0.0, 0.2, 0.5, 1.0]), purge=st.sampled_from([False] * 4 + [True])
-    )
-    def compact(self, threshold: float, purge: bool) -> None:
-        self.both.compact(threshold, purge=purge)
-        self.both.look()
+        name=names, threshold=st.sampled_from([0.0, 0.2, 0.5, 1.0]),
+        purge=st.sampled_from([False] * 4 + [True]), thin=st.booleans(),
+    )  # fmt: skip
+    def compact(self, name: bytes, threshold: float, purge: bool, thin: bool) -> None:
+        """Also of nodes of which little is left, so that some become one."""
+        both = self.both
+        if thin:
+            both.add_many(name, [((b"n", b"%d" % n), (b"v", b"-")) for n in range(24)], 100)
+            both.roll()
+            ids = list(both.shelf.streams[name].entries)[-24:]
+            both.delete(name, [id for at, id in enumerate(ids) if at % 4], "keep", each=False)
+        both.compact(threshold, purge=purge)
+        both.look()
 
     @rule(what=st.sampled_from(["checkpoint", "roll", "roll", "sync"]))
     def care(self, what: str) -> None:
         getattr(self.both, what)()
 
+    @rule(name=names, size=sizes)
+    def killed(self, name: bytes, size: int) -> None:
+        self.both.killed(name, self.row(size))
+
     @rule(how=st.sampled_from(["reopen", "rebuild", "checkpoint, rebuild"]))
     def restart(self, how: str) -> None:
         if "checkpoint" in how:
             self.both.checkpoint()
-        self.both.reopen(rebuild="rebuild" in how,
-                         meanwhile=lambda: look_at_commands(self.both))  # fmt: skip
+        commands = self.steps % 3 == 0
+        look = partial(look_at_commands, self.both) if commands else None
+        self.both.reopen(rebuild="rebuild" in how, meanwhile=look)
         self.both.look()
 
     @rule(name=names, ends=st.booleans())

@@ -12,6 +12,7 @@ from pathlib import Path
 import logstore
 from logstore import fullinfo, info
 from logstore.engine.metrics import COUNTERS
+from tests.groups.model import Group
 from tests.model import told
 from tests.model.both import START_MS, Both
 from tests.model.commands import look_at_commands
@@ -37,7 +38,7 @@ def small(tmp_path: Path) -> Both:
     both.expire(b"s", 90_000)
     of = both.shelf.streams[b"s"]
     both.store.stream("s").group("g", start="0")
-    of.groups[b"g"] = told.Group((0, 0))
+    of.groups[b"g"] = Group((0, 0))
     both.group(b"s", b"g", "read", lambda it: it.read("alice", count=6),
                lambda of, it: of.read(it, b"alice", both.clock.ms, count=6))  # fmt: skip
     both.group(b"s", b"g", "nack", lambda it: it.nack(*list(of.entries)[:2]),
@@ -93,6 +94,21 @@ def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Pat
     both.awake()
     both.look()
     both.close()
+
+
+def test_what_a_killed_process_left_is_counted_once(tmp_path: Path) -> None:
+    """Its commit is ended by the next writer, from the log."""
+    both = small(tmp_path)
+    for size in (5, 3000, 5):
+        both.killed(b"s", ((b"v", b"x" * size),))
+        both.look()
+    both.roll()
+    both.killed(b"s", ((b"other", b"y"),))
+    both.look()
+    both.reopen(rebuild=True)
+    both.look()
+    both.close()
+    both.checked()
 
 
 class Ticking:

@@ -22,8 +22,16 @@ TIMES = figures.times()
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TIMES > 1 else 20261121
 )
-RUNS, STEPS = int(os.environ.get("RUNS") or 40), 50
+RUNS, STEPS = 60, 50
 PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
+
+
+MET = (  # what the numbers depend on
+    "seals", "reopened", "tombstones", "joined", "adopted", "dropped", "pinned segments", "purge",
+    "compact", "rebuild", "reopen", "checkpoint", "transaction", "rename", "copy", "expire", "wake",
+    "retain", "set_id", "add_once", "nack", "claim", "autoclaim", "read", "backlog", "commands",
+    "killed",
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -38,4 +46,5 @@ def test_every_number_is_that_of_the_model() -> None:
     run_state_machine_as_test(seed(SEED)(Machine), settings=how)
     done = dict(Machine.done)
     print(done)
+    assert not [each for each in MET if not done.get(each)], "not everything was met"
     figures.record("model", steps=done["steps"], numbers_compared=done["numbers"])

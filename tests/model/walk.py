@@ -152,6 +152,9 @@ class Tally:
     added_bytes: int = 0  # of entries in nodes
     seals: int = 0
     notes: int = 0
+    reopened: int = 0
+    tombstones: int = 0
+    joined: int = 0  # nodes that became one in a compaction
     adopted: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
@@ -291,6 +294,7 @@ class Log:
             stream.last = last
         elif sealed:
             last = sealed.last
+            self.tally.reopened += 1
         elif stream.open:
             last = stream.open.last
         stream.open = Open.of(found.at, master, last, lp)
@@ -327,6 +331,7 @@ class Log:
             stream.open.deleted += len(ordinals)
             return
         node = stream.nodes[ms, seq]
+        self.tally.tombstones += len(ordinals)
         assert node.position == version
         assert not node.dead & set(ordinals)
         node.dead |= set(ordinals)
@@ -347,6 +352,7 @@ class Log:
             stream = self.streams[number]
             gone = [stream.nodes.pop((ms, seq)) for ms, seq in replaced]
             assert sum(node.live for node in gone) == live
+            self.tally.joined += count > 1
             if not size:
                 continue
             found = self.frame(data, segment, offset)
