@@ -85,7 +85,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "an index that is gone: LOCK was given back",
     ),
     "index deleted": ("recovery: open: open the index", "recovery: rebuild: rename to BOOT"),
-    "join": ("recovery: open: lock USERS", "close: lock USERS"),
+    "join": ("recovery: open: lock USERS", "reader: in a snapshot", "close: lock USERS"),
     "close": ("close: lock LOCK", "close: lock USERS", "close: LOCK was closed"),
     "dead writer, whole": ("commit: LOCK was taken", "recovery: tail: publish in WAKE"),
     "dead writer, torn": (
@@ -115,6 +115,18 @@ NAMED: dict[str, tuple[str, ...]] = {
         "create: LOCK was given back",
     ),
 }  # fmt: skip
+
+# Pairs that are always tried: these were seen to fail when a rule of the code was broken.
+PAIRS = (
+    ("join", "reader: in a snapshot", "purge"),
+    ("compact", "compaction: adopt: lock LOCK", "delete"),
+    ("add", "commit: published", "read"),
+    ("add", "commit: sync segment", "read-only"),
+    ("add", "commit: sync segment", "fork, read"),
+    ("scan", "plan of a scan: in a snapshot", "compact"),
+    ("read-only", "read-only: rebuild, open segment", "purge"),
+    ("repair", "an index that is gone: rebuild, rename to index/<generation>", "index deleted"),
+)
 
 
 def named() -> list[tuple[str, Point]]:

@@ -96,7 +96,7 @@ SCENES = (
 # What others do meanwhile: B has the store open, C opens it for each and closes it again.
 OTHERS = (
     works.READ, works.SCAN, works.FORK, works.INFO, works.READONLY, works.FOLLOW, works.CHECK,
-    works.add("a", 500), works.many("c", 510, 16, 3000), works.transaction(540), works.delete(6),
+    works.add("a", 500), works.many("c", 510, 16, 3000), works.transaction(540), works.delete(1),
     works.trim(5), works.group_read("three", 2), works.ack(2, 3), works.rename("d", "c2"),
     works.copy("c", "c3"), works.retain(), works.SYNC, works.CHECKPOINT, works.COMPACT,
     works.PURGE, works.BACKUP, works.SHRINK, works.opened(works.READ),

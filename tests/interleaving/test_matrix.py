@@ -15,12 +15,12 @@ import pytest
 from tests import figures
 from tests.interleaving.encounter import Encounter, begun
 from tests.interleaving.matrix import Matrix
-from tests.interleaving.named import NAMED, named
+from tests.interleaving.named import NAMED, PAIRS, named
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import SCENES, Scene, others
 from tests.interleaving.works import Work
 
-SEED = "LOGSTORE_INTERLEAVINGS"  # a seed; or seed|scene|point|nth, to see one encounter again
+SEED = "LOGSTORE_INTERLEAVINGS"  # a seed; or seed|scene|point|nth: one encounter, with all others
 ANEW = 5  # the index is built anew after every fifth encounter; in torture after each
 A_RUN = 2  # what others do while A is stopped; in torture: all, in a random order
 BY_NAME = {scene.name: scene for scene in SCENES}
@@ -73,6 +73,9 @@ def _plan(stage: Stage, seed: str) -> Iterator[tuple[Scene, Point, Sequence[Work
     for name, point in named():
         scene = BY_NAME[name]
         yield scene, point, list(islice(turns[others(scene)], A_RUN))
+    for name, where, what in PAIRS:
+        scene = BY_NAME[name]
+        yield scene, Point(where, 1), [work for work in others(scene) if work.name == what]
     if figures.times() > 1:
         for scene in SCENES:
             for point in _points(stage, scene):
