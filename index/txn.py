@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index import keys
+from logstore.index import keys, witness
 from logstore.index.env import Generation
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.grouptxn import GroupTxn
@@ -95,15 +95,8 @@ class IndexTxn:
         return None if value is None else int.from_bytes(value, "little")
 
     def confirm_absent(self, name: bytes) -> None:
-        """CorruptionError if the second record says that the name exists."""
-        key = keys.twin_key(name)
-        value = self._get(self.generation.names, key)
-        if value is None:
-            return
-        for at in range(0, len(value), 8):
-            record = self.record(int.from_bytes(value[at : at + 8], "little"))
-            if record is not None and record.name == name:
-                raise CorruptionError("the index lost a name: delete its directory and reopen")
+        """CorruptionError if anything but the missing row says that the name exists."""
+        witness.confirm_absent(self.txn, self.generation.names, name, self.record)
 
     def put_name(self, name: bytes, number: int) -> None:
         """Bind a name to a number, twice."""

@@ -133,3 +133,8 @@ def clean(generation: int, here: Identity, meta: Meta, file: FileStat) -> Boot:
 def dirty(generation: int, here: Identity, durable: int) -> Boot:
     """What an opener leaves before it writes to the index."""
     return Boot(generation, here, 0, 0, 0, durable=durable)
+
+
+def distrusted(durable: int) -> Boot:
+    """What a closer leaves who found the index damaged: no opener trusts it, also of this boot."""
+    return dirty(0, Identity("", 0, 0, 0, 0), durable)

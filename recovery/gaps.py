@@ -8,7 +8,7 @@ entries.
 Invariants: an append stays with an open node only if it gives the last ID that its frame says; an
 ordinal counts only as far as the node was whole; an open node that was never seen sealed is no more
 the last one when another begins (an *orphan*: its frames are still in the log, `salvage` takes them
-out); a stream whose CREATE was lost gets a name of its own. Nothing of this happens without damage.
+out); a stream or a consumer whose name was lost gets one of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.engine import opens
+from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.segments import SegmentGone
 from logstore.engine.state import State
@@ -26,10 +27,11 @@ from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreErr
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
 from logstore.log import frame as frames
-from logstore.log import names
+from logstore.log import groupframe, names
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 
 UNNAMED = b"stream-%d-whose-name-was-lost"
+UNNAMED_CONSUMER = b"consumer-%d-whose-name-was-lost"
 UNREADABLE = (CorruptFrameError, CorruptNodeError, SegmentGone)
 
 
@@ -80,6 +82,8 @@ class Gaps:
             self._forget(
                 (item.stream, StreamID(*master)) for item in body.items for master in item.replaced
             )
+        elif isinstance(body, groupframe.Deliver | groupframe.Claim) and body.consumer:
+            self._owned(state, at, body.group, body.consumer)
         return body
 
     def _forget(self, keys: Iterable[tuple[int, StreamID]]) -> None:
@@ -92,6 +96,13 @@ class Gaps:
             return
         state.meta = state.meta._replace(next_stream=stream + 1)
         state.create(StreamRecord(stream, UNNAMED % stream, position=at - 1))
+
+    @staticmethod
+    def _owned(state: State, at: int, group: int, consumer: int) -> None:
+        """Nothing is pending with a consumer that is not there."""
+        if state.groups.consumer(group, consumer) is None:
+            name = UNNAMED_CONSUMER % consumer
+            apply(state, at - 1, 0, groupframe.Consumer(group, consumer, -1, -1, 1, name))
 
     def _orphaned(self, state: State, at: int, stream: int, master: StreamID) -> None:
         record = state.record(stream)

@@ -192,6 +192,16 @@ def test_with_its_own_index_only_the_damaged_nodes_are_gone(made: Shop, tmp_path
     assert found.live == made.live
 
 
+def test_what_is_pending_with_a_consumer_whose_name_was_lost(store: Path, tmp_path: Path) -> None:
+    without_hints(store)
+    for frame in [each for each in frames.everything(store) if each.kind == Kind.CONSUMER]:
+        frames.spoil(store, frame)
+    assert salvage(store, tmp_path / "new").pending == 15
+    with logstore.open(tmp_path / "new", background=False, encoding="utf-8") as opened:
+        (group,) = opened.stream("single").groups()
+        assert (group.consumers, group.pending) == (2, 15)
+
+
 # -- the command --------------------------------------------------------------------------------
 def test_the_command_tells_what_is_gone(store: Path, tmp_path: Path) -> None:
     node_frames(store)
