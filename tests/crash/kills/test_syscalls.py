@@ -47,8 +47,7 @@ def planned(calls: Counter[str], rng: random.Random, sync: Sync) -> list[Hit]:
         if how == "KILL" or not kills_only
     ]
     if figures.times() > 1:
-        apart = max(1, ALL_AT // figures.times())
-        return every[rng.randrange(apart) :: apart]
+        return rng.sample(every, len(every) * min(figures.times(), ALL_AT) // ALL_AT)
     # One of each first: what is rare is not drowned by what is frequent.
     rng.shuffle(every)
     first = {(hit.call, hit.how): hit for hit in every}
