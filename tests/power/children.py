@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
+from tests.power.disks import die_with_parent
 
 Work = Callable[[], Any]
 
@@ -44,6 +45,7 @@ def _fork(told: Path, work: Work) -> int:
     if pid:
         return pid
     try:
+        die_with_parent()
         told.write_text(json.dumps({"result": work()}))
         os._exit(0)
     except BaseException:  # noqa: BLE001  a child must not return into pytest

@@ -8,9 +8,11 @@ leaves neither mount nor loop device behind. It knows nothing of stores.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -24,6 +26,7 @@ SHUTDOWN = 0x8004587D
 LOSES_ALL, KEEPS_METADATA = 2, 1  # NOLOGFLUSH: the journal, too, is lost; LOGFLUSH: it is written
 _SEARCHED = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 _UNMOUNT_S = 10.0
+_PR_SET_PDEATHSIG = 1
 _IN_MEMORY = Path("/dev/shm")
 _FREE_BYTES = 1 << 30
 
@@ -68,6 +71,7 @@ class Disk:
         self.at = folder / "mount"
         self.at.mkdir(exist_ok=True)
         self.mounted = False
+        self._guard = Guard(self.at, self.image)
         try:
             with self.image.open("wb") as file:
                 file.truncate(kind.image_bytes)
@@ -105,9 +109,34 @@ class Disk:
         if self.mounted:
             detach(self.at)
             self.mounted = False
+        self._guard.close()
         self.image.unlink(missing_ok=True)
         if self._fast is not None:
             shutil.rmtree(self._fast, ignore_errors=True)
+
+
+class Guard:
+    """Another process, which unmounts and removes an image if this one ends without doing so."""
+
+    def __init__(self, at: Path, image: Path) -> None:
+        script = 'cat > /dev/null; while umount -l "$1" 2> /dev/null; do :; done; rm -rf "$2"'
+        self._shell = subprocess.Popen(
+            ("sh", "-c", script, "sh", str(at), str(image)), stdin=subprocess.PIPE,
+            start_new_session=True, env={**os.environ, "PATH": _SEARCHED},
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """It is unmounted; safe to repeat."""
+        if self._shell.returncode is None:
+            self._shell.kill()
+            self._shell.wait()
+            assert self._shell.stdin is not None
+            self._shell.stdin.close()
+
+
+def die_with_parent() -> None:
+    """For a child that was forked: be killed when the process that forked it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def unmount(at: Path) -> None:

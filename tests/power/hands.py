@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import logstore
+from tests.power.disks import die_with_parent
 
 SEGMENT_BYTES = 4 << 20
 
@@ -52,6 +53,7 @@ class Hand:
 
 
 def _serve(told: Connection, path: Path) -> None:
+    die_with_parent()
     store: Any = None
     while True:
         what, args, options = told.recv()

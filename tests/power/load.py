@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import logstore
 from logstore.fs import File
 from logstore.options import Sync
+from tests.power.disks import die_with_parent
 from tests.power.model import CONSUMER, GROUP, ID, ORDER, Op, Owned, fields, intend, own, parse
 
 PAUSE_S = 0.004
@@ -59,6 +60,7 @@ def spawn(outside: Path, name: str, work: Callable[[], None]) -> int:
     if pid:
         return pid
     try:
+        die_with_parent()
         work()
         os._exit(0)
     except BaseException:  # noqa: BLE001  a child must not return into pytest

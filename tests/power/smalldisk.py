@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.power.disks import Disk, Kind, detach, run_tool
+from tests.power.disks import Disk, Guard, Kind, detach, run_tool
 
 BEHIND_BYTES = 160 << 20
 _EXT4 = ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
@@ -29,6 +29,7 @@ class SmallDisk:
         self._filler = self.behind / "filler"
         self._behind_mounted = False
         self.disk: Disk | None = None
+        self._guard = Guard(self.behind, self._filler)
         run_tool("mount", "-t", "tmpfs", "-o", f"size={BEHIND_BYTES}", "tmpfs", str(self.behind))
         self._behind_mounted = True
         try:
@@ -76,3 +77,4 @@ class SmallDisk:
             if self._behind_mounted:
                 detach(self.behind)
                 self._behind_mounted = False
+            self._guard.close()
