@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from logstore.codec import listpack
+from logstore.codec import codec, listpack
 from logstore.engine import exports, installs
-from logstore.errors import EntryTypeError, OptionError
+from logstore.engine.snapshot import Snapshot
+from logstore.errors import EntryTypeError, OptionError, TooLargeError
 from logstore.options import Sync
 from logstore.rdb import dump
+from logstore.rdb.value import Node, StreamValue
 
 if TYPE_CHECKING:
     from logstore.store import Store
@@ -23,7 +25,28 @@ def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
         raise OptionError(f"peer is 'redis', 'valkey' or None: {peer!r}")
-    found = exports.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES)
+    return _encoded(exports.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
+
+
+def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
+    """The same of a stream as a view has it, such as that of a transaction."""
+    found = exports.seen(view, name)
+    if found.node_bytes > dump.PAYLOAD_MAX_BYTES:
+        raise TooLargeError(
+            f"the stream's nodes have about {found.node_bytes} bytes, more than servers take",
+            stream=name,
+        )
+    source, fold = view.segments, codec().fold
+    nodes: list[Node] = []
+    for master, locator in found.sealed:
+        lp = source.node(found.stream, master, locator, found.active_segment)
+        nodes.append((master.packed(), fold(lp, locator.vector) if locator.vector else lp))
+    if found.open_node is not None:
+        nodes.append(found.open_node)
+    return _encoded(StreamValue(nodes, found.info), peer)
+
+
+def _encoded(found: StreamValue, peer: Peer | None) -> bytes:
     if peer is not None:
         valkey = peer == "valkey"
         found.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in found.nodes]

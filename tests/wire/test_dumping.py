@@ -41,3 +41,20 @@ def test_payloads_go_both_ways(tmp_path: Path, peer: Peer) -> None:
             assert line("EXISTS", "u") == 0
         assert ours("XINFO", "STREAM", "t", "FULL") == theirs("XINFO", "STREAM", "t", "FULL")
         assert ours("DUMP", "t")[:-10] == other[:-10]
+
+
+def test_a_transaction_dumps_what_it_has_so_far(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path / "store", store={"node_max_entries": 3}) as served,
+        Line(served.port) as line,
+    ):
+        for at in range(1, 6):
+            line("XADD", "s", f"{at}-0", "a", "1")
+        line("MULTI")
+        for at in range(6, 12):
+            line("XADD", "s", f"{at}-0", "a", "1")
+        for words in (("XDEL", "s", "2-0", "7-0"), ("DUMP", "s"), ("DUMP", "none")):
+            assert line(*words) == b"QUEUED"
+        *_, inside, nothing = line("EXEC")
+        assert nothing is None
+        assert inside == line("DUMP", "s")

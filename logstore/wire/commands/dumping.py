@@ -14,7 +14,7 @@ from logstore.rdb import dump
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import Admin, Change, Step, ok
+from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
 from logstore.wire.words import Words
 
@@ -33,7 +33,16 @@ def dumped(session: Session, words: Words) -> Step:
         except StreamNotFoundError:
             return None
 
-    return Admin(work)
+    if session.multi is None:
+        return Admin(work)
+
+    def find(reader: Reader) -> Reply:  # as the transaction has it so far
+        try:
+            return reader.once(lambda view: interchange.payload_in(view, key, peer))
+        except StreamNotFoundError:
+            return None
+
+    return Look(find)
 
 
 def restore(_session: Session, words: Words) -> Step:
