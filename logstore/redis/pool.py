@@ -30,10 +30,10 @@ class EmbeddedPool(ConnectionPool):
 
     def give_back(self, connection: EmbeddedConnection) -> None:
         """What ``release`` does for one that was borrowed."""
-        if self.pid != os.getpid() or not connection.at_rest:
+        if self.pid != os.getpid():
             self.release(connection)
             return
         with self._lock:
             if connection in self._in_use_connections:
                 self._in_use_connections.remove(connection)
-                self._available_connections.append(connection)
+                self._available_connections.append(connection)  # whoever borrows it looks at it

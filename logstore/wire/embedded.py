@@ -21,7 +21,7 @@ from logstore.engine.waiting import wait_streams
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.reply import Reply, encode
+from logstore.wire.reply import NO_REPLY, Reply, encode
 from logstore.wire.service import Profile, Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell
@@ -46,7 +46,11 @@ class Direct:
         if len(requests) > 1 or self._waiting:
             self._take(self._batches.words(requests))
         else:
-            self._take([[self._batches.step(requests[0])]])
+            step = self._batches.step(requests[0])
+            if isinstance(step, Block):
+                self._waiting.append(step)
+            else:
+                self._tell(self._replies([step]))
 
     def wait(self, deadline: float | None) -> None:
         """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
@@ -96,8 +100,9 @@ class Direct:
 
     def _tell(self, replies: list[Reply]) -> None:
         session = self.session
-        for reply in session.told(replies):
-            self.ready.append((reply, session.protocol))
+        for reply in replies if session.replies == "ON" else session.told(replies):
+            if reply is not NO_REPLY:
+                self.ready.append((reply, session.protocol))
 
     def _block(self, blocked: Blocked, deadline: float | None) -> list[Reply] | None:
         """The reply of a read that blocks; None if the client's own time was over first."""
