@@ -43,6 +43,7 @@ def test_readers_that_stay_while_others_compact(tmp_path: Path) -> None:
     path = tmp_path / "store"
     limits = works.LIMITS
     rounds, dropped = ROUNDS * figures.times(), 0
+    there: list[str] = []
     with logstore.open(path, background=False, sync="os", **limits) as store:
         a = store.stream("a")
         a.add_many([(f"{n}-1", {"v": value(n, 100)}) for n in range(1, ENTRIES + 1)])
