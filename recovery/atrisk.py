@@ -92,6 +92,7 @@ def find(engine: Engine, failed_at: int) -> AtRisk | None:
             if ids:
                 name = created.get(stream) or known.get(stream) or b"#%d" % stream
                 found.streams.append(Endangered(name, ids[0], ids[-1], len(ids)))
+    found.streams.sort()
     log.warning("a sync failed; at risk: %s", found.as_dict())
     return found
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,13 +136,13 @@ def test_every_process_is_told(tmp_path: Path, failing: FailingFileSystem) -> No
     assert check(path).as_dict()["clean"]
 
 
-def recovered(path: Path) -> dict[str, object]:
+def recovered(path: Path) -> dict[str, Any]:
     """What ``logstore recover`` says."""
     done = subprocess.run(
         [sys.executable, "-m", "logstore.tools.cli", "recover", "--json", str(path)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -162,6 +163,7 @@ def test_recover_names_the_exact_range(
         for n in range(1, 7):
             store.stream("a").add({"v": f"durable {n}"}, id=f"{n}-5")
         store.stream("quiet").add({"v": "durable"}, id="1-1")
+        store.stream("d").add_many([(f"{n}-0", {"v": "durable"}) for n in range(1, 6)])
         store.stream("a").group("g").create("0")
         store.sync()
         start = store._engine().wake.durable_upto
@@ -171,6 +173,8 @@ def test_recover_names_the_exact_range(
         store.stream("a").add_many([(f"40-{n}", {"v": "more"}) for n in range(9)])
         store.stream("c").add({"v": "x" * 9000}, id="5-5")
         store.stream("c").delete("5-5")
+        store.stream("d").delete("2-0", "3-0", "5-0")  # what is left of its first node opens again
+        store.stream("d").add({"v": "at risk"}, id="6-0")
         store.stream("a").group("g").read("me", count=2)
         end = store._engine().wake.applied
         fail_next_sync(failing)
@@ -184,10 +188,11 @@ def test_recover_names_the_exact_range(
                 {"stream": "a", "first": "7-3", "last": "40-8", "entries": 14},
                 {"stream": "b", "first": "20-20", "last": "30-30", "entries": 11},
                 {"stream": "c", "first": "5-5", "last": "5-5", "entries": 1},
+                {"stream": "d", "first": "6-0", "last": "6-0", "entries": 1},
             ]
             assert risk["from"] == place(start)
             assert risk["to"] == place(end)
-            assert risk["commits"] == 10
+            assert risk["commits"] == 12
             assert risk["frames"]["deliver"] == 1
             store.close()
     with logstore.open(path, background=False) as store:

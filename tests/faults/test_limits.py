@@ -281,9 +281,7 @@ def test_every_reader_slot_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 read()
         store.stream("a").add({"v": "x"}, id="2-0")
         assert store.stream("a").delete("1-0") == 1
-        for each in held:
-            each.abort()
-        held.clear()
-        del each
+        while held:
+            held.pop().abort()
         assert ids(store) == ["2-0"]
     sound(path, ["2-0"])
