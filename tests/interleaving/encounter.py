@@ -59,6 +59,7 @@ class Encounter:
             "close": works.closing(),
         }  # fmt: skip
         self._stack = ExitStack()
+        self._named = True
 
     def _dead(self) -> Work:
         return ROLLED if self.scene.killed == ROLLING else DEAD
@@ -110,6 +111,7 @@ class Encounter:
         stopped = self.a.hear()
         assert isinstance(stopped, Stopped), f"{point} was not met: {stopped}"
         there = (self.path / names.STORE).exists()
+        self._named = (self.path / names.WAKE).exists()  # which tells who has LOCK
         did: list[Step] = []
         lost = self.scene.switches
         for work in meanwhile:
@@ -137,7 +139,7 @@ class Encounter:
             return
         assert stopped.held, what
         assert work.locks is not False or lost, what
-        if there:
+        if self._named:
             assert got.owner == self.a.pid, what
 
     # -- was it right? ------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def _cell(got: Got, stopped: Stopped, order: str) -> str:
     if got.refused == "NotAStoreError":
         return "none"
     if got.refused:
-        return "LOCK" if stopped.held and got.owner is not None else "care"
+        return "care" if stopped.cared and got.owner is None else "LOCK"
     return order
 
 

@@ -21,7 +21,7 @@ from tests.interleaving.scenes import SCENES, Scene, others
 from tests.interleaving.works import Work
 
 SEED = "LOGSTORE_INTERLEAVINGS"  # a seed; or seed|scene|point|nth: one encounter, with all others
-ANEW = 5  # the index is built anew after every fifth encounter; in torture after each
+ANEW = 10  # the index is built anew after every tenth encounter; in torture after each
 A_RUN = 2  # what others do while A is stopped; in torture: all, in a random order
 BY_NAME = {scene.name: scene for scene in SCENES}
 
