@@ -71,6 +71,7 @@ class Disk:
         self.at = folder / "mount"
         self.at.mkdir(exist_ok=True)
         self.mounted = False
+        self.device = 0
         self._guard = Guard(self.at, self.image)
         try:
             with self.image.open("wb") as file:
@@ -90,6 +91,7 @@ class Disk:
         options = ",".join(filter(None, ("loop", self.kind.options)))
         run_tool("mount", "-t", self.kind.name, "-o", options, str(self.image), str(self.at))
         self.mounted = True
+        self.device = self.at.stat().st_dev
 
     def cut(self, how: int = LOSES_ALL) -> None:
         """Cut the power."""
