@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import fcntl
+import select
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,33 +104,38 @@ def test_adds_that_meet_a_full_disk_are_refused_each(
         assert line("XLEN", "s") == 1
 
 
-def test_a_lock_that_is_held_elsewhere_holds_up_no_other_client(
-    served: Served, tmp_path: Path
-) -> None:
-    taken, over = threading.Event(), threading.Event()
+@contextmanager
+def held(store: Path) -> Iterator[None]:
+    """LOCK held through another open file of it, as another process has it."""
+    with (store / "LOCK").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
-    def hold() -> None:
-        # Another open file of LOCK, as another process has it.
-        import fcntl
 
-        with (tmp_path / "store" / "LOCK").open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            taken.set()
-            over.wait(30)
-
-    with Line(served.port) as line, Line(served.port) as other:
+def test_a_lock_that_is_held_elsewhere_holds_up_no_other_client(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with (
+        serving(store, store={"lock_timeout": 60.0}) as served,
+        Line(served.port) as line,
+        Line(served.port) as other,
+    ):
         assert other("XLEN", "s") == 0
-        holder = threading.Thread(target=hold)
-        holder.start()
-        taken.wait(30)
-        line.send(adds(b"s", b"1", b"2"))
-        time.sleep(0.05)
-        assert other("PING") == b"PONG"
-        assert other("XLEN", "s") == 0
-        assert [str(line.reply())[:4] for _ in range(2)] == ["BUSY", "BUSY"]
+        with held(store):
+            line.send(adds(b"s", b"1", b"2"))
+            time.sleep(0.1)
+            assert other("PING") == b"PONG"
+            assert other("XLEN", "s") == 0
+            assert not select.select([line._socket], [], [], 0)[0]  # they still wait
+        assert [isinstance(line.reply(), bytes) for _ in range(2)] == [True, True]
+        assert other("XLEN", "s") == 2
+
+
+def test_when_the_lock_is_not_free_in_time_each_add_is_told(served: Served, tmp_path: Path) -> None:
+    with Line(served.port) as line:
+        with held(tmp_path / "store"):
+            line.send(adds(b"s", b"1", b"2"))
+            assert [str(line.reply())[:4] for _ in range(2)] == ["BUSY", "BUSY"]
         line.send(adds(b"s", b"3"))
-        over.set()
-        holder.join()
         assert isinstance(line.reply(), bytes)
         assert line("XLEN", "s") == 1
 
