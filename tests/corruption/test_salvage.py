@@ -192,6 +192,22 @@ def test_with_its_own_index_only_the_damaged_nodes_are_gone(made: Shop, tmp_path
     assert found.live == made.live
 
 
+def test_with_its_own_index_what_is_gone_is_told_to_the_entry(made: Shop, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(made.path, path)
+    with logstore.open(path, background=False):
+        pass  # a copy's index is built anew, and closed cleanly
+    node_frames(path)
+    report = salvage(path, tmp_path / "new")
+    assert report.index == "its own"
+    found = read(tmp_path / "new")
+    missing = held_against(made, found, report)
+    assert missing == sum(each.entries or 0 for each in report.gone)
+    assert missing > 20
+    assert all(each.stream for each in report.gone)
+    assert found.infos[b"single"].groups == made.infos[b"single"].groups
+
+
 def test_what_is_pending_with_a_consumer_whose_name_was_lost(store: Path, tmp_path: Path) -> None:
     without_hints(store)
     for frame in [each for each in frames.everything(store) if each.kind == Kind.CONSUMER]:
