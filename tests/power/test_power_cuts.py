@@ -15,7 +15,7 @@ from tests.power.disks import KINDS, why_not
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
 NAMES = tuple(POLICIES)
 # In continuous integration a handful; `make torture` makes more than five hundred.
-CUTS_OF_A_KIND = 3 if figures.times() == 1 else 6 * figures.times()
+CUTS_OF_A_KIND = 2 if figures.times() == 1 else 6 * figures.times()
 
 
 @pytest.mark.slow
