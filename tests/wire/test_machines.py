@@ -107,7 +107,10 @@ def play(machine: type[Exact], peer: Peer, topic: str, runs: int, steps: int = S
         max_examples=runs * times(), stateful_step_count=steps, deadline=None, database=None,
         suppress_health_check=list(HealthCheck), phases=PHASES,
     )  # fmt: skip
-    run_state_machine_as_test(seed(SEED)(machine), settings=how)
+    try:
+        run_state_machine_as_test(seed(SEED)(machine), settings=how)
+    finally:
+        Theirs(peer, 4096, 100)  # empties it, with the sizes that other tests expect
     print(peer.version, dict(machine.done))
     assert machine.done["step"] >= runs * steps // 4
     kills = machine.done["server killed"]
