@@ -43,8 +43,8 @@ def check(
 
     ``careful``: a process of its own looks first whether the index can be read at all.
     """
+    content = storefile.read(fs, path)
     try:
-        content = storefile.read(fs, path)
         chain.heads(fs, path, content.uuid)
     except CorruptionError as exc:
         return _past_heads(fs, path, progress, exc)
@@ -54,7 +54,7 @@ def check(
 def _past_heads(
     fs: FileSystem, path: Path, progress: Progress | None, why: CorruptionError
 ) -> CheckReport:
-    """STORE or a segment's header is damaged: the rest is looked at all the same."""
+    """A segment's header is damaged: the rest is looked at all the same."""
     home = fs.temporary_directory()
     try:
         repaired = overlay.Repaired(fs, path, home)
