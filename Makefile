@@ -42,9 +42,8 @@ format: ## let ruff repair and format what it can
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test -- python -m benchmarks $(ARGS)
 
-torture: ## the groups' machine and crash states for as long as TIMES says, other runs each time
-	@LOGSTORE_TORTURE=$(TIMES) $(ENV) test -- python -m pytest -s tests/groups/test_machine.py \
-		tests/crash/states/test_states.py $(ARGS)
+torture: ## the long tests, TIMES times as long as in `make test`, other runs each time; one table
+	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)
 
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test

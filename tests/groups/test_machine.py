@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests import figures
 from tests.groups import profile
 from tests.groups.machine import Machine
 from tests.groups.ours import Ours
@@ -58,6 +59,7 @@ def play(known: profile.Profile, peer: Peer, runs: int) -> None:
     )  # fmt: skip
     run_state_machine_as_test(seed(SEED)(Played), settings=how)
     print(peer.version, dict(Played.done))
+    figures.record(f"groups {peer.name}", steps=Played.done["step"], differences=0)
 
 
 @pytest.mark.timeout(3600 if MORE else 300)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import figures
 from tests.crash.states import groupscripts, recoveries, scripts
 from tests.crash.states.explore import states
 from tests.crash.states.judge import Judge
@@ -24,7 +25,7 @@ from tests.crash.states.workload import Workload, forget, record
 
 SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
 SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
-LOSSES = 4 + 2 * int(os.environ.get("LOGSTORE_TORTURE") or 1)  # random states at each operation
+LOSSES = 4 + 2 * figures.times()  # random states at each operation
 WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS)
 WANTED = 10_000
 MEMORY = Path("/dev/shm")
@@ -87,3 +88,4 @@ def test_the_table(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n\ncrash states, LOGSTORE_CRASH={SEED}\n{table.text()}")
     assert not table.missing()
     assert len(table.known) >= WANTED
+    figures.record("states", **table.figures(), seed=SEED)
