@@ -10,7 +10,7 @@ ARGS ?=
 TIMES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint types format bench torture env clean
+.PHONY: help demo test test-core test-compiled lint types format bench torture env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: ## every check and every test, Spark included
 test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
 
+test-compiled: ## the tests of the store as a wheel has it, the engine compiled
+	@$(ENV) test compiled -- python -m pytest -m "not spark" $(COMPILED_TESTS) $(ARGS)
+
 lint: ## ruff, the format, and the direction of imports
 	@$(ENV) lint -- ruff check .
 	@$(ENV) lint -- ruff format --check .
@@ -40,7 +43,7 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
-	@$(ENV) test -- python -m benchmarks $(ARGS)
+	@$(ENV) test compiled -- python -m benchmarks $(ARGS)
 
 torture: ## the long tests, TIMES times as long as in `make test`, other runs each time; one table
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)

@@ -3,7 +3,8 @@
 
 A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
 again when its source has changed. With the set `demo` or `spark` the command finds a Java and a
-Spark configuration whose files stay under build/. Needs nothing but Python and its venv module.
+Spark configuration whose files stay under build/. With `compiled` it runs in a folder where the
+wheel is unpacked, the engine compiled. Needs nothing but Python and its venv module.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import compiled_env
 import spark_env
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +36,7 @@ BUILD = ROOT / "build"
 CODEC = ROOT / "logstore" / "codec"
 BASE = "base"
 SETS = ("demo", "java", "lint", "spark", "test")
+COMPILED = "compiled"  # not a set: where the command runs
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
     "Cython": 4,
@@ -59,6 +62,8 @@ def main(arguments: list[str]) -> int:
     """Install the sets before `--`, then become the command after it."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
     sets, command = arguments[:split], arguments[split + 1 :]
+    compiled = COMPILED in sets
+    sets = [name for name in sets if name != COMPILED]
     for name in list(sets):
         sets += [other for other in IMPLIES.get(name, []) if other not in sets]
     unknown = sorted(set(sets) - set(SETS))
@@ -72,6 +77,8 @@ def main(arguments: list[str]) -> int:
     with only_one(BUILD / "venv.lock"):
         ensure(home, sets)
         build_native(home)
+        if compiled:
+            os.chdir(compiled_env.prepare(ROOT, BUILD, home / "bin" / "python"))
     variables = command_variables(home)
     if "spark" in sets:
         if java is None:

@@ -11,16 +11,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-from logstore.codec import codec
 from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
+from logstore.codec.runs import PendingRun
 from logstore.ids import ZERO_ID, StreamID
-
-if TYPE_CHECKING:
-    from logstore.codec.run import PendingRun
-else:
-    PendingRun = codec().PendingRun
 
 NO_ONE = 0  # the consumer of a pending entry that was given back
 FIRST_CONSUMER = 1

@@ -105,12 +105,12 @@ class GroupTxn:
                 if not cursor.set_range(keys.group_key(after + 1)):
                     return
                 key, data = cursor.item()
-                if key[8:] != keys.group_key(0)[8:]:
-                    after = int.from_bytes(key[:8], "big")
-                    continue
-                found = GroupRecord.unpack(int.from_bytes(key[:8], "big"), unseal(key, data))
-            yield found
-            after = found.number
+                after = int.from_bytes(key[:8], "big")
+                found = None
+                if key[8:] == keys.group_key(0)[8:]:
+                    found = GroupRecord.unpack(after, unseal(key, data))
+            if found is not None:
+                yield found
 
     def put_name(self, group: GroupRecord) -> None:
         """Bind a group's name."""

@@ -52,8 +52,8 @@ FRAME_FLAG_LAST = 1  # the last frame of its commit
 
 # Of the index, for what makes many of them: the key of a sealed node (stream, master ID), and its
 # locator before the vector: position, payload bytes, live entries in the listpack, last ID.
-NODE_KEY = struct.Struct(">QQQ")
-LOCATOR = struct.Struct("<QIIQQ")
+NODE_KEY: struct.Struct = struct.Struct(">QQQ")
+LOCATOR: struct.Struct = struct.Struct("<QIIQQ")
 
 SKIPPABLE = 0x80
 

@@ -31,6 +31,7 @@ from logstore.engine.attempt import (
     ready_locked,
     settle,
 )
+from logstore.engine.busy import Busy
 from logstore.engine.core import Engine
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
@@ -43,10 +44,6 @@ INTERRUPTS_MAX = 100
 GATHER_S = 0.0005
 
 
-class _Local(threading.local):
-    busy = False  # inside a call of this store
-
-
 class Committer:
     """Runs operations as commits, for all threads of this process."""
 
@@ -57,20 +54,20 @@ class Committer:
         self._leader: Request | None = None
         self._batch: Batch | None = None
         self._expected = 0  # how many may want to share the next sync
-        self._local = _Local()
+        self._local = Busy()
         self._rank = SYNC_RANK[engine.options.sync]
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
     def run(self, op: Op, sync: Sync | None = None) -> Any:
         """Decide, apply and commit one operation; its result."""
         local = self._local
-        if local.busy or self._engine.options.readonly:
+        if local.now or self._engine.options.readonly:
             self._check_call()
         rank = self._rank
         if sync is not None:
             rank = max(rank, SYNC_RANK[sync])
         request = Request(op, rank)
-        local.busy = True
+        local.now = True
         try:
             if self._enter(request) or self._wait(request):
                 self._lead()
@@ -85,7 +82,7 @@ class Committer:
                 except KeyboardInterrupt:
                     self._rescue(request, exc)
         finally:
-            local.busy = False
+            local.now = False
         # Without a call: an interrupt here would hide what happened.
         if request.error is not None:
             raise request.error
@@ -96,7 +93,7 @@ class Committer:
         """The mutex and LOCK, the tail checked: for work that must not meet a commit."""
         self._check_call()
         engine = self._engine
-        self._local.busy = True
+        self._local.now = True
         try:
             with self.mutex:
                 try:
@@ -106,12 +103,12 @@ class Committer:
                 finally:
                     _through(lambda: engine.lock.release(engine.wake))
         finally:
-            self._local.busy = False
+            self._local.now = False
 
     @property
     def busy(self) -> bool:
         """Whether this thread is inside a call of this store."""
-        return self._local.busy
+        return self._local.now
 
     def _check_call(self) -> None:
         if self.busy:

@@ -117,9 +117,9 @@ class CommitBuffer:
             single: bytes = crc.to_bytes(4, "little") + covered[8:] + payload
             return single
         out: list[bytes] = []
-        ordinal, last = 0, self._payloads[-1]
-        for each in self._payloads:
-            kind, payload = each
+        ordinal, left = 0, len(self._payloads)
+        for kind, payload in self._payloads:
+            left -= 1
             if kind == _BATCH:
                 batch, stream = payload
                 covered = _COVERED(at, 0, number, durable_upto, ordinal, Kind.NODE, 0, _MARK)
@@ -128,7 +128,7 @@ class CommitBuffer:
                 ordinal += len(batch)
                 continue
             size = len(payload)
-            flags = _LAST if each is last else 0
+            flags = 0 if left else _LAST
             covered = _COVERED(at, size, number, durable_upto, ordinal, kind, flags, _MARK)
             crc = crc32c(payload, crc32c(covered, seed))
             out += (crc.to_bytes(4, "little"), covered[8:], payload)

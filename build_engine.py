@@ -1,0 +1,95 @@
+"""Compiles the commit's path with mypyc, for a wheel; only the build imports this.
+
+Invariants: all of ``MODULES`` is compiled, or nothing of it: they call each other directly; what
+cannot be compiled stays as it is, interpreted, and the build goes on; an editable installation is
+never compiled, so that a change of the source counts at once and tests can reach inside. The
+sources are the same either way: there is no second form of them.
+
+Not compiled, and why: the faces (they answer wrong types with errors of their own, compiled code
+does so with its own), ``fs`` (others inherit from it), ``busy`` (a thread-local).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+
+# 0: leave the engine interpreted; 1: fail if it cannot be compiled
+SWITCH = "LOGSTORE_BUILD_ENGINE"
+MODULES = (
+    "format",
+    "index.groupkeys", "index.grouptxn", "index.keys", "index.settingtxn", "index.txn",
+    "log.frame", "log.groupframe", "log.writer",
+    "engine.acks", "engine.adds", "engine.apply", "engine.attempt", "engine.claims",
+    "engine.commit", "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
+    "engine.groupstate", "engine.kept", "engine.lag", "engine.lock", "engine.lookup",
+    "engine.metrics", "engine.nodes", "engine.opens", "engine.pendings", "engine.pendingset",
+    "engine.redelivery", "engine.references", "engine.retention", "engine.segments",
+    "engine.settingstate", "engine.state", "engine.waitwords", "engine.wake", "engine.walks",
+)  # fmt: skip
+
+
+class BuildExt(build_ext):
+    """`build_ext` that also compiles the engine."""
+
+    def run(self) -> None:
+        """Build the codec, then the engine."""
+        super().run()
+        wish = os.environ.get(SWITCH, "")
+        if wish == "0" or self.inplace or self.editable_mode:
+            return
+        with tempfile.TemporaryDirectory(prefix="logstore-engine-") as scratch:
+            try:
+                built = _compile(self.distribution, Path(scratch), bool(self.debug))
+            except (Exception, SystemExit) as exc:  # mypyc exits where it finds an error
+                if wish == "1":
+                    raise
+                self.warn(f"the engine stays interpreted: it could not be compiled ({exc})")
+                return
+            shutil.copytree(built, self.build_lib, dirs_exist_ok=True)
+
+
+def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:
+    """Compile the modules from a copy of the package; the folder with what became of it."""
+    from mypyc.build import mypycify
+
+    source, built = scratch / "source", scratch / "built"
+    folders: dict[str, str] = distribution.package_dir
+    for package in distribution.packages or ():
+        folder = folders.get(package, package.replace(".", "/"))
+        target = source / package.replace(".", "/")
+        target.mkdir(parents=True, exist_ok=True)
+        for each in Path(folder).glob("*.py*"):
+            if each.is_file():
+                shutil.copy(each, target)
+    names = [f"logstore/{name.replace('.', '/')}.py" for name in MODULES]
+    flags = ["--ignore-missing-imports", "--follow-imports=silent", "--python-version=3.11"]
+    with _inside(source):
+        extensions: list[Extension] = mypycify(
+            [*flags, *names], opt_level="1", debug_level="0", group_name="logstore",
+            target_dir=str(scratch / "c"),
+        )  # fmt: skip
+        inner = Distribution({"name": "logstore-engine", "ext_modules": extensions})
+        command = build_ext(inner)
+        command.build_lib, command.build_temp = str(built), str(scratch / "objects")
+        command.debug = debug
+        command.finalize_options()
+        command.run()
+    return built
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -1,0 +1,15 @@
+"""Whether a thread is inside a call of the store.
+
+Invariant: set and cleared by stores of an attribute, which no interrupt can fall into. Apart from
+``commit``, because the class of a thread-local cannot be compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+
+
+class Busy(threading.local):
+    """One flag a thread."""
+
+    now = False
