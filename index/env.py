@@ -36,6 +36,7 @@ _DAMAGED = (
     lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError,
     lmdb.NotFoundError, lmdb.IncompatibleError,
 )  # fmt: skip
+GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in this environment
 # LMDB tells the system's errors as text alone.
 _FULL = tuple(os.strerror(code) for code in FULL)
 # What it says when a write of its pages was short: mostly the disk is full.
@@ -135,6 +136,14 @@ class Generation:
         """Free the reader slots of dead processes; nothing if it was closed meanwhile."""
         with suppress(lmdb.Error):
             self.env.reader_check()
+
+    def given_up(self) -> bool:
+        """Whether LMDB refuses everything until this environment was closed: see ``revival``."""
+        try:
+            self.env.begin().abort()
+        except lmdb.Error as exc:
+            return isinstance(exc, GaveUp)
+        return False
 
     def close(self) -> None:
         """Close the environment."""

@@ -92,9 +92,11 @@ def store_info(shared: Shared) -> StoreInfo:
         schedules = view.index.schedules
         expired = list(ExpiryTxn(view.index).expired(view.now_ms))  # they are gone for everybody
         scheduled = schedules.count() - sum(map(schedules.count, expired))
-        return view.index.generation.entries(), rows, view.meta, scheduled, len(expired)
+        generation = view.index.generation  # here alone no close or fork takes it away
+        index = (generation.number, generation.used_bytes())
+        return generation.entries(), rows, view.meta, scheduled, len(expired), index
 
-    entries, rows, meta, scheduled, expired = snapshot.read(engine, collect)
+    entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
     sizes = {}
     for number in rows:
         try:
@@ -110,14 +112,13 @@ def store_info(shared: Shared) -> StoreInfo:
     for number, size in deleted.tombstoned_bytes(engine).items():
         dead[number] = dead.get(number, 0) + size
     oldest = min((number for number, count in dead.items() if count > 4096), default=0)
-    generation = engine.index()
     applied = position_parts(meta.applied)
     durable = position_parts(engine.wake.durable_upto)
     version = storefile.read(engine.fs, engine.path).version
     return StoreInfo(
         str(engine.path), engine.uuid.hex(), version, entries["streams"] - expired, scheduled,
-        entries["nodes"], len(rows), sum(sizes.values()), live, generation.used_bytes(),
-        generation.number, engine.fs.tree_bytes(engine.path), sum(dead.values()),
+        entries["nodes"], len(rows), sum(sizes.values()), live, index[1],
+        index[0], engine.fs.tree_bytes(engine.path), sum(dead.values()),
         _born_ms(engine, oldest, rows[oldest]) if oldest else 0, *applied, *durable, codec_name(),
         *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
     )  # fmt: skip

@@ -282,7 +282,7 @@ def _leave_hints(engine: Engine) -> None:
 def _mark_clean(engine: Engine) -> None:
     words = engine.wake.log()
     if words.in_progress:
-        words, _ = tail.check_locked(engine)
+        words = tail.finish_locked(engine)
     generation = engine.index()
     if not engine.fs.exists(generation.path / "data.mdb"):
         return  # deleted by hand: the next opener rebuilds

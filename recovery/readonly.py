@@ -22,7 +22,7 @@ from logstore.engine.state import State
 from logstore.engine.wake import Wake
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
-from logstore.index.env import translated
+from logstore.index.env import GaveUp, translated
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
@@ -125,8 +125,8 @@ class Follower:
                 return
             try:
                 self._take_in(bound)
-            except (SegmentGone, FileNotFoundError, DamagedStoreError):
-                log.info("segments went while the log was followed: reading it anew")
+            except (SegmentGone, FileNotFoundError, DamagedStoreError, GaveUp) as exc:
+                log.info("the log could not be followed: reading it anew: %r", exc)
                 _build(self._engine)
             self._seen = looked
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.engine import tail
+from logstore.engine import revival, tail
 from logstore.engine.core import Engine
 from logstore.engine.state import State
 from logstore.engine.wake import LogWords
@@ -206,6 +206,7 @@ def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
         return
     if not batch.number:
         if isinstance(exc, Exception):
+            revival.revive(engine)
             batch.fail(exc)
         return
     if engine.wake.failed_at:

@@ -33,9 +33,9 @@ from logstore.engine.attempt import (
 )
 from logstore.engine.busy import Busy
 from logstore.engine.core import Engine
+from logstore.engine.revival import healing
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
-from logstore.index.env import translated
 from logstore.options import SYNC_RANK, Sync
 
 BATCH_MAX_REQUESTS = 256
@@ -98,7 +98,7 @@ class Committer:
             with self.mutex:
                 try:
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-                    with translated():
+                    with healing(engine):
                         yield ready_locked(engine)
                 finally:
                     _through(lambda: engine.lock.release(engine.wake))

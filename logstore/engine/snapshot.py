@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from logstore.engine import revival
 from logstore.engine.core import Engine
 from logstore.engine.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
@@ -90,7 +91,9 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         except Exception as exc:
             if (error := env.typed(exc)) is exc:
                 raise
-            raise error from exc
+            if not isinstance(exc, env.GaveUp) or tries == TRIES - 1:
+                raise error from exc
+            revival.revive(engine)
         tries += 1
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing

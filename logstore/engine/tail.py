@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import format as fmt
-from logstore.engine import reserve
+from logstore.engine import reserve, revival
 from logstore.engine.apply import apply
 from logstore.engine.wake import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
@@ -48,8 +48,11 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
         words, report = check_locked(engine, sync=sync)
     except Exception as exc:
         error = env.typed(exc)
+        again = revival.revive(engine)
         # What is in the log has happened: its way into the index is what space was set aside for.
-        if not isinstance(error, DiskFullError) or not reserve.release(engine):
+        if isinstance(error, DiskFullError):
+            again = reserve.release(engine) or again
+        if not again:
             raise error from exc
         words, report = check_locked(engine, sync=sync)
     if report.torn_bytes:

@@ -86,7 +86,7 @@ class Script:
         self.errors.append(f"{step['op']}: {exc!r}")
         certain = isinstance(exc, logstore.Error) and not isinstance(exc, logstore.CommittedError)
         lost = isinstance(exc, logstore.CommittedError | logstore.StoreFailedError)
-        if lost or step["op"] == "reopen" or self._must_reopen(work):
+        if lost or step["op"] == "reopen":
             try:
                 work.store.close()
             except logstore.Error as second:
@@ -97,18 +97,6 @@ class Script:
         work.held.clear()
         work.mine.clear()
         return work
-
-    def _must_reopen(self, work: Work) -> bool:
-        """LMDB gives up for good if its meta page cannot be written: the error says so."""
-        try:
-            len(work.store.stream(names.own(0)))
-        except logstore.FileSystemError as exc:
-            told = str(exc)
-        else:
-            return False
-        self.errors.append(f"read: {told}")
-        assert "open it again" in told
-        return True
 
 
 def settled(folder: Path, killed: bool) -> list[str]:

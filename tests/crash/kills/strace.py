@@ -40,13 +40,15 @@ class Hit(NamedTuple):
     call: str = ""
     number: int = 0
     how: str = ""  # KILL, or the name of an error
+    more: int = 0  # calls behind it that fail as well
 
     def options(self) -> list[str]:
         """For strace."""
         if not self.call:
             return ["-e", f"trace={','.join(CALLS)}"]
         what = "signal=KILL" if self.how == "KILL" else f"error={self.how}"
-        return ["-e", f"trace={self.call}", "-e", f"inject={self.call}:{what}:when={self.number}"]
+        when = f"{self.number}..{self.number + self.more}"
+        return ["-e", f"trace={self.call}", "-e", f"inject={self.call}:{what}:when={when}"]
 
     def __str__(self) -> str:
         return f"{self.how} at {self.call} {self.number}"
