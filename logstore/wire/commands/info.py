@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from logstore import describe, describefull
@@ -60,7 +61,10 @@ def stream(session: Session, words: Words) -> Step:
     key = words.next()
     profile = session.service.profile
     if len(words):
-        return _full(session, key, words)
+        try:
+            return _full(session, key, words)
+        except Failed as failed:  # the peers look for the key before they read on
+            return Look(partial(_refused, key, failed))
 
     def find(reader: Reader) -> Reply:
         info = reader.once(lambda view: describe.stream_info(view, key, None))
@@ -74,6 +78,11 @@ def stream(session: Session, words: Words) -> Step:
 
 
 FULL_COUNT = 10
+
+
+def _refused(key: bytes, failed: Failed, reader: Reader) -> Reply:
+    reader.once(lambda view: describe.stream_info(view, key, None))
+    raise failed
 
 
 def _full(session: Session, key: bytes, words: Words) -> Step:
