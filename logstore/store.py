@@ -137,9 +137,9 @@ class Store(StoreHandle[T]):
 
     # -- durability and care ------------------------------------------------------------------
     def sync(self) -> None:
-        """Make everything that was acknowledged durable before it returns."""
+        """Make everything durable that was acknowledged, or seen by a reader, before it returns."""
         shared = self._live()
-        flushing.flush(shared.engine, shared.committer)
+        flushing.flush_seen(shared.engine, shared.committer)
 
     @property
     def durable_upto(self) -> tuple[int, int]:

@@ -61,10 +61,8 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
             pause(0)
     chunks.append({"kind": "live", "rows": rows})
     # Last, not first: a snapshot may have seen commits behind the position, and what is in the file
-    # must not be lost from the log. LMDB knows of a commit before WAKE does: behind LOCK, both do.
-    with committer.locked():
-        pass
-    sync.flush(engine, committer)
+    # must not be lost from the log.
+    sync.flush_seen(engine, committer)
     size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
     for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
         engine.fs.remove(names.checkpoint(engine.path, old))

@@ -1,7 +1,8 @@
 """Making what was published durable.
 
 Invariants: it syncs first and clears the word under the writer lock, and only if nothing was
-committed meanwhile; ``durable_upto`` only rises to what was published before the sync began.
+committed meanwhile: else it says when the sync began, which is before any commit that it did not
+cover; ``durable_upto`` only rises to what was published before the sync began.
 """
 
 from __future__ import annotations
@@ -22,15 +23,27 @@ def flush(engine: Engine, committer: Committer) -> int:
     """
     engine.check_open()
     engine.check_failed()
-    applied = engine.wake.log().applied
+    began_ms = monotonic_ms()
+    applied = engine.wake.applied
     if applied > engine.wake.durable_upto:
         _sync_segment(engine, applied >> fmt.POSITION_SEGMENT_BITS)
         with committer.locked() as now:
             engine.wake.raise_durable(applied)
-            # What came meanwhile is not covered: its time runs from now on.
+            # What came meanwhile is not covered, and may be as old as the beginning of the sync.
             unsynced = now.applied > engine.wake.durable_upto
-            engine.wake.oldest_unsynced_ms = monotonic_ms() if unsynced else 0
+            engine.wake.oldest_unsynced_ms = began_ms if unsynced else 0
     return engine.wake.durable_upto
+
+
+def flush_seen(engine: Engine, committer: Committer) -> int:
+    """The same for all that any reader has seen: LMDB knows of a commit before WAKE does, and while
+    it does, the word of a commit in progress is set. Who waits for that commit waits for LOCK."""
+    engine.check_open()
+    engine.check_failed()
+    if engine.wake.in_progress:  # looked at before ``applied`` is
+        with committer.locked():
+            pass
+    return flush(engine, committer)
 
 
 def _sync_segment(engine: Engine, number: int) -> None:

@@ -156,6 +156,11 @@ class Wake:
         self._words[_PROGRESS_OFFSET >> 3] = commit
 
     @property
+    def in_progress(self) -> int:
+        """The number of the commit that is being written; 0: none."""
+        return self._words[_PROGRESS_OFFSET >> 3]
+
+    @property
     def applied(self) -> int:
         """The position where the last published commit ends."""
         return self._words[_LOG_OFFSET >> 3]

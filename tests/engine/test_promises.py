@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import logstore
+from logstore.clock import monotonic_ms
 from tests.crash import twins
 from tests.engine.procs import Forked
 
@@ -111,6 +112,34 @@ def test_a_living_process_keeps_the_promise_of_a_dead_one(tmp_path: Path) -> Non
         while wake.durable_upto < wake.log().applied:
             assert time.monotonic() < deadline, "nobody made it durable"
             time.sleep(0.05)
+        assert wake.oldest_unsynced_ms == 0
+
+
+def test_the_time_of_a_commit_made_during_a_sync_runs_from_its_beginning(tmp_path: Path) -> None:
+    """Not from the end of the sync: the bound of ``everysec`` would be two syncs, not one."""
+    made_ms: list[int] = []
+
+    class Meanwhile(twins.TwinFileSystem):
+        armed = False
+
+        def before(self, operation: str, path: Path) -> float | None:
+            if operation == "sync" and path.suffix == ".log" and self.armed:
+                self.armed = False
+                made_ms.append(monotonic_ms())
+                store.stream("a").add({"n": 2})
+                time.sleep(0.05)  # the disk
+            return None
+
+    twin = Meanwhile()
+    path = tmp_path / "store"
+    with twins.in_place(twin), logstore.open(path, sync="everysec", background=False) as store:
+        store.stream("a").add({"n": 1})
+        twin.armed = True
+        store.sync()
+        wake = store._live().engine.wake
+        assert wake.durable_upto < wake.applied
+        assert 0 < wake.oldest_unsynced_ms <= made_ms[0]
+        store.sync()
         assert wake.oldest_unsynced_ms == 0
 
 

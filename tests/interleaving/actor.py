@@ -7,19 +7,21 @@ alone; nobody waits for it without a time limit.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
 import tempfile
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import logstore
-from logstore.engine import care
+from logstore.engine import care, registry
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.interleaving import stopping
@@ -28,6 +30,7 @@ from tests.interleaving.works import Hands, Work
 
 PATIENCE_S = 10.0  # then it hangs
 LOCK_S = 0.003  # how long those wait that meet a stopped one
+Books = dict[str, dict[str, Work]]  # works by scene
 _context = multiprocessing.get_context("fork")
 
 
@@ -52,10 +55,13 @@ class Stopped(NamedTuple):
 class Actor:
     """One process, from its maker's side."""
 
-    def __init__(self, path: Path, works: dict[str, Work], *, timeout_s: float = LOCK_S) -> None:
+    def __init__(
+        self, path: Path, works: dict[str, Work], *, timeout_s: float = LOCK_S,
+        books: Books | None = None,
+    ) -> None:  # fmt: skip
         self._here, there = _context.Pipe()
         self.process = _context.Process(
-            target=_serve, args=(there, path, works, timeout_s), daemon=True
+            target=_serve, args=(there, path, works, books or {}, timeout_s), daemon=True
         )
         self.process.start()
         there.close()
@@ -65,6 +71,12 @@ class Actor:
         """Of the process."""
         assert self.process.pid is not None
         return self.process.pid
+
+    def turn_to(self, path: Path, book: str) -> bool:
+        """Another store, and other works; False if it still has one open: it is of no more use."""
+        self._here.send(("turn to", (path, book)))
+        done: bool = self.hear()
+        return done
 
     def tell(self, name: str, point: Point | None = None) -> None:
         """Do a piece of work; stop at a point of it."""
@@ -114,11 +126,14 @@ class Actor:
             self.kill()
 
 
-def _serve(pipe: Connection, path: Path, works: dict[str, Work], timeout_s: float) -> None:
+def _serve(
+    pipe: Connection, path: Path, works: dict[str, Work], books: Books, timeout_s: float
+) -> None:
     def stop(name: str) -> None:
         pipe.send(Stopped(name, stops.held, stops.cared))
         pipe.recv()
 
+    gc.disable()  # it would write to every page that is shared with its maker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its maker kills it
     tempfile.tempdir = str(path.parent)  # private indexes of read-only handles
     stops = stopping.install(stop)
@@ -126,14 +141,20 @@ def _serve(pipe: Connection, path: Path, works: dict[str, Work], timeout_s: floa
     care.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
     checking.LOCK_WAIT_S = timeout_s
     hands = Hands(path, timeout_s)
-    hands.stops = stops  # type: ignore[attr-defined]
     while True:
         name, point = pipe.recv()
         if name == "points":
             pipe.send(list(stops.seen))
             continue
+        if name == "turn to":
+            path, works = point[0], books[point[1]]
+            tempfile.tempdir = str(path.parent)
+            hands.leave()
+            hands = Hands(path, timeout_s)
+            pipe.send(not registry._open)
+            continue
         stops.arm(point)
-        found = _did(lambda name=name: works[name].do(hands))
+        found = _did(partial(works[name].do, hands))
         stops.disarm()
         pipe.send(found)
 

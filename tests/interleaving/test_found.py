@@ -15,7 +15,7 @@ WORKS = {
     work.name: work
     for work in (
         OPEN, works.READ, works.FORK, works.READONLY, works.CHECKPOINT, works.add("a", 1),
-        works.SCAN, works.PURGE,
+        works.SCAN, works.PURGE, works.SYNC,
     )
 }  # fmt: skip
 
@@ -75,6 +75,23 @@ def test_a_checkpoint_waits_for_a_commit_that_only_lmdb_knows_of(tmp_path: Path)
         writer.go()
         assert writer.hear().answer
         assert other.do("checkpoint") == Got()
+
+
+def test_sync_covers_a_commit_that_was_seen_and_not_published(tmp_path: Path) -> None:
+    """What a reader acted on, or a plan names, could be taken back by a power cut."""
+    path = tmp_path / "store"
+    works.begin(path)
+    lazily = WORKS | {"open": LAZY}
+    with Actor(path, lazily) as writer, Actor(path, WORKS) as other:
+        assert writer.do("open") == other.do("open") == Got()
+        before = other.do("read").answer
+        assert stopped(writer, "add", "commit: publish in WAKE").held
+        assert other.do("read").answer != before
+        found = other.do("sync")
+        assert (found.refused, found.owner) == ("LockTimeoutError", writer.pid)
+        writer.go()
+        assert writer.hear().answer
+        assert other.do("sync") == Got()
 
 
 def test_an_erasure_takes_away_a_pin_that_is_being_written(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ class Hands:
             given |= LIMITS
         return logstore.open(self.path, **given | options)
 
+    def leave(self) -> None:
+        """Let go of what is kept for the next look."""
+        if self.reading is not None:
+            self.reading.close()
+
     def content(self) -> Answer:
         """All that can be read."""
         return look.plain(look.content(self.store, self.clock))
