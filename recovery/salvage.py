@@ -167,7 +167,8 @@ class _Salvage:
             size += len(node[1])
             if size >= PIECE_BYTES:
                 if temporary is None:
-                    temporary = self._run(partial(pieces.begin, name=record.name))
+                    begun: pieces.Temporary = self._run(partial(pieces.begin, name=record.name))
+                    temporary = begun
                 edge = self._extend(temporary, edge, waiting)
                 waiting, size = [], 0
         info = self._info(remains, record)

@@ -125,13 +125,14 @@ class Engine:
                 with self.switching:
                     self.generation = open_generation(self.fs, path, number)
                     self.settle_generation(self.generation)
-                break
             except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
                 if not left:
                     raise DamagedStoreError("files go while they are read: try again") from exc
-        for old in names.generations(self.fs, self.index_home):
-            if old != number:  # those who still have it open keep what they mapped
-                self.fs.remove_tree(names.generation(self.index_home, old))
+                continue
+            for old in names.generations(self.fs, self.index_home):
+                if old != number:  # those who still have it open keep what they mapped
+                    self.fs.remove_tree(names.generation(self.index_home, old))
+            return
 
     def repair_index(self) -> None:
         """A reader found the generation gone (deleted by hand, or replaced): build the next one."""
