@@ -25,8 +25,8 @@ from logstore.engine import care, registry
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.interleaving import stopping
+from tests.interleaving.hands import Hands, Work
 from tests.interleaving.points import Point
-from tests.interleaving.works import Hands, Work
 
 PATIENCE_S = 10.0  # then it hangs
 LOCK_S = 0.003  # how long those wait that meet a stopped one

@@ -19,9 +19,9 @@ from tests.crash.states import look
 from tests.crash.states.model import Model
 from tests.interleaving import works
 from tests.interleaving.actor import LOCK_S, Actor, Got, Stopped
+from tests.interleaving.hands import Hands, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
-from tests.interleaving.works import Hands, Work
 
 PATIENT_S = 20.0
 BEFORE = works.add("a", 800)
@@ -283,7 +283,7 @@ def _cell(got: Got, stopped: Stopped, order: str) -> str:
 
 def begun(path: Path) -> Any:
     """Make the template; what it holds."""
-    works.begin(path)
+    begin(path)
     at = Hands(path, PATIENT_S)
     with at.open() as at.store:
         return look.plain(look.content(at.store, at.clock))

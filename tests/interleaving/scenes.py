@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from logstore.log import names
 from tests.interleaving import works
+from tests.interleaving.hands import Answer, Hands, Work
 from tests.interleaving.points import Point
-from tests.interleaving.works import Answer, Hands, Work
 
 NTH_DEAD = 900  # the entry of a commit whose writer was killed
 

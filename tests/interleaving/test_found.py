@@ -7,6 +7,7 @@ from pathlib import Path
 from logstore.log import names
 from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got, Stopped
+from tests.interleaving.hands import begin
 from tests.interleaving.points import Point
 
 OPEN = works.nothing("open", lambda at: setattr(at, "store", at.open()))
@@ -33,7 +34,7 @@ def test_a_reader_that_opens_the_index_anew_does_not_hang_behind_a_stopped_write
 ) -> None:
     """LMDB opens databases under its own lock, for which nobody can wait with a time limit."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     with Actor(path, WORKS) as writer, Actor(path, WORKS) as reader:
         assert writer.do("open") == reader.do("open") == Got()
         before = reader.do("read").answer
@@ -48,7 +49,7 @@ def test_a_reader_that_opens_the_index_anew_does_not_hang_behind_a_stopped_write
 def test_a_read_only_opener_sees_no_commit_before_it_is_published(tmp_path: Path) -> None:
     """Complete in the log, and not synced: a power cut could take it back."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     with Actor(path, WORKS) as writer, Actor(path, WORKS) as reader:
         assert writer.do("open") == reader.do("open") == Got()
         before = reader.do("read").answer
@@ -62,7 +63,7 @@ def test_a_read_only_opener_sees_no_commit_before_it_is_published(tmp_path: Path
 def test_a_checkpoint_waits_for_a_commit_that_only_lmdb_knows_of(tmp_path: Path) -> None:
     """It saw the commit, and would name it before it is synced."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     lazily = WORKS | {"open": LAZY}
     with Actor(path, lazily) as writer, Actor(path, WORKS) as other:
         assert writer.do("open") == other.do("open") == Got()
@@ -80,7 +81,7 @@ def test_a_checkpoint_waits_for_a_commit_that_only_lmdb_knows_of(tmp_path: Path)
 def test_sync_covers_a_commit_that_was_seen_and_not_published(tmp_path: Path) -> None:
     """What a reader acted on, or a plan names, could be taken back by a power cut."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     lazily = WORKS | {"open": LAZY}
     with Actor(path, lazily) as writer, Actor(path, WORKS) as other:
         assert writer.do("open") == other.do("open") == Got()
@@ -97,7 +98,7 @@ def test_sync_covers_a_commit_that_was_seen_and_not_published(tmp_path: Path) ->
 def test_an_erasure_takes_away_a_pin_that_is_being_written(tmp_path: Path) -> None:
     """The planner is told to load again, with a typed error."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     with Actor(path, WORKS) as planner, Actor(path, WORKS) as eraser:
         assert planner.do("open") == eraser.do("open") == Got()
         stopped(planner, "scan", "plan of a scan: rename to a directory above it")

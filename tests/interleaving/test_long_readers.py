@@ -13,7 +13,7 @@ from tests import figures
 from tests.crash.states.model import value
 from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got
-from tests.interleaving.works import Answer, Hands
+from tests.interleaving.hands import LIMITS, Answer, Hands, Work
 from tests.scan.look import make_plan, split_rows
 
 ENTRIES = 2000
@@ -33,7 +33,7 @@ def _churn(at: Hands) -> Answer:
 
 WORKS = {
     "open": works.nothing("open", lambda at: setattr(at, "store", at.open(sync="os"))),
-    "churn": works.Work("churn", _churn, lambda model: None),
+    "churn": Work("churn", _churn, lambda model: None),
     "purge": works.PURGE,
 }
 
@@ -41,7 +41,7 @@ WORKS = {
 def test_readers_that_stay_while_others_compact(tmp_path: Path) -> None:
     """An iterator, a plan and a read-only follower, begun before many compactions."""
     path = tmp_path / "store"
-    limits = works.LIMITS
+    limits = LIMITS
     rounds, dropped = ROUNDS * figures.times(), 0
     there: list[str] = []
     with logstore.open(path, background=False, sync="os", **limits) as store:

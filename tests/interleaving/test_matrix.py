@@ -14,11 +14,11 @@ import pytest
 
 from tests import figures
 from tests.interleaving.encounter import Encounter, Players, begun
+from tests.interleaving.hands import Work
 from tests.interleaving.matrix import Matrix
 from tests.interleaving.named import NAMED, PAIRS, named
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import SCENES, Scene, others
-from tests.interleaving.works import Work
 
 SEED = "LOGSTORE_INTERLEAVINGS"  # a seed; or seed|scene|point|nth: one encounter, with all others
 ANEW = 10  # the index is built anew after every tenth encounter; in torture after each

@@ -17,8 +17,8 @@ import logstore
 from logstore.recovery.check import check
 from tests import figures
 from tests.engine.procs import Forked
-from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got
+from tests.interleaving.hands import begin
 from tests.interleaving.test_found import WORKS, stopped
 
 SEED = int(os.environ.get("LOGSTORE_STOPS", "5"))
@@ -27,7 +27,7 @@ SEED = int(os.environ.get("LOGSTORE_STOPS", "5"))
 def test_a_stopped_owner_is_named_and_loses_nothing(tmp_path: Path) -> None:
     """SIGSTOP in the midst of a commit: readers go on, writers are told who it is."""
     path = tmp_path / "store"
-    works.begin(path)
+    begin(path)
     with Actor(path, WORKS) as owner, Actor(path, WORKS) as other:
         assert owner.do("open") == other.do("open") == Got()
         before = other.do("read").answer

@@ -11,82 +11,17 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import logstore
 from logstore.engine import care, sync
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.crash.states import look
-from tests.crash.states.look import START_MS, Clock
-from tests.crash.states.model import Model, value
+from tests.crash.states.look import START_MS
+from tests.crash.states.model import Model
+from tests.interleaving.hands import Answer, Hands, Work, added, fields, seen
 from tests.scan.look import make_plan, split_rows
-
-LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
-Answer = Any
-
-
-class Hands:
-    """A process's hold of a store."""
-
-    store: logstore.Store[bytes]
-    reading: logstore.Store[bytes] | None = None
-
-    def __init__(self, path: Path, lock_timeout: float) -> None:
-        self.path, self.clock, self.lock_timeout = path, Clock(), lock_timeout
-
-    def open(self, **options: Any) -> logstore.Store[bytes]:
-        """A handle, without threads of its own, so that every run is alike."""
-        given: dict[str, Any] = {
-            "sync": "always", "background": False, "clock": self.clock,
-            "lock_timeout": self.lock_timeout,
-        }  # fmt: skip
-        if not (self.path / names.STORE).exists():
-            given |= LIMITS
-        return logstore.open(self.path, **given | options)
-
-    def leave(self) -> None:
-        """Let go of what is kept for the next look."""
-        if self.reading is not None:
-            self.reading.close()
-
-    def content(self) -> Answer:
-        """All that can be read."""
-        return look.plain(look.content(self.store, self.clock))
-
-
-class Work(NamedTuple):
-    """One thing to do."""
-
-    name: str
-    do: Callable[[Hands], Answer]
-    model: Callable[[Model], Answer]
-    locks: bool | None = True  # it takes LOCK; None: if there is something to do
-    cares: bool = False  # it takes the care lock
-    fresh: bool = False  # done by a process that has the store not open, and closes it after
-
-
-def next_id(model: Model, name: str) -> str:
-    """The ID that an add without one gets."""
-    ms, seq = (int(part) for part in model.make(name)["last"].split("-"))
-    return f"{START_MS}-0" if ms < START_MS else f"{ms}-{seq + 1}"
-
-
-def fields(n: int, size: int = 30) -> dict[str, bytes]:
-    """Of an entry."""
-    return {"v": value(n, size)}
-
-
-def added(model: Model, name: str, n: int, size: int = 30) -> str:
-    """One entry more; its ID."""
-    id = next_id(model, name)
-    model.add(name, id, look.short([(b"v", value(n, size))]))
-    return id
-
-
-def seen(model: Model) -> Answer:
-    """What a reader must see."""
-    return model.copied()
 
 
 # -- commits -------------------------------------------------------------------------------------
@@ -345,21 +280,3 @@ def opened(work: Work, name: str = "") -> Work:
 def closing() -> Work:
     """Close what was open; the next process opens it again."""
     return nothing("close", lambda at: at.store.close())
-
-
-# -- where it begins -----------------------------------------------------------------------------
-def begin(path: Path) -> None:
-    """A store with sealed segments, some of them mostly dead; open nodes; a group; settings."""
-    at = Hands(path, 10.0)
-    with at.open() as store:
-        a, b, c, r = (store.stream(name) for name in "abcr")
-        a.add_many([(f"{n}-1", fields(n, 1500)) for n in range(1, 31)])
-        c.add_many([(f"{n}-1", fields(n, 400)) for n in range(1, 9)])
-        a.add_many([(f"{n}-1", fields(n, 1500)) for n in range(31, 61)])
-        a.delete(*[f"{n}-1" for n in range(5, 30)])
-        b.add_many([(f"{n}-1", fields(n)) for n in range(1, 13)])
-        b.group("g").create("0")
-        b.group("g").read("one", count=4)
-        r.add_many([(f"{n}-1", fields(n, 300)) for n in range(1, 31)])
-        r.configure(max_entries=10)
-        store.create("empty")
