@@ -1,0 +1,1 @@
+"""Mutation check: the product is broken at one place at a time, and the tests must notice."""

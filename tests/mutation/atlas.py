@@ -1,0 +1,70 @@
+"""Which tests to ask about which lines: made once for each test file, kept beside the copy.
+
+Invariant: a test file is measured again when its bytes, or those of a module that is broken, have
+changed. Times are seconds with nothing broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from tests.mutation import scope
+from tests.mutation.asking import Asker
+from tests.mutation.mutants import Mutant
+
+
+class Atlas:
+    """The tests by line, and what each of them takes."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = kept
+        self.seconds: dict[str, float] = {}
+        self.lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.kills: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def survey(self, asker: Asker) -> None:
+        """Run every test file once that was not yet."""
+        self.kept.mkdir(parents=True, exist_ok=True)
+        tree = asker.tree
+        product = b"".join((tree / name).read_bytes() for name in scope.modules(tree))
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in asker.tests:
+            by_file[test.partition("::")[0]].append(test)
+        for name, tests in by_file.items():
+            digest = hashlib.sha256(product + (tree / name).read_bytes()).hexdigest()[:16]
+            kept = self.kept / f"{name.replace('/', '.')}.{digest}.json"
+            if not kept.exists():
+                print(f"which lines do the tests of {name} reach?", flush=True)
+                asker.survey(tests, kept)
+            self._add(json.loads(kept.read_text()))
+
+    def _add(self, measured: dict[str, dict[str, dict[str, list[str]]]]) -> None:
+        for test, took in measured["seconds"].items():
+            self.seconds[test] = float(took)  # type: ignore[arg-type]
+        for module, lines in measured["lines"].items():
+            for line, tests in lines.items():
+                self.lines[module][int(line)].update(tests)
+
+    def choose(self, module: str, mutant: Mutant, seconds: float) -> list[str]:
+        """The tests to ask, those likely to notice first; together they take so many seconds."""
+        reached = self.lines[module]
+        met = [reached[line] for line in range(mutant.first, mutant.last + 1) if line in reached]
+        tests = set[str]().union(*met)
+        if met and not tests:  # a line that runs when the module is imported
+            tests = set[str]().union(*reached.values())
+        kills = self.kills[module]
+        ordered = sorted(tests, key=lambda test: (self.seconds[test] / (1 + 9 * kills[test]), test))
+        chosen: list[str] = []
+        for test in ordered:
+            seconds -= self.seconds[test]
+            if seconds < 0 and chosen:
+                break
+            chosen.append(test)
+        return chosen
+
+    def expected(self, tests: list[str]) -> float:
+        """What the tests take with nothing broken."""
+        return sum(self.seconds[test] for test in tests)

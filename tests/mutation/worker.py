@@ -1,0 +1,119 @@
+"""Asks tests about mutants in forks of one process that has gathered all tests: a plugin of pytest.
+
+With ``-p tests.mutation.worker`` nothing is run; LOGSTORE_MUTATION names two descriptors, where a
+line of JSON is a job and is answered by one: {"survey": path, "tests": [...]} measures what tests
+reach, {"module": path, "before": source, "after": source, "tests": [...], "seconds": s} asks them
+about a mutant, until one fails. The result is "passed", "failed" with the test that failed,
+"timeout", or "outside" if code that runs at import differs.
+
+Invariant: what a fork does stays in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation.patch import differing, patch
+from tests.mutation.reach import Reach
+
+PATIENCE = 0.01  # seconds between two looks at a fork
+Answer = dict[str, str]
+
+
+class First:
+    """Remembers the first test that failed."""
+
+    def __init__(self) -> None:
+        self.by = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Of a test, its setup or its teardown."""
+        if report.failed and not self.by:
+            self.by = report.nodeid
+
+
+def follow(items: list[pytest.Item], first: First | None) -> None:
+    """Run tests; with ``first``, until one fails."""
+    for at, item in enumerate(items):
+        after = items[at + 1] if at + 1 < len(items) else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        if first is not None and first.by:
+            return
+
+
+class Worker:
+    """The gathered tests, by name, and the fork at work."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self.session = session
+        self.items = {item.nodeid: item for item in session.items}
+        self.scratch = Path(tempfile.mkdtemp(prefix="answer-"))
+
+    def answer(self, job: dict[str, Any]) -> Answer:
+        """One job, in a fork."""
+        functions = None
+        if "survey" not in job:
+            functions = differing(Path(job["module"]), job["before"], job["after"])
+            if functions is None:
+                return {"result": "outside", "by": ""}
+        into = self.scratch / "answer"
+        into.unlink(missing_ok=True)
+        child = os.fork()
+        if not child:
+            try:
+                os.setsid()
+                into.write_text(json.dumps(self._child(job, functions)))
+            finally:
+                os._exit(0)
+        return self._wait(child, job.get("seconds", 3600.0), into)
+
+    def _child(self, job: dict[str, Any], functions: Any) -> Answer:
+        plugins = self.session.config.pluginmanager
+        items = [self.items[test] for test in job["tests"] if test in self.items]
+        if functions is None:
+            reach = Reach(Path(job["survey"]))
+            plugins.register(reach)
+            follow(items, None)
+            reach.write()
+            return {"result": "passed", "by": ""}
+        first = First()
+        plugins.register(first)
+        if not patch(functions):
+            return {"result": "outside", "by": ""}
+        follow(items, first)
+        return {"result": "failed" if first.by else "passed", "by": first.by}
+
+    def _wait(self, child: int, seconds: float, into: Path) -> Answer:
+        end = time.monotonic() + seconds
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if time.monotonic() > end:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return {"result": "timeout", "by": ""}
+            time.sleep(PATIENCE)
+        if not into.exists():
+            return {"result": "failed", "by": "the process died"}
+        answer: Answer = json.loads(into.read_text())
+        return answer
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """In place of running the tests: answer jobs until there are none."""
+    asked, answered = (int(one) for one in os.environ["LOGSTORE_MUTATION"].split(","))
+    worker = Worker(session)
+    with os.fdopen(asked) as jobs, os.fdopen(answered, "w") as answers:
+        answers.write(json.dumps(sorted(worker.items)) + "\n")
+        answers.flush()
+        for line in jobs:
+            answers.write(json.dumps(worker.answer(json.loads(line))) + "\n")
+            answers.flush()
+    sys.exit(0)
