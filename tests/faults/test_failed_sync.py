@@ -201,3 +201,29 @@ def test_recover_names_the_exact_range(
         assert len(store.stream("b")) == 11
         assert store.stream("a").group("g").pending().count == 2
     assert check(path).as_dict()["clean"]
+
+
+def test_old_entries_of_a_node_that_is_stated_again_are_not_at_risk(
+    tmp_path: Path, failing: FailingFileSystem
+) -> None:
+    """A frame that states an open node anew repeats what is durable; only the new ones count."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, sync="os", node_max_bytes=1 << 17) as store:
+        large, again = store.stream("large"), store.stream("sealed")
+        for n in range(3):
+            large.add({"v": "x" * 20_000}, id=f"{n}-1")
+        again.add({"v": "x" * 100_000}, id="1-0")
+        again.add({"v": "x" * 60_000}, id="2-0")  # the node before is sealed
+        again.delete("2-0")
+        store.sync()
+        large.add({"v": "x" * 10_000}, id="3-1")  # stated whole, with one that is new
+        again.add({"v": "y"}, id="3-0")  # what was sealed is open again
+        fail_next_sync(failing)
+        with pytest.raises(StoreFailedError):
+            store.sync()
+        risk = recovered(path)["at_risk"]
+        assert risk["frames"] == {"append": 1, "open": 2}
+        assert risk["streams"] == [
+            {"stream": "large", "first": "3-1", "last": "3-1", "entries": 1},
+            {"stream": "sealed", "first": "3-0", "last": "3-0", "entries": 1},
+        ]
