@@ -35,6 +35,7 @@ Name = str | bytes
 Timeout = float | timedelta | None
 Handler = Callable[[Delivery[Any]], object]
 RETRY_MIN_S, RETRY_MAX_S = 0.001, 5.0  # between two looks for what became idle
+STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
 
 
 class AsyncGroup:
@@ -106,9 +107,9 @@ class AsyncGroup:
 
         def pause_s() -> float | None:
             if not takes_over:
-                return None
+                return STOP_S if worker else None
             left_s = math.inf if due_ms is None else (due_ms - group._now_ms()) / 1000
-            return max(RETRY_MIN_S, min(left_s, RETRY_MAX_S))
+            return max(RETRY_MIN_S, min(left_s, STOP_S if worker else RETRY_MAX_S))
 
         async def tried() -> list[Delivery[Any]]:
             return await self._run(attempt)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import aio
+from logstore import aio, aiogroup, workloop
 from tests.engine.procs import Forked
 
 Work = Callable[[aio.AsyncStore], Awaitable[None]]
@@ -300,8 +300,27 @@ def test_a_worker_handles_retries_and_buries(tmp_path: Path, plain: bool) -> Non
         while 4 not in seen:
             await asyncio.sleep(0.01)
         stop.set()
-        assert await asyncio.wait_for(task, 5) == 3
+        assert await asyncio.wait_for(task, 30) == 3
         assert sorted(seen) == [1, 2, 2, 2, 3, 4]
         assert (await group.pending()).count == 0
+
+    go(tmp_path, work)
+
+
+@pytest.mark.parametrize("idle_s", [None, 60])
+def test_an_idle_worker_is_stopped_before_its_round_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: int | None
+) -> None:
+    monkeypatch.setattr(workloop, "ROUND_S", 600.0)
+    monkeypatch.setattr(aiogroup, "RETRY_MAX_S", 600.0)
+
+    async def work(store: aio.AsyncStore) -> None:
+        stop = asyncio.Event()
+        group = await store.stream("a").group("g", "0")
+        task = asyncio.create_task(group.consume("c", print, claim_idle=idle_s, stop=stop))
+        await asyncio.sleep(0.3)
+        assert not task.done()
+        stop.set()
+        assert await asyncio.wait_for(task, 60) == 0
 
     go(tmp_path, work)
