@@ -142,7 +142,9 @@ def _compared(found: All) -> list[Row]:
              "{steps} steps, {numbers_compared} numbers compared"),
     ]  # fmt: skip
     if "mutants" in found:
-        made.append(_row(found, "mutants", "mutants", "{killed} killed of {mutants}"))
+        made.append(
+            _row(found, "mutants", "mutants", "{killed} killed of {tried}, {survived} survived")
+        )
     return made
 
 
