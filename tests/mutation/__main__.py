@@ -36,7 +36,7 @@ def attempt(asker: Asker, atlas: Atlas, job: Job, seconds: float) -> Outcome:
     tests = atlas.choose(module, mutant, seconds)
     answer = {"result": "unreached", "by": ""}
     if tests:
-        limit = 20 + 6 * atlas.expected(tests)
+        limit = 10 + 4 * atlas.expected(tests)
         answer = asker.ask(module, mutated(source, mutant), tests, limit)
     atlas.kills[module][answer["by"]] += 1
     room = scope.modules(asker.tree)[module]

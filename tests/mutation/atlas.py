@@ -51,10 +51,8 @@ class Atlas:
     def choose(self, module: str, mutant: Mutant, seconds: float) -> list[str]:
         """The tests to ask, those likely to notice first; together they take so many seconds."""
         reached = self.lines[module]
-        met = [reached[line] for line in range(mutant.first, mutant.last + 1) if line in reached]
-        tests = set[str]().union(*met)
-        if met and not tests:  # a line that runs when the module is imported
-            tests = set[str]().union(*reached.values())
+        lines = range(mutant.first, mutant.last + 1) if mutant.first else list(reached)
+        tests = set[str]().union(*(reached[line] for line in lines if line in reached))
         kills = self.kills[module]
         ordered = sorted(tests, key=lambda test: (self.seconds[test] / (1 + 9 * kills[test]), test))
         chosen: list[str] = []

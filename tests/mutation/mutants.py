@@ -23,7 +23,7 @@ class Mutant(NamedTuple):
     start: int
     end: int
     put: str
-    first: int  # the lines of the statement that is changed
+    first: int  # the lines of the statement that is changed; 0 if it runs at import
     last: int
 
 
@@ -92,6 +92,7 @@ class _Finder(ast.NodeVisitor):
             self.starts.append(self.starts[-1] + len(line.encode()))
         self.found: list[Mutant] = []
         self.statement: ast.stmt | None = None
+        self.within = 0  # how many functions
         self.visit(ast.parse(source))
 
     def visit(self, node: ast.AST) -> None:
@@ -109,8 +110,10 @@ class _Finder(ast.NodeVisitor):
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.visit(default)
+        self.within += 1
         for child in node.body:
             self.visit(child)
+        self.within -= 1
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -137,10 +140,10 @@ class _Finder(ast.NodeVisitor):
             until = line
             if isinstance(first, ast.If | ast.While | ast.For | ast.With | ast.Try | ast.ClassDef):
                 begun = min(first.lineno, line)
-            elif isinstance(first, ast.FunctionDef):
-                begun = until = first.body[0].lineno  # a default is met where the function is
             else:
                 begun, until = first.lineno, first.end_lineno or line
+            if not self.within:
+                begun = until = 0
             self.found.append(Mutant(line, how, start, end, put, begun, until))
 
     def at(self, node: ast.expr | ast.stmt) -> int:
