@@ -31,11 +31,6 @@ def crc_seed(uuid: bytes) -> int:
     return int(crc32c(uuid))
 
 
-def frame_crc(seed: int, at: int, head_after_crc: bytes, payload: bytes) -> int:
-    """The CRC of a frame at a position."""
-    return int(crc32c(payload, crc32c(at.to_bytes(8, "little") + head_after_crc, seed)))
-
-
 class SegmentTooFull(Exception):  # noqa: N818  (control flow of a commit, never seen by users)
     """The commit is known not to fit in the active segment: it begins in the next one."""
 

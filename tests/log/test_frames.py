@@ -1,0 +1,231 @@
+"""Prevents a frame from losing a part of its body, from being read past its end, or from being
+taken for another store's, another place's or another commit's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, TooLargeError
+from logstore.format import Kind
+from logstore.log import frame as frames
+from logstore.log import groupframe as groups
+from logstore.log import located, reader, scheduleframe
+from logstore.log.lifeframe import Expire, Rename
+from logstore.log.settingframe import SETTINGS_MAX_BYTES, Setting
+from logstore.log.writer import CommitBuffer, crc_seed
+from tests.log.test_format_page import Held
+
+SEED = crc_seed(bytes(range(16)))
+START = fmt.SEGMENT_HEAD_BYTES
+ITEM = frames.AdoptItem(1, 2, 3, 4, 5, 6, 7, 8, ((9, 10), (11, 12)))
+BODIES = [
+    frames.Seal(2),
+    frames.Create(1, b"name"),
+    frames.Drop(1),
+    frames.Open(1, 2, 3, 4, 5, 6, b"data"),
+    frames.Append(1, 2, 3, 4, 5, b"data"),
+    frames.Node(1, 2, 3, 4, 5, 6, b"data"),
+    frames.Tombstone(1, 2, 3, 4, (0, 7, 1 << 31)),
+    frames.Trim(1, 2, 3, 4, 5),
+    frames.Record(1, 2, 3, 4, 5, 6, 7, 8, 9),
+    frames.Adopt(4, (ITEM, ITEM._replace(replaced=()))),
+    frames.DropSegment(4),
+    frames.Note(b"text"),
+    groups.Group(1, 2, 3, 4, -1, b"group"),
+    groups.GroupDrop(1, 2),
+    groups.Consumer(1, 2, 3, -1, 1, b"consumer"),
+    groups.Deliver(1, 2, 3, 4, 5, 6, 1, bytes(range(32))),
+    groups.Ack(1, bytes(range(48))),
+    groups.Claim(1, 2, 3, 4, ((5, 6, 7, 8), (9, 10, 11, 12))),
+    Setting(1, 2, {"a": 1, "b": "text", "c": None}),
+    scheduleframe.Scheduled(1, 2, scheduleframe.packed([b"f", b"", b"g", b"value"])),
+    scheduleframe.Unscheduled(1, True, ((2, 3), (4, 5))),
+    scheduleframe.Unscheduled(1, False, ()),
+    Expire(1, 2),
+    Rename(1, b"name"),
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+def test_a_body_comes_back_as_it_was(body: frames.Body) -> None:
+    assert frames.decode(frames.KIND_OF[type(body)], frames.encode(body)) == body
+
+
+def _of(kind: int) -> frames.Body:
+    return next(body for body in BODIES if frames.KIND_OF[type(body)] == kind)
+
+
+def test_a_hint_keeps_the_head_of_a_body_with_data() -> None:
+    for kind, size in frames.DATA_HEAD_BYTES.items():
+        body = _of(kind)
+        assert frames.decode(kind, frames.encode(body)[:size]) == (*body[:-1], None)
+        assert frames.data_place(kind, 100, size + 4) == (100 + fmt.FRAME_HEAD_BYTES + size, 4)
+
+
+ADOPT = frames.encode(frames.Adopt(4, (ITEM,)))
+SCHEDULED = frames.encode(_of(Kind.SCHEDULE))
+BROKEN = {
+    "more items than bytes": (Kind.ADOPT, fmt.ADOPT_BODY.pack(4, 2) + ADOPT[8:]),
+    "more replaced nodes than bytes": (Kind.ADOPT, ADOPT[:-1]),
+    "a list of IDs that are delivered": (Kind.DELIVER, frames.encode(_of(Kind.DELIVER)) + b"."),
+    "a list of IDs that are acked": (Kind.ACK, frames.encode(_of(Kind.ACK))[:-1]),
+    "claims": (Kind.CLAIM, frames.encode(_of(Kind.CLAIM))[:-1]),
+    "a long field": (Kind.SCHEDULE, SCHEDULED[:-1]),
+    "no fields": (Kind.SCHEDULE, SCHEDULED[: fmt.SCHEDULE_BODY.size + fmt.SCHEDULE_DUE.size]),
+    "a field without a value": (
+        Kind.SCHEDULE, frames.encode(scheduleframe.Scheduled(1, 2, scheduleframe.packed([b"f"]))),
+    ),
+    "another form": (Kind.SCHEDULE, fmt.SCHEDULE_BODY.pack(1, 9)),
+    "settings that are no map": (Kind.SETTING, fmt.SETTING_BODY.pack(1, 2) + b"\x01"),
+    "settings that are cut off": (Kind.SETTING, frames.encode(_of(Kind.SETTING))[:-1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_body_that_does_not_fit_is_refused(name: str) -> None:
+    kind, payload = BROKEN[name]
+    with pytest.raises(CorruptFrameError, match="does not fit") as caught:
+        frames.decode(kind, payload, segment=3, offset=99)
+    assert (caught.value.segment, caught.value.offset) == (3, 99)
+
+
+def test_settings_of_the_largest_size() -> None:
+    room = SETTINGS_MAX_BYTES - len(frames.encode(Setting(1, 2, {"a": "x" * 70_000}))) + 70_016
+    largest = Setting(1, 2, {"a": "x" * room})
+    assert len(frames.encode(largest)) == fmt.SETTING_BODY.size + (1 << 20)
+    assert frames.decode(Kind.SETTING, frames.encode(largest)) == largest
+    with pytest.raises(CorruptFrameError, match="bytes of settings"):
+        frames.decode(Kind.SETTING, frames.encode(Setting(1, 2, {"a": "x" * (room + 1)})))
+
+
+def _log(*commits: list[frames.Body], first: int = 1, durable: int = 0) -> bytes:
+    """Commits behind each other, as they stand in segment 1."""
+    data = b""
+    for number, bodies in enumerate(commits, first):
+        buffer = CommitBuffer(fmt.position(1, START + len(data)), number)
+        for body in bodies:
+            buffer.add(body)
+        data += buffer.encode(SEED, durable)
+    return data
+
+
+def _scan(data: bytes) -> list[reader.LogFrame]:
+    return list(reader.scan(Held(data, START), SEED, 1, START, START + len(data)))
+
+
+NOTES = [frames.Note(b"one"), frames.Note(b"two"), frames.Note(b"three")]
+
+
+def test_a_log_of_many_commits_and_large_frames() -> None:
+    """Larger than what is read at once, in one frame and in many."""
+    large = frames.Note(bytes(range(256)) * 5000)
+    many = [frames.Note(b"%d" % number * 9) for number in range(20_000)]
+    found = _scan(_log(NOTES, [large], many, [large, *NOTES]))
+    assert [each.body() for each in found] == [*NOTES, large, *many, large, *NOTES]
+    commits = list(reader.commits(iter(found), None))
+    assert [(commit.number, len(commit.frames)) for commit in commits] == [
+        (1, 3), (2, 1), (3, 20_000), (4, 4),
+    ]  # fmt: skip
+    assert commits[-1].end == found[-1].position + fmt.FRAME_HEAD_BYTES + len(b"three")
+
+
+@pytest.mark.parametrize("cut", [1, 5, fmt.FRAME_HEAD_BYTES, fmt.FRAME_HEAD_BYTES + 4])
+def test_a_log_that_is_cut_off(cut: int) -> None:
+    data = _log(NOTES)[:-cut]
+    with pytest.raises(CorruptFrameError, match="no valid frame"):
+        _scan(data)
+
+
+def test_a_commit_must_be_whole_and_follow_the_one_before() -> None:
+    frames_of = _scan(_log(NOTES, NOTES))
+    for wrong in (
+        frames_of[:2],  # the end is missing
+        [frames_of[0], *frames_of[2:]],  # the middle
+        frames_of[1:],  # the beginning
+        [*frames_of[:2], frames_of[5]],  # the end is another commit's
+        [*frames_of[:3], *frames_of[:3]],  # the same again
+    ):
+        with pytest.raises(CorruptFrameError):
+            list(reader.commits(iter(wrong), None))
+    with pytest.raises(CorruptFrameError):
+        list(reader.commits(iter(frames_of), 1))
+    assert len(list(reader.commits(iter(frames_of), 0))) == 2
+
+
+def test_a_frame_is_of_one_place_and_one_store() -> None:
+    data = _log(NOTES)
+    held, end = Held(data, START), START + len(data)
+    assert reader.read_frame(held, SEED, 1, START, end).body() == NOTES[0]
+    first = START + fmt.FRAME_HEAD_BYTES + 3
+    assert reader.read_frame(held, SEED, 1, START, first).body() == NOTES[0]  # ends right there
+    with pytest.raises(CorruptFrameError, match="longer"):
+        reader.read_frame(held, SEED, 1, START, first - 1)
+    for seed, segment in ((SEED + 1, 1), (SEED, 2)):
+        with pytest.raises(CorruptFrameError, match="checksum"):
+            reader.read_frame(held, seed, segment, START, end)
+    with pytest.raises(CorruptFrameError, match="checksum"):
+        reader.parse(data, 0, SEED, 1, START + 1)
+
+
+def test_frames_behind_damage_are_found_once_each() -> None:
+    data = bytearray(_log(NOTES, NOTES, durable=fmt.position(1, START + 50)))
+    size = fmt.FRAME_HEAD_BYTES + 3
+    data[size - 1] ^= 1
+    held, end = Held(bytes(data), START), START + len(data)
+    found = list(reader.next_valid(held, SEED, 1, START, end))
+    assert [each.body() for each in found] == [*NOTES[1:], *NOTES]
+    assert reader.resume_offset(held, SEED, 1, START, end) == START + size
+    assert reader.resume_offset(held, SEED, 1, end - 5, end) == end
+    # A later frame knew 50 bytes to be durable; what is promised counts as well.
+    assert reader.proves_damage(held, SEED, 1, START + 49, end, 0)
+    assert not reader.proves_damage(held, SEED, 1, START + 50, end, 0)
+    assert reader.proves_damage(held, SEED, 1, START + 50, end, fmt.position(1, START + 51))
+    assert not reader.proves_damage(held, SEED, 1, START + 50, end, fmt.position(1, START + 50))
+
+
+def test_a_node_is_read_only_where_its_locator_says() -> None:
+    node = frames.Node(1, 2, 3, 4, 5, 6, b"listpack")
+    data = _log([frames.Note(b"x" * 60), node])
+    held = Held(data, START)
+    at = fmt.position(1, START + fmt.FRAME_HEAD_BYTES + 60)
+    size = fmt.NODE_BODY.size + 8
+    assert located.listpack(held, SEED, at, size, 1, (2, 3)) == b"listpack"
+    for position, length, stream, master, why in (
+        (at, size, 1, (2, 4), "points at node 2-3"),
+        (at, size, 2, (2, 3), "points at node 2-3"),
+        (at, size - 1, 1, (2, 3), "no valid frame"),
+        (at, size + 1, 1, (2, 3), "length"),
+        (fmt.position(1, START), 60, 1, (2, 3), "no node"),
+    ):
+        longer = Held(data + b"more", START)
+        with pytest.raises(CorruptFrameError, match=why):
+            located.listpack(longer, SEED, position, length, stream, master)
+
+
+def test_a_commit_ends_within_its_segments_4_gib() -> None:
+    """Of which the last bytes may be used, but not passed."""
+    size = fmt.FRAME_HEAD_BYTES + 8
+    buffer = CommitBuffer(fmt.position(1, (1 << 32) - size - 1), 1)
+    assert buffer.add(frames.Drop(7)) == (fmt.position(1, (1 << 32) - size - 1), 8)
+    for room in (size - 1, 1):
+        with pytest.raises(TooLargeError, match="4 GiB"):
+            CommitBuffer(fmt.position(1, (1 << 32) - room), 1).add(frames.Drop(7))
+
+
+def test_a_frame_of_a_commit_that_is_not_written_yet() -> None:
+    start = fmt.position(1, START)
+    buffer = CommitBuffer(start, 1)
+    assert buffer.mark() == 0
+    places = [buffer.add(body)[0] for body in NOTES]
+    assert buffer.mark() == len(buffer) == 3
+    for place, body in zip(places, NOTES, strict=True):
+        assert buffer.frame_at(place) == (Kind.NOTE, body.text)
+        assert buffer.frame_at(place + 1) is None
+    assert buffer.frame_at(start - 1) is None
+    assert buffer.frame_at(buffer.end) is None
+    found = _scan(buffer.encode(SEED, 0))
+    assert (buffer.last_start, buffer.last_crc) == (found[-1].position, found[-1].crc)
+    assert [each.ordinal for each in found] == [0, 1, 2]
+    assert [each.last for each in found] == [False, False, True]
