@@ -78,3 +78,25 @@ def file_identity(path: Path) -> tuple[int, int, int, int]:
         plain.st_ino,
         seconds * 1_000_000_000 + nanoseconds if given & _STATX_BTIME else 0,
     )
+
+
+def flock_owner(path: Path, locks: str | None = None) -> int:
+    """The pid of the process that took a flock on ``path``; 0 if nobody has it, or it is not known.
+
+    ``locks`` has the form of /proc/locks. A file system may have another device number there than
+    in stat: then the inode alone has to tell, if it stands there once.
+    """
+    if locks is None:
+        locks = system_bytes("/proc/locks").decode("ascii", "replace")
+    found = os.stat(path)
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    held: list[tuple[str, int]] = []
+    for line in locks.splitlines():
+        parts = line.split()  # number, kind, how, which, pid, device and inode, from, to
+        if len(parts) < 6 or parts[1] != "FLOCK":  # those who wait have an arrow before the kind
+            continue
+        where, _, inode = parts[5].rpartition(":")
+        if inode == str(found.st_ino):
+            held.append((where, int(parts[4])))
+    here = [pid for where, pid in held if where == device] or [pid for _, pid in held]
+    return max(0, here[0]) if len(here) == 1 else 0

@@ -5,34 +5,29 @@ deeply as the servers do it; (3) hints and checkpoints against the log; (4) a re
 index, every locator and every length against what was found; (5) the store's own index against that
 replay, where it was closed cleanly and can be read without touching it.
 
-Invariants: nothing below the store's directory is written; LOCK is only held for the moment in
-which sizes are read, so that a commit under way is not taken for a torn tail.
+Invariants: nothing below the store's directory is written; what others do meanwhile is not taken
+for damage: what seems to be missing is looked for where the log has grown, and if segments or
+checkpoints came or went, all of it is looked at once more. ``checklog`` reads segments and hints.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.codec import codec
 from logstore.engine import nodes, snapshot
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import CorruptionError, CorruptNodeError, Error
+from logstore.errors import CorruptionError, Error
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.keys import StreamRecord
-from logstore.log import chain, checkpoint, hint, names, reader, storefile
-from logstore.log import frame as frames
-from logstore.log.writer import crc_seed
+from logstore.log import chain, checkpoint, names, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, overlay, readonly, trust
+from logstore.recovery import boot, compare, overlay, readonly
+from logstore.recovery.checklog import LogCheck, Progress
 from logstore.recovery.checkreport import CheckReport
-from logstore.recovery.report import Damage
 
-LOCK_WAIT_S = 5.0
-Progress = Callable[[int, int], None]
+TRIES = 3
 
 
 def check(
@@ -43,6 +38,23 @@ def check(
 
     ``careful``: a process of its own looks first whether the index can be read at all.
     """
+    left = TRIES
+    while True:
+        left -= 1
+        before = _names(fs, path)
+        report = _once(fs, path, progress, careful=careful)
+        if not report.damage or not left or _names(fs, path) == before:
+            return report
+
+
+def _names(fs: FileSystem, path: Path) -> tuple[object, ...]:
+    """What a compaction, a checkpoint or a close changes: damage that was found while it changed
+    is looked for again."""
+    kept = (*fs.names(path / names.LOG), *fs.names(path / names.CHECKPOINTS))
+    return boot.read(fs, path), *sorted(each for each in kept if names.TEMPORARY not in each)
+
+
+def _once(fs: FileSystem, path: Path, progress: Progress | None, *, careful: bool) -> CheckReport:
     content = storefile.read(fs, path)
     try:
         chain.heads(fs, path, content.uuid)
@@ -67,30 +79,21 @@ def _past_heads(
     return report
 
 
-class _Check:
-    """One check: what it has seen of the log so far."""
+class _Check(LogCheck):
+    """One check: what follows from the log that it has seen."""
 
     def __init__(
         self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None, *,
         careful: bool = False,
     ) -> None:  # fmt: skip
-        self._fs, self._path, self._uuid = fs, path, uuid
-        self._seed = crc_seed(uuid)
-        self._progress = progress
-        self.report = CheckReport()
-        self._promised = trust.promised(fs, path, boot.read(fs, path))
-        self._offsets: dict[int, set[int]] = {}
-        self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
-        self._dropped: set[int] = set()
-        self._met: set[int] = set()  # segments that were there at the start
-        self._done = self._total = 0
+        super().__init__(fs, path, uuid, progress)
         self._careful = careful
 
     def run(self) -> CheckReport:
         """All steps."""
         links = self._links()
         self.report.segments = len(links)
-        self._met = {link.number for link, _ in links}
+        self._ends = {link.number: link.end_offset for link, _ in links}
         self._total = sum(link.end_offset for link, _ in links)
         mains = [link.number for link, role in links if role == fmt.Role.MAIN]
         for link, role in links:
@@ -103,122 +106,6 @@ class _Check:
             self._replay()
         return self.report
 
-    def _links(self) -> list[tuple[chain.Link, int]]:
-        """All segments with the ends they had at one moment without a commit under way."""
-        lock = None
-        if self._fs.exists(self._path / names.LOCK):
-            lock = self._fs.open(self._path / names.LOCK)
-        try:
-            deadline = time.monotonic() + LOCK_WAIT_S
-            while lock is not None and not lock.try_lock(exclusive=True):
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.002)
-            mains = {
-                link.number: link for link in chain.main_links(self._fs, self._path, self._uuid)
-            }
-            heads = chain.heads(self._fs, self._path, self._uuid)
-        finally:
-            if lock is not None:
-                lock.close()
-        found: list[tuple[chain.Link, int]] = []
-        for number, (head, size) in heads.items():
-            link = mains.get(number)
-            if link is None:
-                link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms)
-            found.append((link, head.role))
-        return found
-
-    # -- the log ------------------------------------------------------------------------------
-    def _segment(self, link: chain.Link, role: int, *, last: bool) -> None:
-        file = self._fs.open(names.segment(self._path, link.number))
-        items: list[tuple[int, int, int]] = []
-        sound = True
-        good = committed = link.start_offset
-        commit, ordinal = 0, 0
-        try:
-            while good < link.end_offset:
-                try:
-                    for found in reader.scan(file, self._seed, link.number, good, link.end_offset):
-                        self._frame(link, found, role, (commit, ordinal), sound=sound)
-                        items.append((found.offset, found.kind, found.crc))
-                        commit, ordinal = found.commit, found.ordinal
-                        good = found.end_offset
-                        if found.last:
-                            committed = good
-                            self.report.commits += role == fmt.Role.MAIN
-                except CorruptionError as exc:
-                    sound = False
-                    if last and not self._durable_behind(file, link, good):
-                        break
-                    good = self._pass_over(file, link, good, exc.message)
-        finally:
-            file.close()
-        if last and committed < link.end_offset:
-            self.report.tail_segment, self.report.tail_offset = link.number, committed
-            self.report.tail_bytes = link.end_offset - committed
-        elif committed < link.end_offset and sound:
-            self._damage(link.number, committed, link.end_offset, "the last commit is not whole")
-        self._hint(link, items, sound=sound)
-        self.report.log_bytes += link.end_offset
-        self._advance(link.end_offset)
-
-    def _frame(
-        self, link: chain.Link, found: reader.LogFrame, role: int, before: tuple[int, int], *,
-        sound: bool,
-    ) -> None:  # fmt: skip
-        self.report.frames += 1
-        commit, ordinal = before
-        follows = found.commit == commit and found.ordinal == ordinal + 1
-        begins = found.ordinal == 0 and (not commit or found.commit == commit + 1)
-        if role == fmt.Role.MAIN and sound and not follows and not begins:
-            self._damage(link.number, found.offset, found.end_offset, "commits are out of order")
-        body = found.body()
-        if isinstance(body, frames.Node | frames.Open) and body.data is not None:
-            self._node(link, found, body)
-        elif isinstance(body, frames.Adopt):
-            self._adopted.add(body.segment)
-        elif isinstance(body, frames.DropSegment):
-            self._dropped.add(body.segment)
-
-    def _node(
-        self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
-    ) -> None:
-        assert body.data is not None
-        try:
-            codec().validate(body.data, body.master_ms, body.master_seq)
-        except CorruptNodeError as exc:
-            self._damage(link.number, found.offset, found.end_offset, exc.message)
-            return
-        if isinstance(body, frames.Node):
-            self.report.nodes += 1
-            self._offsets.setdefault(link.number, set()).add(found.offset)
-            live, _ = codec().counts(body.data)
-            if live != body.entries:
-                why = f"a node has {live} live entries, its frame says {body.entries}"
-                self._damage(link.number, found.offset, found.end_offset, why)
-
-    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int) -> bool:
-        return reader.proves_damage(
-            file, self._seed, link.number, good, link.end_offset, self._promised
-        )
-
-    def _pass_over(self, file: reader.Bytes, link: chain.Link, good: int, why: str) -> int:
-        upto = reader.resume_offset(file, self._seed, link.number, good, link.end_offset)
-        self._damage(link.number, good, upto, why)
-        return upto
-
-    def _hint(self, link: chain.Link, items: list[tuple[int, int, int]], *, sound: bool) -> None:
-        if not self._fs.exists(names.hint(self._path, link.number)):
-            return
-        self.report.hints += 1
-        kept = hint.read(self._fs, self._path, self._uuid, link)
-        found = None if kept is None else [(each.offset, each.kind, each.crc) for each in kept]
-        fits = found == items if sound else found is not None and set(items) <= set(found)
-        if not fits:
-            why = "the hint does not fit its segment: remove the .hint file, it is made anew"
-            self._damage(link.number, 0, 0, why)
-
     def _checkpoints(self) -> None:
         newest: set[int] = set()
         for position in names.checkpoints(self._fs, self._path):
@@ -226,6 +113,8 @@ class _Check:
             number, offset = fmt.position_parts(position)
             try:
                 head, chunks = checkpoint.read(self._fs, self._path, self._uuid, position)
+            except FileNotFoundError:
+                continue  # a newer one came
             except Error as exc:
                 self._damage(number, offset, offset, exc.message)
                 continue
@@ -236,7 +125,7 @@ class _Check:
                 row[0] for chunk in chunks if chunk["kind"] == "live" for row in chunk["rows"]
             }
             self._adopted |= newest
-        for number in sorted(newest - self._met - self._dropped):
+        for number in sorted(newest - {*self._ends} - self._dropped):
             if not self._fs.exists(names.segment(self._path, number)):
                 why = f"segment {number} is missing, and no frame says that it was dropped"
                 self._damage(number, 0, 0, why)
@@ -286,13 +175,6 @@ class _Check:
 
     def _locator(self, position: int) -> None:
         number, offset = fmt.position_parts(position)
-        if offset not in self._offsets.get(number, ()):
+        known = offset in self._offsets.get(number, ())
+        if not known and not self._came_since(number, offset):
             self._damage(number, offset, offset, "a node is missing from the log")
-
-    def _damage(self, segment: int, start: int, end: int, why: str) -> None:
-        self.report.damage.append(Damage(segment, start, end, why))
-
-    def _advance(self, size: int) -> None:
-        self._done += size
-        if self._progress is not None:
-            self._progress(self._done, self._total)

@@ -21,7 +21,8 @@ from logstore.recovery import boot, trust
 from logstore.recovery.probe import cannot_be_read
 from logstore.recovery.report import Damage
 
-NOT_CLEAN = "not compared: the store is open, or was not closed cleanly; it is rebuilt then"
+NOT_CLEAN = "not compared: the store is open, or was not closed cleanly"
+REBUILT = "not compared: it is rebuilt when the store is opened"
 OLDER = "not compared: it is of an older format; it is rebuilt when the store is opened"
 AGREES = "agrees with the log"
 
@@ -32,11 +33,12 @@ def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = Fals
         known = boot.read(engine.fs, engine.path)
     except CorruptionError:
         known = None
-    if known is None or not known.clean_applied:
-        return NOT_CLEAN
+    if why := trust.why_not(engine, known):
+        return f"{REBUILT} ({why})"
+    assert known is not None
+    if not known.clean_applied:
+        return NOT_CLEAN  # of the same boot: an opener goes on with it
     path = names.generation(engine.path, known.generation)
-    if trust.why_not(engine, known):
-        return NOT_CLEAN
     if careful and (why := cannot_be_read(path, known.generation)):
         damage.append(Damage(0, 0, 0, f"index: {why}: delete the index directory"))
         return "differs from the log"

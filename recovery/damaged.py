@@ -21,7 +21,8 @@ from logstore.index.env import open_untouched
 from logstore.log import names
 from logstore.options import StoreOptions
 from logstore.recovery import boot, rebuild, trust
-from logstore.recovery.check import Progress, check
+from logstore.recovery.check import check
+from logstore.recovery.checklog import Progress
 from logstore.recovery.overlay import Repaired
 from logstore.recovery.probe import cannot_be_read
 from logstore.recovery.report import RecoveryReport

@@ -12,13 +12,17 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine.core import Engine
+from logstore import fsinfo
+from logstore.engine.core import Engine, log
 from logstore.errors import CorruptFrameError, LockTimeoutError
+from logstore.fs import File
 from logstore.log import chain, hint, names
 
 CARE_TIMEOUT_S = 600.0
+TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 
 
 @contextmanager
@@ -30,15 +34,9 @@ def alone(
     engine.fs.make_directory(folder)
     file = engine.fs.open(folder)
     engine.care_files.add(file)
-    deadline = time.monotonic() + timeout_s
     try:
-        while not file.try_lock(exclusive=True):
-            if time.monotonic() >= deadline:
-                raise LockTimeoutError(
-                    f"another compaction, checkpoint or backup ran for over {timeout_s:g} s: "
-                    "try again when it is done"
-                )
-            time.sleep(0.05)
+        if not file.try_lock(exclusive=True):
+            _wait(file, folder, timeout_s)
         yield
     finally:
         engine.care_files.discard(file)
@@ -47,6 +45,34 @@ def alone(
                 file.unlock()  # a child that was just forked may hold the same file for a moment
         finally:
             file.close()
+
+
+def _wait(file: File, folder: Path, timeout_s: float) -> None:
+    """Until the lock is taken; LockTimeoutError names the process that has it."""
+    started = time.monotonic()
+    told = False
+    while not file.try_lock(exclusive=True):
+        waited_s = time.monotonic() - started
+        if waited_s >= timeout_s:
+            pid = fsinfo.flock_owner(folder) if timeout_s else 0
+            raise LockTimeoutError(
+                f"a compaction, checkpoint or backup of {_who(pid)} did not end within "
+                f"{timeout_s:g} s: try again when it is done, or look at that process (a stopped "
+                "one keeps its lock)",
+                owner_pid=pid or None,
+            )
+        if not told and waited_s >= TOLD_AFTER_S:
+            told = True
+            who = _who(fsinfo.flock_owner(folder))
+            log.warning(
+                "waiting for a compaction, checkpoint or backup of %s, for up to %g s",
+                who, timeout_s,
+            )  # fmt: skip
+        time.sleep(0.05)
+
+
+def _who(pid: int) -> str:
+    return f"process {pid}" if pid else "another process"
 
 
 def write_missing_hints(engine: Engine) -> int:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import logstore
 from logstore.engine import care, registry
 from logstore.log import names
-from logstore.recovery import check as checking
+from logstore.recovery import checklog
 from tests.interleaving import stopping
 from tests.interleaving.hands import Hands, Work
 from tests.interleaving.points import Point
@@ -139,7 +139,7 @@ def _serve(
     stops = stopping.install(stop)
     # Those who meet a stopped process shall not wait for minutes.
     care.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
-    checking.LOCK_WAIT_S = timeout_s
+    checklog.LOCK_WAIT_S = timeout_s
     hands = Hands(path, timeout_s)
     while True:
         name, point = pipe.recv()

@@ -43,7 +43,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     ),
     "follow": ("read-only: list log/", "read-only: decide", "read-only: open segment"),
     "info": ("commit: look at segment",),
-    "check": ("check: begin a snapshot", "check: in a snapshot"),
+    "check": ("read-only: rebuild, decide", "check: begin a snapshot", "check: in a snapshot"),
     "checkpoint": (
         "checkpoint: lock LOCK", "checkpoint: LOCK was taken", "checkpoint: LOCK was given back",
         "checkpoint: list log/", "reader: begin a snapshot", "reader: in a snapshot",
@@ -125,6 +125,8 @@ PAIRS = (
     ("add", "commit: sync segment", "fork, read"),
     ("scan", "plan of a scan: in a snapshot", "compact"),
     ("read-only", "read-only: rebuild, open segment", "purge"),
+    ("check", "read-only: rebuild, decide", "compact"),
+    ("check", "read-only: rebuild, decide", "add, roll"),
     ("repair", "an index that is gone: rebuild, rename to index/<generation>", "index deleted"),
 )
 

@@ -25,7 +25,6 @@ class Scene(NamedTuple):
     before: bool = False  # B adds an entry after A has opened and read
     empty: bool = False  # there is no store
     switches: bool = False  # the index: others may have to open it anew, for which they need LOCK
-    without: tuple[str, ...] = ()  # what others do not do
 
 
 def _repair(at: Hands) -> Answer:
@@ -70,8 +69,7 @@ SCENES = (
     Scene("read-only", READONLY),
     Scene("follow", FOLLOW, before=True),
     Scene("info", works.INFO),
-    # Segments that a compaction makes or removes under a check are taken for damage by it.
-    Scene("check", works.CHECK, a_open=False, without=("compact", "purge", "open, compact")),
+    Scene("check", works.CHECK, a_open=False),
     Scene("checkpoint", works.CHECKPOINT),
     Scene("compact", works.COMPACT),
     Scene("purge", works.PURGE, switches=True),
@@ -120,5 +118,4 @@ def others(scene: Scene) -> tuple[Work, ...]:
     """What others may do in a scene."""
     if scene.empty:
         return EMPTY
-    found = OTHERS if scene.b_open else ALONE
-    return tuple(work for work in found if work.name not in scene.without)
+    return OTHERS if scene.b_open else ALONE

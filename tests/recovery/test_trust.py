@@ -18,7 +18,8 @@ from logstore.errors import NotAStoreError
 from logstore.fs import LOCAL
 from logstore.index import env
 from logstore.log import names
-from logstore.recovery import boot
+from logstore.recovery import boot, compare
+from logstore.recovery.check import check
 from tests.crash import script, twins
 from tests.crash.script import State
 
@@ -49,6 +50,19 @@ def killed(path: Path, work: Callable[[logstore.Store[bytes]], None]) -> None:
         finally:
             os._exit(1)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+def test_check_says_what_becomes_of_an_index_that_was_not_closed(tmp_path: Path) -> None:
+    """Of the same boot an opener goes on with it; moved, or of another boot, it is rebuilt."""
+    path = made(tmp_path / "store")
+    assert check(path).index == compare.AGREES
+    killed(path, lambda store: fill(store, 30, 40))
+    assert check(path).index == compare.NOT_CLEAN
+    copied = shutil.copytree(path, tmp_path / "copy")
+    assert check(copied).index.startswith(compare.REBUILT)
+    for place, rebuilt in ((path, False), (copied, True)):
+        with logstore.open(place) as store:
+            assert bool(store.recovery["why_not_trusted"]) == rebuilt
 
 
 def opened(path: Path, expected: State) -> dict[str, object]:

@@ -1,0 +1,73 @@
+"""Prevents who waits for a compaction, checkpoint or backup from waiting without a word."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore import fsinfo
+from logstore.engine import care
+from logstore.log import names
+from tests.engine.procs import Forked
+
+
+def test_the_holder_of_the_care_lock_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log after some seconds, in the error at the end."""
+    path = tmp_path / "store"
+    logstore.open(path).close()
+    ready, say = os.pipe()
+
+    def hold() -> None:
+        store = logstore.open(path, background=False)
+        with care.alone(store._live().engine):
+            os.write(say, b"x")
+            time.sleep(60)
+
+    child = Forked(hold)
+    try:
+        os.read(ready, 1)
+        monkeypatch.setattr(care, "TOLD_AFTER_S", 0.1)
+        with logstore.open(path, background=False) as store, caplog.at_level(logging.WARNING):
+            engine = store._live().engine
+            with pytest.raises(logstore.LockTimeoutError) as found, care.alone(engine, 0.4):
+                pass
+            assert found.value.owner_pid == child.pid
+            told = [each.getMessage() for each in caplog.records]
+            assert [f"process {child.pid}" in each for each in told] == [True]
+    finally:
+        child.kill()
+        os.close(ready)
+        os.close(say)
+    assert fsinfo.flock_owner(path / names.CHECKPOINTS) == 0
+    with logstore.open(path, background=False) as store:
+        store.checkpoint()
+
+
+def test_the_owner_of_a_lock_is_not_guessed(tmp_path: Path) -> None:
+    """Who only waits is not meant, nor one of several."""
+    found = os.stat(tmp_path)
+    here = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+
+    def line(pid: int, where: str, kind: str = "FLOCK", before: str = "") -> str:
+        return f"1: {before}{kind}  ADVISORY  WRITE {pid} {where} 0 EOF\n"
+
+    other = f"ff:ff:{found.st_ino}"
+    for locks, owner in (
+        ("", 0),
+        (line(7, here), 7),
+        (line(7, other), 7),
+        (line(8, here) + line(7, other), 8),
+        (line(8, other) + line(7, other), 0),
+        (line(7, here, "POSIX"), 0),
+        (line(7, here) + line(9, here, before="-> "), 7),
+        (line(-1, here), 0),
+        (line(7, f"{here}1"), 0),
+    ):
+        assert fsinfo.flock_owner(tmp_path, locks) == owner, locks
