@@ -41,6 +41,7 @@ GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in
 _FULL = tuple(os.strerror(code) for code in FULL)
 # What it says when a write of its pages was short: mostly the disk is full.
 _SHORT = f"mdb_txn_commit: {os.strerror(errno.EIO)}"
+_GONE = os.strerror(errno.ENOENT)
 _REFUSED = tuple(
     os.strerror(code)
     for code in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
@@ -129,8 +130,16 @@ class Generation:
         self.env.sync(True)
 
     def copy_used(self, path: Path) -> None:
-        """Copy what is in use into an empty directory, leaving free pages out."""
-        self.env.copy(str(path), compact=True)
+        """Copy what is in use into an empty directory, leaving free pages out.
+
+        FileNotFoundError if that directory was deleted meanwhile.
+        """
+        try:
+            self.env.copy(str(path), compact=True)
+        except lmdb.Error as exc:
+            if str(exc).endswith(_GONE):
+                raise FileNotFoundError(path) from exc
+            raise
 
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; nothing if it was closed meanwhile."""
@@ -211,6 +220,7 @@ def open_untouched(path: Path, number: int) -> Generation:
 
     FileNotFoundError if it was made by an older logstore and lacks a database.
     """
+    env: Any = None
     try:
         env = lmdb.open(
             str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
@@ -220,8 +230,13 @@ def open_untouched(path: Path, number: int) -> Generation:
         databases = {"main": env.open_db(None)}
         for name in DATABASES:
             databases[name] = env.open_db(name.encode(), create=False)
-    except lmdb.NotFoundError as exc:
-        raise FileNotFoundError(f"the index in {path} is of an older format: {exc}") from exc
-    except lmdb.Error as exc:
-        raise _not_opened(exc, path) from exc
+    except BaseException as exc:
+        if env is not None:
+            env.close()  # or this process could not open it again
+        if isinstance(exc, lmdb.NotFoundError):
+            why = f"the index in {path} is of an older format: {exc}"
+            raise FileNotFoundError(why) from exc
+        if isinstance(exc, lmdb.Error):
+            raise _not_opened(exc, path) from exc
+        raise
     return Generation(path, number, env, databases)

@@ -10,7 +10,6 @@ only when it is complete, and, where a living writer tells in WAKE, only when it
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 from logstore import format as fmt
@@ -109,14 +108,14 @@ class Follower:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._guard = threading.Lock()
         self._boot = process.boot_id()
         self._seen: tuple[int, int] = (0, 0)  # active segment and its size when last looked at
 
     @translated()
     def follow(self) -> None:
-        """Bring the private index up to the log."""
-        with self._guard:
+        """Bring the private index up to the log; no close or fork takes it away meanwhile."""
+        with self._engine.mutex:
+            self._engine.check_open()
             bound = published(self._engine, self._boot)
             if bound is not None and bound <= self._engine.wake.log().applied:
                 return

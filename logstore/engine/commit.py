@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -33,6 +33,7 @@ from logstore.engine.attempt import (
 )
 from logstore.engine.busy import Busy
 from logstore.engine.core import Engine
+from logstore.engine.lock import INTERRUPTS_MAX, through
 from logstore.engine.revival import healing
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
@@ -40,7 +41,6 @@ from logstore.options import SYNC_RANK, Sync
 
 BATCH_MAX_REQUESTS = 256
 WAIT_SLICE_S = 0.1
-INTERRUPTS_MAX = 100
 GATHER_S = 0.0005
 
 
@@ -101,7 +101,7 @@ class Committer:
                     with healing(engine):
                         yield ready_locked(engine)
                 finally:
-                    _through(lambda: engine.lock.release(engine.wake))
+                    through(lambda: engine.lock.release(engine.wake))
         finally:
             self._local.now = False
 
@@ -202,11 +202,11 @@ class Committer:
                     words = engine.wake.log()
             except BaseException as exc:
                 cause = exc
-                _through(lambda: settle(engine, batch, cause))
+                through(lambda: settle(engine, batch, cause))
                 if not isinstance(exc, Exception):
                     raise
             finally:
-                _through(lambda: engine.lock.release(engine.wake))
+                through(lambda: engine.lock.release(engine.wake))
 
     # -- interrupts ---------------------------------------------------------------------------
     def _rescue(self, request: Request, exc: BaseException) -> None:
@@ -273,19 +273,6 @@ class Committer:
             if request.turn is None:  # interrupted right behind queueing up
                 request.turn = threading.Lock()
         return not request.done and self._wait(request)
-
-
-def _through(step: Callable[[], None]) -> None:
-    """Run a step to its end, whatever interrupts come; they are raised behind it."""
-    late: KeyboardInterrupt | None = None
-    for _ in range(INTERRUPTS_MAX):
-        try:
-            step()
-            break
-        except KeyboardInterrupt as exc:
-            late = exc
-    if late is not None:
-        raise late
 
 
 __all__ = ["Batch", "Committer", "Op", "Request", "ready_locked"]

@@ -20,7 +20,7 @@ from logstore import format as fmt
 from logstore.clock import Clock
 from logstore.engine.gate import Gate
 from logstore.engine.kept import Kept
-from logstore.engine.lock import WriterLock
+from logstore.engine.lock import WriterLock, through
 from logstore.engine.segments import Segments
 from logstore.engine.state import State
 from logstore.engine.wake import LogWords, Wake
@@ -56,7 +56,6 @@ class Engine:
         self.kept, self.metrics, self.gate = Kept(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
-        self.switching = threading.RLock()  # one environment a process: only one thread opens it
         self.generation: Generation | None = None
         self.promised = 0  # a position recorded as durable: a log that ends before is damaged
         self.accept_loss = False  # 'recover': go on past what is damaged or missing
@@ -73,22 +72,23 @@ class Engine:
     def use_generation(self, number: int) -> Generation:
         """Move to an index generation; the one before is closed when its last user is done.
 
-        FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: a
-        second environment under the same number would not see what the first one commits.
+        FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: they
+        do not show what is committed to the first ones. The mutex is held, or nobody knows us yet.
         """
-        with self.switching:
-            found = self.generation
-            if found is not None and found.number == number:
-                return found
-            path = names.generation(self.index_home, number)
-            made = open_generation(self.fs, path, number)
-            expected = self.wake.index_files
-            current = any(expected) and self.wake.generation() == number
-            if current and self._index_files(path) != expected:
-                made.close()
+        found = self.generation
+        if found is not None and found.number == number:
+            return found
+        path = names.generation(self.index_home, number)
+        made = open_generation(self.fs, path, number)
+        try:
+            expected, current = self.wake.index_files, self.wake.generation() == number
+            if current and any(expected) and self._index_files(path) != expected:
                 raise CorruptionError("the files of the index were replaced while it was open")
-            self.generation = made
-            return made
+        except BaseException:
+            made.close()
+            raise
+        self.generation = made
+        return made
 
     def _index_files(self, path: Path) -> tuple[int, int]:
         """Inodes of data.mdb and lock.mdb: looked at, never opened."""
@@ -122,9 +122,8 @@ class Engine:
             try:
                 number = (build or self._rebuild)(self)
                 path = names.generation(self.index_home, number)
-                with self.switching:
-                    self.generation = open_generation(self.fs, path, number)
-                    self.settle_generation(self.generation)
+                self.generation = open_generation(self.fs, path, number)
+                self.settle_generation(self.generation)
             except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
                 if not left:
                     raise DamagedStoreError("files go while they are read: try again") from exc
@@ -143,14 +142,14 @@ class Engine:
     def _locked(self) -> Iterator[None]:
         """The mutex and LOCK, unless this thread holds them."""
         with self.mutex:
-            nested = self.lock.held
+            if self.lock.held:
+                yield
+                return
             try:
-                if not nested:
-                    self.lock.acquire(self.wake, self.options.lock_timeout_s)
+                self.lock.acquire(self.wake, self.options.lock_timeout_s)
                 yield
             finally:
-                if not nested:
-                    self.lock.release(self.wake)
+                through(lambda: self.lock.release(self.wake))
 
     def ensure_index_locked(self) -> None:
         """The valid generation is open here, or a new one is built from the log."""

@@ -9,6 +9,7 @@ transaction.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from logstore.engine import process
@@ -16,6 +17,21 @@ from logstore.engine.metrics import Metrics
 from logstore.engine.wake import Wake
 from logstore.errors import LockTimeoutError
 from logstore.fs import File, FileSystem
+
+INTERRUPTS_MAX = 100
+
+
+def through(step: Callable[[], None]) -> None:
+    """Run a step to its end, whatever interrupts come; they are raised behind it."""
+    late: KeyboardInterrupt | None = None
+    for _ in range(INTERRUPTS_MAX):
+        try:
+            step()
+            break
+        except KeyboardInterrupt as exc:
+            late = exc
+    if late is not None:
+        raise late
 
 
 class WriterLock:

@@ -148,18 +148,15 @@ def _before_fork() -> None:
         engine.mutex.acquire()
         _forking.append(engine)
         # LMDB refuses a child that has inherited an environment, and closing it there would clear
-        # this process's reader slots. Here it is opened again at the next use: after the fork, also
-        # by a thread that is on its way to the gate.
-        alone = engine.gate.shut()
-        engine.switching.acquire()
-        if alone and not engine.lock.held and engine.generation is not None:
+        # this process's reader slots. Here it is opened again at the next use: after the fork, for
+        # who opens it needs the mutex.
+        if engine.gate.shut() and not engine.lock.held and engine.generation is not None:
             engine.generation.close()
             engine.generation = None
 
 
 def _after_in_parent() -> None:
     for engine in _forking:
-        engine.switching.release()
         engine.gate.reopen()
         engine.mutex.release()
     _forking.clear()
@@ -168,7 +165,6 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for engine in _forking:
-        engine.switching.release()
         engine.mutex.release()
     _forking.clear()
     for shared in _open.values():

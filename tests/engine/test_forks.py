@@ -9,11 +9,12 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
-from logstore.engine import registry
+from logstore.engine import registry, tail
 from tests.engine.procs import Forked
 
 
@@ -79,6 +80,50 @@ def test_no_thread_opens_the_index_in_the_midst_of_a_fork(
             monkeypatch.undo()
         thread.join()
         assert len(store.stream("child")) == 3
+
+
+def test_a_fork_waits_for_who_follows_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only store writes to its own index: no fork closes that in the midst of it."""
+    path = tmp_path / "store"
+    inside, go_on = threading.Event(), threading.Event()
+    found: list[object] = []
+    with logstore.open(path, background=False) as writer:
+        writer.stream("a").add({"n": 1})
+        reader = logstore.open(path, readonly=True)
+        writer.stream("a").add({"n": 2})
+        apply = tail.apply_commit
+
+        def slowly(*arguments: Any) -> None:
+            inside.set()
+            assert go_on.wait(20)
+            apply(*arguments)
+
+        def follow() -> None:
+            try:
+                found.append(len(reader.stream("a")))
+            except BaseException as exc:  # noqa: BLE001  told below
+                found.append(exc)
+
+        def fork() -> None:
+            Forked(lambda: len(reader.stream("a"))).join()
+            found.append("forked")
+
+        monkeypatch.setattr(tail, "apply_commit", slowly)
+        threads = [threading.Thread(target=follow), threading.Thread(target=fork)]
+        threads[0].start()
+        assert inside.wait(20), found
+        threads[1].start()
+        threads[1].join(0.3)
+        assert not found
+        monkeypatch.setattr(tail, "apply_commit", apply)
+        go_on.set()
+        for thread in threads:
+            thread.join(30)
+        assert sorted(map(str, found)) == ["2", "forked"]
+        assert len(reader.stream("a")) == 2
+        reader.close()
 
 
 def test_forks_while_other_threads_commit_and_read(tmp_path: Path) -> None:
