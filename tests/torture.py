@@ -89,6 +89,8 @@ def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
             screen.buffer.flush()
     part = Part(name, child.returncode, time.monotonic() - began_s)
     read_report(part, report)
+    if part.exit_code and not part.failed:
+        part.failed.append(f"pytest ended with {part.exit_code}")
     if where.is_dir():
         part.figures = figures.recorded(where)
     return part
@@ -134,11 +136,14 @@ def main() -> int:
     # Figures of what is too long to be a part of this, such as mutants, if they were kept there.
     found |= figures.recorded(KEPT)
     lost = torture_table.lost(found)
-    whole = len(parts) == len(set(given.only)) and all(part.whole for part in parts) and not lost
+    ran = {part.name for part in parts}
+    not_run = [name for name in dict.fromkeys(given.only) if name not in ran]
+    whole = not not_run and all(part.whole for part in parts) and not lost
     told = {
         "times": given.times,
         "seconds": round(time.monotonic() - began_s),
         "whole": whole,
+        "not_run": not_run,  # it was interrupted
         "acknowledged_lost": lost,
         "parts": {
             part.name: {

@@ -190,4 +190,8 @@ def show(told: Mapping[str, Any]) -> None:
             console.print(f"  failed: {test}", markup=False)
         for test, why in part["skipped"].items():
             console.print(f"  skipped: {test}: {why}", markup=False)
-    console.print("whole" if told["whole"] else "FAILED: see above, and build/torture/*.log")
+    if told["not_run"]:
+        console.print(f"interrupted: {', '.join(told['not_run'])} not run", markup=False)
+    failed = any(part["failed"] for part in told["parts"].values()) or told["acknowledged_lost"]
+    verdict = "FAILED: see above, and build/torture/*.log" if failed else "nothing failed"
+    console.print("whole" if told["whole"] else verdict)
