@@ -141,6 +141,7 @@ def _serve(
     care.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
     checklog.LOCK_WAIT_S = timeout_s
     hands = Hands(path, timeout_s)
+    stops.home = path
     while True:
         name, point = pipe.recv()
         if name == "points":
@@ -151,6 +152,7 @@ def _serve(
             tempfile.tempdir = str(path.parent)
             hands.leave()
             hands = Hands(path, timeout_s)
+            stops.home = path
             pipe.send(not registry._open)
             continue
         stops.arm(point)

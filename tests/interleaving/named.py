@@ -127,6 +127,7 @@ PAIRS = (
     ("read-only", "read-only: rebuild, open segment", "purge"),
     ("check", "read-only: rebuild, decide", "compact"),
     ("check", "read-only: rebuild, decide", "add, roll"),
+    ("copy the index", "copy of the index: copy the index", "index deleted"),
     ("repair", "an index that is gone: rebuild, rename to index/<generation>", "index deleted"),
 )
 

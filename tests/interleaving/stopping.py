@@ -30,7 +30,8 @@ class Stops:
 
     def __init__(self, stop: Callable[[str], None]) -> None:
         self.seen: list[Point] = []
-        self.held = False  # LOCK
+        self.home = Path()  # the store
+        self.held = False  # its LOCK
         self.cared = False  # a care lock
         self._stop = stop
         self._armed: Point | None = None
@@ -83,15 +84,18 @@ class _StoppingFile(File):
     def try_lock(self, *, exclusive: bool) -> bool:
         self.stops.at("lock", self.path)
         taken = super().try_lock(exclusive=exclusive)
-        if self.path.is_dir() and taken:
+        if self._care() and taken:
             self.stops.cared = True
         return taken
 
     def unlock(self) -> None:
         self.stops.at("unlock", self.path)
         super().unlock()
-        if self.path.is_dir():
+        if self._care():
             self.stops.cared = False
+
+    def _care(self) -> bool:
+        return self.path.parent == self.stops.home and self.path.is_dir()
 
 
 class StoppingFileSystem(FileSystem):
@@ -140,16 +144,17 @@ class StoppingFileSystem(FileSystem):
 
 
 def _around(
-    owner: Any, name: str, before: Callable[[], None] | None, after: Callable[[], None] | None
+    owner: Any, name: str, before: Callable[[Any], None] | None, after: Callable[[Any], None] | None
 ) -> None:
+    """Both are called with the first argument: of a method, its object."""
     original = getattr(owner, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if before is not None:
-            before()
+            before(args[0])
         result = original(*args, **kwargs)
         if after is not None:
-            after()
+            after(args[0])
         return result
 
     setattr(owner, name, wrapped)
@@ -160,12 +165,14 @@ def install(stop: Callable[[str], None]) -> Stops:
     made = Stops(stop)
     opening.FILES[0] = StoppingFileSystem(made)
 
-    def mark(what: str) -> Callable[[], None]:
-        return lambda: made.at(what)
+    def mark(what: str) -> Callable[[Any], None]:
+        return lambda _: made.at(what)
 
-    def holds(held: bool, what: str) -> Callable[[], None]:
-        def note() -> None:
-            made.held = held
+    def holds(held: bool, what: str) -> Callable[[Any], None]:
+        def note(of: WriterLock | Engine) -> None:
+            path = of.path if isinstance(of, Engine) else of.file.path.parent
+            if path == made.home:  # not that of a backup, nor a private one
+                made.held = held
             made.at(what)
 
         return note
