@@ -31,7 +31,7 @@ TIMEOUT_S = 2 * 3600
 PARTS: dict[str, tuple[str, ...]] = {
     "states": ("tests/crash/states/test_states.py",),
     "kills": ("tests/crash/kills/test_kills.py",),
-    "syscalls": ("tests/crash/kills/test_syscalls.py",),
+    "syscalls": ("tests/crash/kills/test_syscalls.py", "tests/crash/kills/test_given_up.py"),
     "power": ("tests/power/test_power_cuts.py", "tests/power/test_remount.py"),
     "fsync": ("tests/power/test_failing_sync.py",),
     "recovery": ("tests/power/test_recovery_time.py",),
