@@ -68,7 +68,8 @@ ADOPT = frames.encode(frames.Adopt(4, (ITEM,)))
 SCHEDULED = frames.encode(_of(Kind.SCHEDULE))
 BROKEN = {
     "more items than bytes": (Kind.ADOPT, fmt.ADOPT_BODY.pack(4, 2) + ADOPT[8:]),
-    "more replaced nodes than bytes": (Kind.ADOPT, ADOPT[:-1]),
+    "more replaced nodes than bytes": (Kind.ADOPT, ADOPT[: -fmt.MASTER.size]),
+    "half a replaced node": (Kind.ADOPT, ADOPT[:-1]),
     "a list of IDs that are delivered": (Kind.DELIVER, frames.encode(_of(Kind.DELIVER)) + b"."),
     "a list of IDs that are acked": (Kind.ACK, frames.encode(_of(Kind.ACK))[:-1]),
     "claims": (Kind.CLAIM, frames.encode(_of(Kind.CLAIM))[:-1]),
