@@ -284,15 +284,15 @@ def _mark_clean(engine: Engine) -> None:
     if words.in_progress:
         words = tail.finish_locked(engine)
     generation = engine.index()
-    if not engine.fs.exists(generation.path / "data.mdb"):
-        return  # deleted by hand: the next opener rebuilds
     _sync_active(engine, words)
     generation.sync()
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()
     data = generation.path / "data.mdb"
-    mark = boot.clean(generation.number, boot.identity(data), meta, engine.fs.stat(data))
     try:
+        mark = boot.clean(generation.number, boot.identity(data), meta, engine.fs.stat(data))
         boot.write(engine.fs, engine.path, mark)
+    except FileNotFoundError:
+        return  # deleted by hand: the next opener rebuilds
     except DiskFullError as exc:  # all is durable; the next opener only looks longer
         log.warning("the store was closed without the mark that says so: %s", exc)

@@ -132,8 +132,10 @@ class Follower:
     def _look(self) -> tuple[int, int]:
         engine = self._engine
         newest = names.segments(engine.fs, engine.path)[-1]
-        size = engine.fs.stat(names.segment(engine.path, newest)).size_bytes
-        return newest, size
+        try:
+            return newest, engine.fs.stat(names.segment(engine.path, newest)).size_bytes
+        except FileNotFoundError:
+            return newest, 0  # a compaction removed it: there is something to take in
 
     def _take_in(self, bound: int | None) -> None:
         engine = self._engine

@@ -128,6 +128,8 @@ PAIRS = (
     ("check", "read-only: rebuild, decide", "compact"),
     ("check", "read-only: rebuild, decide", "add, roll"),
     ("copy the index", "copy of the index: copy the index", "index deleted"),
+    ("follow", "read-only: look at segment", "purge"),
+    ("last close", "close: clean mark: sync the index", "index deleted"),
     ("repair", "an index that is gone: rebuild, rename to index/<generation>", "index deleted"),
 )
 
