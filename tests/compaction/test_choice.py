@@ -17,6 +17,7 @@ from logstore.compaction import background, measure
 from logstore.compaction.background import Compactor, Victim
 from logstore.compaction.nodes import Chooser, Group, Source, _Merger
 from logstore.engine.commit import Committer
+from logstore.engine.throttle import no_pause
 from logstore.format import Role
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, SegmentRow
@@ -193,6 +194,30 @@ def test_tombstones_count_as_dead(compactor: Compactor, monkeypatch: pytest.Monk
     compactor._tombstones = {1: (SIZE // 2, 2 * row.live_bytes)}
     assert _victims(compactor, monkeypatch, row) == []
     assert compactor._live_bytes(1, row) == row.live_bytes - SIZE // 4
+
+
+def test_tombstones_are_counted_now_and_then(
+    compactor: Compactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not twice at the same place of the log, nor within a minute."""
+    counted: list[int] = []
+    monkeypatch.setattr(
+        background.deleted, "tombstoned_bytes", lambda *_: counted.append(1) or {1: 5}
+    )
+    monkeypatch.setattr(measure, "rows_and_active", lambda engine: ({1: _row(7)}, 9))
+    compactor._counted_at = -1
+    compactor._count_tombstones(no_pause)
+    assert counted == [1]
+    assert compactor._tombstones == {1: (5, 7)}
+    compactor._counted_at = -1  # something was committed
+    compactor._count_tombstones(no_pause)
+    assert counted == [1]
+    compactor._count_next_s -= background.TOMBSTONES_S + 1
+    compactor._count_tombstones(no_pause)
+    assert counted == [1, 1]
+    compactor._count_next_s = 0.0
+    compactor._count_tombstones(no_pause)
+    assert counted == [1, 1]
 
 
 def test_a_segment_is_as_old_as_what_follows_it() -> None:

@@ -13,6 +13,7 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.compaction.report import CompactionReport
 from logstore.errors import NotAStoreError
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
@@ -207,6 +208,7 @@ def test_only_what_is_lost_behind_it_concerns_a_node() -> None:
 REPORTS: dict[str, Callable[[], dict[str, Any]]] = {
     "recovery": lambda: RecoveryReport().as_dict(),
     "check": lambda: CheckReport().as_dict(),
+    "compaction": lambda: CompactionReport().as_dict(),
 }
 
 
