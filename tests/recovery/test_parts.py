@@ -85,6 +85,8 @@ def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
     first.write_bytes(bytes(fmt.SEGMENT_HEAD_BYTES + 1))
     with pytest.raises(NotAStoreError, match="other files"):
         creation.check_free(fs, tmp_path)
+    with pytest.raises(NotAStoreError, match="other files"):
+        creation.create_store(fs, tmp_path, LIMITS, 1)
     (tmp_path / names.STORE).touch()
     creation.check_free(fs, tmp_path)  # it is one: whoever reads STORE judges it
     for name in (names.STORE, names.segment(tmp_path, 1)):
