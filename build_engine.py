@@ -6,7 +6,7 @@ never compiled, so that a change of the source counts at once and tests can reac
 sources are the same either way: there is no second form of them.
 
 Not compiled, and why: the faces (they answer wrong types with errors of their own, compiled code
-does so with its own), ``fs`` (others inherit from it), ``busy`` (a thread-local).
+does so with its own), ``fs`` (others inherit from it), ``engine.commit`` (interrupts).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MODULES = (
     "index.groupkeys", "index.grouptxn", "index.keys", "index.settingtxn", "index.txn",
     "log.frame", "log.groupframe", "log.writer",
     "engine.acks", "engine.adds", "engine.apply", "engine.attempt", "engine.claims",
-    "engine.commit", "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
-    "engine.groupstate", "engine.kept", "engine.lag", "engine.lock", "engine.lookup",
+    "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
+    "engine.groupstate", "engine.kept", "engine.lag", "engine.line", "engine.lock", "engine.lookup",
     "engine.metrics", "engine.nodes", "engine.opens", "engine.pendings", "engine.pendingset",
     "engine.redelivery", "engine.references", "engine.retention", "engine.segments",
     "engine.settingstate", "engine.state", "engine.waitwords", "engine.wake", "engine.walks",

@@ -1,0 +1,137 @@
+"""The line in which threads wait for a commit: one leads, commits for all, and hands the lead on.
+
+Invariants: the lead belongs to one request at a time and is handed on directly, so that one sync
+serves many; a waiter looks at its flags again from time to time, so that a wake-up lost to an
+interrupt costs it some milliseconds and no more. What an interrupt cut off here, ``commit`` brings
+to its end: it may fall anywhere, and when this is compiled, behind a call of this only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from itertools import islice
+
+from logstore.engine.attempt import (
+    ALWAYS,
+    DONE,
+    ROLL,
+    Batch,
+    Request,
+    attempt,
+    ready_locked,
+    settle,
+)
+from logstore.engine.core import Engine
+from logstore.engine.lock import through
+
+BATCH_MAX_REQUESTS = 256
+WAIT_SLICE_S = 0.1
+GATHER_S = 0.0005
+
+
+class Line:
+    """Requests of all threads of this process, and whose turn it is."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.guard = threading.Lock()
+        self.queue: deque[Request] = deque()
+        self.leader: Request | None = None
+        self.batch: Batch | None = None
+        self._expected = 0  # how many may want to share the next sync
+
+    def ride(self, request: Request) -> None:
+        """Queue up, and see the request through as a leader or in another's batch."""
+        if self.enter(request) or self.wait(request):
+            self.lead()
+
+    def enter(self, request: Request) -> bool:
+        """Queue up; True if this thread leads."""
+        with self.guard:
+            if self.leader is None:  # then nobody waits
+                self.leader = request
+                if self._expected > 1 and request.rank >= ALWAYS:
+                    self.queue.append(request)
+                else:
+                    self.batch = Batch([request])
+                    request.taken = True
+                return True
+            self.queue.append(request)
+            request.turn = threading.Lock()
+            request.turn.acquire()
+            return False
+
+    def wait(self, request: Request) -> bool:
+        """Wait until the request is done (False), or until this thread must lead (True)."""
+        while True:
+            request.turn.acquire(timeout=WAIT_SLICE_S)
+            if request.done:
+                return False
+            if self.leader is request:
+                return True
+
+    def lead(self) -> None:
+        """Commit for all that wait, and hand the lead on."""
+        batch = self.batch
+        if batch is None:
+            self._gather()
+            with self.guard:
+                batch = self.batch = Batch(list(islice(self.queue, BATCH_MAX_REQUESTS)))
+                for request in batch.requests:
+                    request.taken = True
+                    self.queue.popleft()
+        self._commit(batch)
+        self.hand_over(batch)
+
+    def _gather(self) -> None:
+        """Under ``always``, let those whose commit just ended queue up again and share the sync.
+
+        Without it the first of them would sync for itself alone, while the others wait. Who does
+        not come back is not waited for again.
+        """
+        deadline = 0.0
+        while len(self.queue) < self._expected and self.queue[0].rank >= ALWAYS:
+            now = time.perf_counter()
+            deadline = deadline or now + GATHER_S
+            if now > deadline:
+                break
+            time.sleep(0)  # lets go of the interpreter
+
+    def hand_over(self, batch: Batch) -> None:
+        """Mark the batch done and let the next waiter lead. May be repeated."""
+        with self.guard:
+            following = self.queue[0] if self.queue else None
+            for request in batch.requests:
+                request.done = True
+            self._expected = min(len(self.queue) + len(batch.requests), BATCH_MAX_REQUESTS)
+            self.batch = None
+            self.leader = following
+        if following is None and len(batch.requests) == 1:
+            return  # it is this thread's own
+        woken = batch.requests if following is None else [*batch.requests, following]
+        for request in woken:
+            if request.turn is not None and request.turn.locked():
+                request.turn.release()
+
+    def _commit(self, batch: Batch) -> None:
+        engine = self._engine
+        with engine.mutex:
+            try:
+                if engine.closed:
+                    engine.check_open()
+                engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
+                words = ready_locked(engine)
+                while (step := attempt(engine, batch, words)) != DONE:
+                    if step == ROLL:
+                        engine.roll_locked(words)
+                        engine.metrics.count("rolls")
+                    words = engine.wake.log()
+            except BaseException as exc:
+                cause = exc
+                through(lambda: settle(engine, batch, cause))
+                if not isinstance(exc, Exception):
+                    raise
+            finally:
+                through(lambda: engine.lock.release(engine.wake))
