@@ -24,6 +24,9 @@ from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
 
 PATIENT_S = 20.0
+OPENING = "opening or recovering"
+MAKING = ("recovery: ", "create: ")
+UNPUBLISHED = ": publish in WAKE"  # open handles see what LMDB has, read-only ones what WAKE tells
 CARE = "compaction, checkpoint or backup"  # which lock was not free
 BEFORE = works.add("a", 800)
 LATER = works.add("a", 810)
@@ -144,7 +147,9 @@ class Encounter:
                 need = (work.locks and stopped.held) or (work.cares and stopped.cared)
                 assert not need, f"{work.name} took a lock that A holds"
             lost = lost or work.name in (works.LOSE.name, works.FORK.name)  # to be opened anew
-            did.append((work, got))
+            late = stopped.name.endswith(UNPUBLISHED) and work.name in ("read-only", "follow")
+            if not late or got.refused:
+                did.append((work, got))
         self.a.go()
         answer = self.a.hear()
         assert not answer.broke, f"A: {answer.broke}"
@@ -161,7 +166,8 @@ class Encounter:
             return
         assert stopped.held, what
         assert work.locks is not False or lost, what
-        if self._named:
+        # A first opener makes WAKE anew, and names itself in it a moment later.
+        if self._named and not (OPENING in got.message and stopped.name.startswith(MAKING)):
             assert got.owner == self.a.pid, what
 
     # -- was it right? ------------------------------------------------------------------------
@@ -289,6 +295,3 @@ def begun(path: Path) -> Any:
     at = Hands(path, PATIENT_S)
     with at.open() as at.store:
         return look.plain(look.content(at.store, at.clock))
-
-
-__all__ = ["Encounter", "Outcome", "Players", "begun"]
