@@ -6,11 +6,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 ENV = $(if $(PYTHON),,$(error Python 3.11 or later is needed: apt install python3, or make PYTHON=...))$(PYTHON) .ci/env.py
 # Arguments for pytest, as in: make test-core ARGS="tests/codec -x"
 ARGS ?=
+# How many processes run tests beside each other in `make test`
+JOBS ?= 2
 # How many times as long `make torture` runs as the tests do
 TIMES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-compiled lint types format bench torture env clean
+.PHONY: help demo test test-core test-compiled lint types format bench torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +23,9 @@ demo: ## the main job on real input: load, kill, resume, delete, compact, ask Sp
 test: ## every check and every test, Spark included
 	@$(ENV) lint test demo
 	@$(MAKE) --no-print-directory lint types
-	@$(ENV) lint test demo -- pytest $(ARGS)
+	@$(ENV) lint test demo -- pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		-m "not alone" $(ARGS); beside=$$?; \
+		$(ENV) lint test demo -- pytest -m alone $(ARGS) && exit $$beside
 
 test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
@@ -47,6 +51,9 @@ bench: ## the benchmarks, as ratios against a peer in the same run
 
 torture: ## the long tests, TIMES times as long as in `make test`, other runs each time; one table
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)
+
+mutation: ## break the product at one place at a time: do the tests notice? It goes on where it was
+	@$(ENV) test -- python -m tests.mutation $(ARGS)
 
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test

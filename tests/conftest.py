@@ -1,7 +1,12 @@
-"""What every test shares: the settings of Hypothesis, and the mark of the tests that need Spark."""
+"""What every test shares: the settings of Hypothesis, marks by folder, and tables that are printed.
+
+`make test` runs two processes of tests at a time, a file in one of them, the longest files first;
+what is marked `alone` runs behind all others, by itself: see CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,15 @@ from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+# Upper limits of time that two busy cores would break, and mounts that all processes share.
+ALONE = ("benchmarks", "power", "schedules/test_waiting.py", "waiting")
+# The longest first, so that at the end no process waits for the other one.
+LONG = (
+    "crash/states", "spark", "crash/kills", "faults", "interleaving", "wire/test_machines.py",
+    "groups", "model", "compaction", "fuzz", "demo", "tools/test_cli.py", "transfer",
+)  # fmt: skip
+TOLD = "told"
 
 # A failure prints what reproduces it; the examples found stay under build/.
 set_hypothesis_home_dir(ROOT / "build" / "hypothesis")
@@ -16,9 +30,45 @@ settings.register_profile("logstore", deadline=None, print_blob=True)
 settings.load_profile("logstore")
 
 
+def _under(item: pytest.Item, names: tuple[str, ...]) -> int:
+    """Which of the files and folders a test is in; their number if in none."""
+    found = (place for place, name in enumerate(names) if item.path.is_relative_to(TESTS / name))
+    return next(found, len(names))
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all of tests/spark, so that no file can forget to."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark whole folders, so that no file can forget to."""
     for item in items:
-        if item.path.is_relative_to(ROOT / "tests" / "spark"):
+        if _under(item, ("spark",)) == 0:
             item.add_marker(pytest.mark.spark)
+        if _under(item, ALONE) < len(ALONE):
+            item.add_marker(pytest.mark.alone)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _under(item, LONG))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Of the two runs of `make test` one may have nothing to do, as told by ARGS."""
+    halves = ("alone", "not alone")
+    if (
+        session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+        and session.config.option.markexpr in halves
+    ):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Print a text at the end of the run, also if the test passed, whichever process runs it."""
+    return lambda text: record_property(TOLD, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests told."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, text in report.user_properties:
+                if name == TOLD:
+                    terminalreporter.write_line(f"\n{text}")

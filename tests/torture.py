@@ -42,6 +42,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "groups": ("tests/groups/test_machine.py", "tests/groups/test_nack_and_claim.py"),
     "wire": ("tests/wire/test_machines.py",),
     "fuzz": ("tests/fuzz",),
+    "compaction": ("tests/compaction/test_kill.py",),
 }
 
 

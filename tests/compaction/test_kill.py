@@ -13,10 +13,11 @@ from pathlib import Path
 
 import logstore
 from logstore.recovery.check import check
+from tests import figures
 from tests.compaction.dumps import dump, everywhere
 from tests.compaction.test_compaction import delete_at_random, filled, logical
 
-KILLS = 24
+KILLS = 8 * figures.times()  # tests/crash kills at every step, and writers that compact
 RUN = """
 import sys, logstore
 with logstore.open(sys.argv[1]) as store:

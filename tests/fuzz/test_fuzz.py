@@ -30,7 +30,7 @@ def test_sound_and_golden_inputs(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.timeout(300 if times() == 1 else 3600)
+@pytest.mark.timeout(900 if times() == 1 else 3600)
 def test_mutations(target: str) -> None:
     print(f"seed {SEED}: LOGSTORE_SEED={SEED} tries the same")
     tries = TRIES[target] * times()

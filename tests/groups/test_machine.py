@@ -65,14 +65,14 @@ def play(known: profile.Profile, peer: Peer, runs: int) -> None:
     figures.record(f"groups {peer.name}", steps=Played.done["step"], differences=0)
 
 
-@pytest.mark.timeout(3600 if MORE else 300)
+@pytest.mark.timeout(3600 if MORE else 900)
 def test_groups_are_those_of_redis(redis_peer: Peer) -> None:
     """Redis 8.2 is the reference."""
     play(profile.REDIS, redis_peer, RUNS)
     assert Machine.done["step"] >= LEAST_STEPS
 
 
-@pytest.mark.timeout(3600 if MORE else 300)
+@pytest.mark.timeout(3600 if MORE else 900)
 def test_groups_are_those_of_valkey(valkey_peer: Peer) -> None:
     """Valkey has the groups of Redis 7.2, and what differs stands in one table."""
     play(profile.VALKEY, valkey_peer, RUNS)

@@ -46,7 +46,7 @@ PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK
 PROFILES = {"redis": profile.REDIS, "valkey": profile.VALKEY}
 COMPATS: dict[str, Any] = {"redis": "redis-8.2", "valkey": "valkey-9"}
 PROTOCOLS = {"redis": 3, "valkey": 2}
-LIMIT_S = 300 if times() == 1 else 3600
+LIMIT_S = 900 if times() == 1 else 3600
 
 
 class Exact(Machine):

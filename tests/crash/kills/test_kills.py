@@ -11,6 +11,7 @@ import random
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,8 @@ def histogram(hits: Counter[tuple[Step, Task]]) -> str:
     return "\n".join(lines)
 
 
-def report(fleets: list[Fleet]) -> Counter[tuple[Step, Task]]:
-    """Print and record what was done and found."""
+def report(fleets: list[Fleet]) -> tuple[Counter[tuple[Step, Task]], str]:
+    """Record what was done and found; where processes were killed, and all of it as a text."""
     hits: Counter[tuple[Step, Task]] = Counter()
     kinds: Counter[str] = Counter()
     took: dict[str, list[float]] = {"next": [], "locked": [], "opened": []}
@@ -114,16 +115,15 @@ def report(fleets: list[Fleet]) -> Counter[tuple[Step, Task]]:
         ),
         "acknowledged_lost": 0,  # any would have failed the test
     }
-    print(f"\nkills, LOGSTORE_SEED={SEED}: {counts}\ntake over: {ms}\n{dict(kinds.most_common())}")
-    print(histogram(hits))
     figures.record("kills", **counts, **ms)
-    return hits
+    head = f"kills, LOGSTORE_SEED={SEED}: {counts}\ntake over: {ms}\n{dict(kinds.most_common())}"
+    return hits, f"{head}\n{histogram(hits)}"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300 * PARTS)
+@pytest.mark.timeout(900 * PARTS)
 def test_writers_killed_at_any_moment_lose_double_and_halve_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Acknowledged operations are there once, others wholly or not at all, in each one's order."""
     print(f"LOGSTORE_SEED={SEED}")
@@ -140,8 +140,8 @@ def test_writers_killed_at_any_moment_lose_double_and_halve_nothing(
         finally:
             fleet.stop()
         shutil.rmtree(folder)
-    with capsys.disabled():
-        hits = report(fleets)
+    hits, text = report(fleets)
+    tell(text)
     inside = sum(count for (step, _), count in hits.items() if steps.in_commit(step))
     assert hits.total() >= KILLS * PARTS
     assert inside >= INSIDE * hits.total()

@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -80,12 +80,11 @@ def test_every_cut(workload: Workload, table: Table, scratch: Path) -> None:
         logging.getLogger("logstore").setLevel(logging.NOTSET)
 
 
-def test_the_table(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table(table: Table, tell: Callable[[str], None]) -> None:
     """Every named step of every protocol was cut, and often enough."""
     if len(table.workloads) < len(WORKLOADS):
         pytest.skip("not all workloads were run")
-    with capsys.disabled():
-        print(f"\n\ncrash states, LOGSTORE_CRASH={SEED}\n{table.text()}")
+    tell(f"crash states, LOGSTORE_CRASH={SEED}\n{table.text()}")
     assert not table.missing()
     assert len(table.known) >= WANTED
     figures.record("states", **table.figures(), seed=SEED)
