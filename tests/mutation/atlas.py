@@ -59,7 +59,7 @@ class Atlas:
         for test in tests:
             cost = self.seconds[test] / (1 + 9 * kills[test])
             by_file[test.partition("::")[0]].append((cost, test))
-        # The quickest test of each file, then the second of each: others of a file see much the same.
+        # The quickest test of each file, then the second of each: those of a file see the same.
         turns = zip_longest(*(sorted(some) for some in by_file.values()))
         ordered = [one for turn in turns for one in sorted(filter(None, turn))]
         chosen: list[str] = []
