@@ -8,6 +8,10 @@ ENV = $(if $(PYTHON),,$(error Python 3.11 or later is needed: apt install python
 ARGS ?=
 # How many processes run tests beside each other in `make test`
 JOBS ?= 2
+# What `make test-compiled` runs
+COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_forks.py engine/test_interrupts.py \
+	engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
+	groups/test_transaction_groups.py groups/test_worker.py index log store)
 # How many times as long `make torture` runs as the tests do
 TIMES ?= 20
 
@@ -26,12 +30,13 @@ test: ## every check and every test, Spark included
 	@$(ENV) lint test demo -- pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		-m "not alone" $(ARGS); beside=$$?; \
 		$(ENV) lint test demo -- pytest -m alone $(ARGS) && exit $$beside
+	@$(MAKE) --no-print-directory test-compiled
 
 test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
 
 test-compiled: ## the tests of the store as a wheel has it, the engine compiled
-	@$(ENV) test compiled -- python -m pytest -m "not spark" $(COMPILED_TESTS) $(ARGS)
+	@$(ENV) test compiled -- python -m pytest -m "not inside" -n $(JOBS) --dist loadfile $(COMPILED) $(ARGS)
 
 lint: ## ruff, the format, and the direction of imports
 	@$(ENV) lint -- ruff check .

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 BESIDE = ("tests", "benchmarks", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
-          "Makefile", "pyproject.toml", ".ci")  # fmt: skip
+          "Makefile", "pyproject.toml", "build_engine.py", ".ci")  # fmt: skip
 SOURCES = ("logstore", "index", "compaction", "recovery", "spark_io", "tools")
 
 

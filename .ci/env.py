@@ -77,8 +77,10 @@ def main(arguments: list[str]) -> int:
     with only_one(BUILD / "venv.lock"):
         ensure(home, sets)
         build_native(home)
-        if compiled:
+        if compiled and has_compiler():
             os.chdir(compiled_env.prepare(ROOT, BUILD, home / "bin" / "python"))
+        elif compiled:
+            print("No C compiler: the engine runs interpreted.", flush=True)
     variables = command_variables(home)
     if "spark" in sets:
         if java is None:
@@ -90,6 +92,8 @@ def main(arguments: list[str]) -> int:
     environment = {**os.environ, **variables}
     for name in ("PYTHONHOME", "PYTHONPATH", *(key for key in variables if not variables[key])):
         environment.pop(name, None)
+    if compiled and has_compiler():
+        environment |= {"LOGSTORE_REQUIRE_COMPILED": "1", "PYTHONPATH": os.getcwd()}
     sys.stdout.flush()
     found = shutil.which(command[0], path=variables["PATH"])
     if found is None:

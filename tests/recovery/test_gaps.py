@@ -4,14 +4,21 @@ of which nothing is left from being passed over in silence.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import logstore
+from logstore.engine import snapshot
+from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log import frame as frames
+from logstore.recovery.check import check
 from logstore.recovery.gaps import Gaps, Orphan
+from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from logstore.recovery.salvage import salvage
 from tests.corruption import frames as stored
@@ -68,3 +75,68 @@ def test_a_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
     assert any(each[1:3] == (0, size) and "nor a frame" in each.why for each in told)
     assert report.streams > 0
     assert not report.whole
+
+
+def _block(path: Path) -> None:
+    number = stored.segments(path)[-1]
+    stored.patch(stored.file(path, number), 12_288, bytes(4096))
+
+
+def _first_half(path: Path) -> None:
+    file = stored.file(path, stored.segments(path)[0])
+    stored.patch(file, 200, bytes(file.stat().st_size // 2))
+
+
+@pytest.mark.parametrize("damage", [_block, _first_half])
+def test_what_is_gone_is_of_a_stream_that_was_or_of_none(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    made = shop.make(tmp_path / "store", 11)
+    damage(made.path)
+    for hint in (made.path / "log").glob("*.hint"):
+        hint.unlink()
+    report = salvage(made.path, tmp_path / "new")
+    assert report.gone
+    for each in report.gone:
+        assert not each.stream or each.stream in made.ever or b"lost" in each.stream
+        assert each.entries is None or each.entries > 0
+        if not each.stream:
+            assert each.as_dict()["stream"] is None
+
+
+def test_an_index_ahead_of_the_log_is_not_used_to_salvage(tmp_path: Path) -> None:
+    made = shop.make(tmp_path / "store", 11)
+    assert salvage(made.path, tmp_path / "sound").index == "its own"
+    file = stored.file(made.path, stored.segments(made.path)[-1])
+    last = stored.of(made.path, stored.segments(made.path)[-1])[-1]
+    with file.open("r+b") as log:
+        log.truncate(last.offset)
+    assert salvage(made.path, tmp_path / "new").index != "its own"
+
+
+def test_after_damage_a_record_names_an_open_node_only_if_it_is_there(tmp_path: Path) -> None:
+    """Also where an OPEN frame, or the first that was appended to it, is lost."""
+    made = shop.make(tmp_path / "store", 11)
+    for kind in (Kind.OPEN, Kind.APPEND):
+        for nth in (-1, -2, -3):
+            copy = shutil.copytree(made.path, tmp_path / f"{int(kind)}{nth}")
+            stored.spoil(copy, [each for each in stored.everything(copy) if each.kind == kind][nth])
+            for hint in (copy / "log").glob("*.hint"):
+                hint.unlink()
+            shutil.rmtree(copy / "index")
+            recover(copy)
+            with logstore.open(copy, encoding=None, background=False) as store:
+
+                def look(view: snapshot.Snapshot) -> list[bytes]:
+                    return [
+                        record.name
+                        for record in view.index.records()
+                        if bool(record.open_version)
+                        != (view.index.open_node(record.number) is not None)
+                    ]
+
+                assert snapshot.read(store._engine(), look) == []
+                for name in made.ever:
+                    if name in store:
+                        store.stream(name).add({b"more": b"1"}, "9999999999999-0")
+            assert not check(copy).damage
