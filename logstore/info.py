@@ -198,7 +198,8 @@ class StoreInfo:
     applied_offset: int
     durable_segment: int
     durable_offset: int
-    codec: str
+    codec: str  # "native" or "pure"
+    engine: str  # "compiled", as wheels have it, or "interpreted"
     compacted_ms: int = 0  # unix ms when compaction last dropped segments, while the store is open
     compacted_bytes: int = 0  # of all segments that it dropped, while some process has it open
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
-from logstore.engine import deleted, registry, reserve, snapshot
+from logstore.engine import attempt, deleted, registry, reserve, snapshot
 from logstore.engine.caretaker import Compact
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
@@ -27,6 +27,7 @@ from logstore.log import names, segment, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import passes, readonly
 
+_ENGINE = "interpreted" if (attempt.__file__ or ".py").endswith(".py") else "compiled"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
 
@@ -120,7 +121,7 @@ def store_info(shared: Shared) -> StoreInfo:
         entries["nodes"], len(rows), sum(sizes.values()), live, index[1],
         index[0], engine.fs.tree_bytes(engine.path), sum(dead.values()),
         _born_ms(engine, oldest, rows[oldest]) if oldest else 0, *applied, *durable, codec_name(),
-        *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
+        _ENGINE, *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
+from logstore.engine import attempt
 from logstore.settings import GroupSettings, StreamSettings
 from tests.groups.model import ID, Consumer, Group, Held, Pairs
 from tests.model.shelf import Shelf, Stream
@@ -134,6 +135,7 @@ def store(
         "index_generation": generation, "disk_bytes": disk_bytes(path),
         "deleted_bytes": sum(dead.values()), "oldest_deleted_segment_ms": min(born, default=0),
         "applied_segment": log.end[0], "applied_offset": log.end[1], "codec": codec_name(),
+        "engine": "interpreted" if attempt.__file__.endswith(".py") else "compiled",
         "compacted_ms": compacted[0], "compacted_bytes": compacted[1],
     }  # fmt: skip
 
