@@ -218,6 +218,7 @@ class Rebuild:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
         self._settle_opens(state, active)
+        state.flush()  # what it changed in records is read below
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, _) in heads.items():

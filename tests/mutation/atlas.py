@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from itertools import zip_longest
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tests.mutation import scope
 from tests.mutation.asking import Asker
@@ -59,11 +58,16 @@ class Atlas:
         for test in tests:
             cost = self.seconds[test] / (1 + 9 * kills[test])
             by_file[test.partition("::")[0]].append((cost, test))
-        # The quickest test of each file, then the second of each: those of a file see the same.
-        turns = zip_longest(*(sorted(some) for some in by_file.values()))
-        ordered = [one for turn in turns for one in sorted(filter(None, turn))]
+        # The quickest test of each file, then the second, for those of a file see the same; but of
+        # the module's own room four at a time.
+        room = f"tests/{PurePath(module).parent.name}/"
+        turns = [
+            (rank // (4 if name.startswith(room) else 1), cost, test)
+            for name, some in by_file.items()
+            for rank, (cost, test) in enumerate(sorted(some))
+        ]
         chosen: list[str] = []
-        for _, test in ordered:
+        for _, _, test in sorted(turns):
             if self.seconds[test] <= seconds or not chosen:
                 seconds -= self.seconds[test]
                 chosen.append(test)
