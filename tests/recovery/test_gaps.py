@@ -105,7 +105,8 @@ def test_what_is_gone_is_of_a_stream_that_was_or_of_none(
 
 def test_an_index_ahead_of_the_log_is_not_used_to_salvage(tmp_path: Path) -> None:
     made = shop.make(tmp_path / "store", 11)
-    assert salvage(made.path, tmp_path / "sound").index == "its own"
+    sound = salvage(made.path, tmp_path / "sound")
+    assert (sound.index, sound.groups) == ("its own", 1)
     file = stored.file(made.path, stored.segments(made.path)[-1])
     last = stored.of(made.path, stored.segments(made.path)[-1])[-1]
     with file.open("r+b") as log:
