@@ -1,7 +1,7 @@
 """Whether a thread is inside a call of the store.
 
-Invariant: set and cleared by stores of an attribute, which no interrupt can fall into. Apart from
-``commit``, because the class of a thread-local cannot be compiled.
+Invariant: set and cleared by stores of an attribute, which no interrupt can fall into. Never
+compiled: the class of a thread-local cannot be.
 """
 
 from __future__ import annotations

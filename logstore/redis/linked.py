@@ -36,7 +36,7 @@ class EmbeddedConnection(Connection):
         super().__init__(*args, **options)
 
     def _connect(self) -> Any:
-        made = EmbeddedSocket(Shared.service(self._service_key))
+        made = EmbeddedSocket(Shared.service(self._service_key), values=True)
         made.settimeout(self.socket_timeout)
         return made
 

@@ -2,7 +2,8 @@
 
 Invariants: steps come in the order of requests; one that runs by itself (it waits, tells something,
 or works on the whole store) is a run of its own, and nothing behind it is looked at before it is
-done, since it may change how that is read. Knows no socket.
+done, since it may change how that is read; nor behind ``RUN_MAX_REQUESTS``, so that a commit
+is not as large as all that was sent. Knows no socket.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from logstore.wire.session import Session
 from logstore.wire.steps import AddRows, Admin, Block, Step, Tell
 
 ADDS_MAX = 1000  # of one step
+RUN_MAX_REQUESTS = 10_000
 
 
 class Batches:
-    """One session's requests."""
+    """One session's requests. Without ``joined`` each has its own step, and so its own reply."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, joined: bool = True) -> None:
         self._session = session
+        self._joined = joined
         self._parser = RequestParser()
 
     @property
@@ -43,7 +46,7 @@ class Batches:
         try:
             while not session.closing:
                 parser.trusted = session.authenticated
-                if session.plain and (found := parser.adds(ADDS_MAX)) is not None:
+                if self._joined and session.plain and (found := parser.adds(ADDS_MAX)) is not None:
                     yield self._adds(AddRows(*found))
                     continue
                 words = parser.next()
@@ -75,13 +78,18 @@ class Batches:
     @staticmethod
     def _runs(found: Iterator[Step]) -> Iterator[Sequence[Step]]:
         steps: list[Step] = []
+        requests = 0
         for step in found:
             if isinstance(step, Block | Admin | Tell):
                 if steps:
                     yield steps
-                    steps = []
+                    steps, requests = [], 0
                 yield (step,)
-            else:
-                steps.append(step)
+                continue
+            steps.append(step)
+            requests += len(step.rows) if isinstance(step, AddRows) else 1
+            if requests >= RUN_MAX_REQUESTS:
+                yield steps
+                steps, requests = [], 0
         if steps:
             yield steps

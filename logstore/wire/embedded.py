@@ -28,13 +28,13 @@ from logstore.wire.steps import Block, Step, Tell
 
 
 class Direct:
-    """One client's session."""
+    """One client's session; with ``values`` each reply stands for itself, none is bytes yet."""
 
-    def __init__(self, service: Service, address: str = "embedded") -> None:
+    def __init__(self, service: Service, *, values: bool = False) -> None:
         self.service = service
-        self.session: Session = service.session(address=address, trusted=True)
+        self.session: Session = service.session(address="embedded", trusted=True)
         self.ready: deque[tuple[Reply, int]] = deque()  # replies, and the protocol of each
-        self._batches = Batches(self.session)
+        self._batches = Batches(self.session, joined=not values)
         self._waiting: deque[Step | Blocked] = deque()  # from a read that blocks on
 
     def feed(self, data: bytes) -> None:
@@ -133,10 +133,10 @@ class Direct:
 
 
 class EmbeddedSocket:
-    """A connected socket, as far as client libraries look."""
+    """A connected socket, as far as client libraries look; ``receive`` needs ``values``."""
 
-    def __init__(self, service: Service) -> None:
-        self._direct = Direct(service)
+    def __init__(self, service: Service, *, values: bool = False) -> None:
+        self._direct = Direct(service, values=values)
         self._data = bytearray()  # of replies that were read in part
         self._timeout_s: float | None = None
         self._closed = False

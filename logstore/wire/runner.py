@@ -70,6 +70,7 @@ class _Together:
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
         self._adding: dict[int, Adding] = {}
+        self._apart = 0  # rows before this place are added one by one
 
     def __call__(self, state: State) -> None:
         """Decide all of them that did not fail before."""
@@ -97,9 +98,8 @@ class _Together:
             self.replies[place] = self._adding.setdefault(place, Adding(step))(state)
             return 1
         if isinstance(step, AddRow):
-            many = _alike(self._steps, place, self._failed)
-            if many > 1:
-                self._rows(state, place, many)
+            many = _alike(self._steps, place, self._failed) if place >= self._apart else 1
+            if many > 1 and self._rows(state, place, many):
                 return many
             step = step.change
         if isinstance(step, Change):
@@ -112,17 +112,27 @@ class _Together:
             raise Failed("ERR this command is not allowed inside a transaction")
         return 1
 
-    def _rows(self, state: State, place: int, many: int) -> None:
-        """Rows for one stream that follow each other, as one operation."""
+    def _rows(self, state: State, place: int, many: int) -> bool:
+        """Rows for one stream that follow each other, as one operation; False if it is refused."""
+        buffer = state.buffer
+        assert buffer is not None
+        mark = buffer.mark()
         steps: list[Any] = list(self._steps[place : place + many])
         batch = arguments.rows([step.row for step in steps], None)
         request = adds.Add(steps[0].key, batch, 0, many, adds.AUTO)
-        added = adds.add(state, request)
+        try:
+            added = adds.add(state, request)
+        except Error as exc:
+            self._apart = place + many
+            if buffer.mark() != mark:
+                raise Again(exc) from exc
+            return False
         assert added is not None
         id = added.first
         for at in range(place, place + many):
             self.replies[at] = bytes(id)
             id = id.next() if at < place + many - 1 else id
+        return True
 
 
 def _alike(steps: Sequence[Step], place: int, failed: dict[int, Failure]) -> int:

@@ -138,6 +138,35 @@ def test_what_is_sent_as_bytes_and_as_words_is_answered_in_order(tmp_path: Path)
         assert client.ping()
 
 
+def test_adds_that_are_sent_as_bytes_are_answered_one_by_one(tmp_path: Path) -> None:
+    with Redis(tmp_path / "store") as client:
+        connection: Any = client.connection_pool.get_connection()
+        add = b"".join(connection.pack_command("XADD", "s", "*", "a", "1"))
+        connection.send_packed_command([add * 3])
+        connection.send_command("XADD", "s", "*", "a", "2")
+        ids = [connection.read_response() for _ in range(4)]
+        client.connection_pool.release(connection)
+        assert ids == [id for id, _ in client.xrange("s")]
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+def test_when_the_ids_run_out_the_first_of_a_pipeline_are_added(
+    tmp_path: Path, transaction: bool
+) -> None:
+    most = (1 << 64) - 1
+    with Redis(tmp_path / "store") as client:
+        client.xadd("s", {"a": 1}, id=f"{most}-{most - 2}")
+        with client.pipeline(transaction=transaction) as pipe:
+            for n in range(4):
+                pipe.xadd("s", {"n": n})
+            pipe.xadd("t", {"n": 4})
+            found = pipe.execute(raise_on_error=False)
+        assert found[:2] == [b"%d-%d" % (most, most - 1), b"%d-%d" % (most, most)]
+        assert all("exhausted" in str(each) for each in found[2:4])
+        assert isinstance(found[4], bytes)
+        assert [fields[b"n"] for _, fields in client.xrange("s")[1:]] == [b"0", b"1"]
+
+
 def test_a_read_that_blocks_inside_a_pipeline_holds_up_what_is_behind_it(tmp_path: Path) -> None:
     with Redis(tmp_path / "store") as one, Redis(tmp_path / "store") as two:
         found: list[Any] = []

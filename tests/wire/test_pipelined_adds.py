@@ -14,6 +14,9 @@ import pytest
 import logstore
 from logstore.errors import DiskFullError
 from logstore.store import Store
+from logstore.wire.batches import RUN_MAX_REQUESTS, Batches
+from logstore.wire.service import Service
+from logstore.wire.steps import AddRows
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
 
@@ -102,6 +105,17 @@ def test_adds_that_meet_a_full_disk_are_refused_each(
         line.send(adds(b"s", b"4"))
         assert isinstance(line.reply(), bytes)
         assert line("XLEN", "s") == 1
+
+
+def test_no_commit_is_as_large_as_all_that_a_client_sent(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store", encoding=None) as store:
+        session = Service(store).session(trusted=True)
+        sent = adds(b"s", *[b"1"] * (2 * RUN_MAX_REQUESTS + 5))
+        found = [
+            sum(len(step.rows) for step in steps if isinstance(step, AddRows))
+            for steps in Batches(session).feed(sent)
+        ]
+        assert found == [RUN_MAX_REQUESTS, RUN_MAX_REQUESTS, 5]
 
 
 @contextmanager
