@@ -172,23 +172,26 @@ def _started_or_skip(name: str) -> Peer:
 
 
 def _fresh(peer: Peer) -> Peer:
+    """Without keys, and with the sizes of nodes that a server begins with."""
     peer.command("FLUSHALL")
+    peer.command("CONFIG", "SET", "stream-node-max-bytes", 4096)
+    peer.command("CONFIG", "SET", "stream-node-max-entries", 100)
     return peer
 
 
 @pytest.fixture
 def redis_peer() -> Peer:
-    """A Redis without keys."""
+    """A Redis as new."""
     return _fresh(_started_or_skip("redis"))
 
 
 @pytest.fixture
 def valkey_peer() -> Peer:
-    """A Valkey without keys."""
+    """A Valkey as new."""
     return _fresh(_started_or_skip("valkey"))
 
 
 @pytest.fixture(params=["redis", "valkey"])
 def peer(request: pytest.FixtureRequest) -> Peer:
-    """Each server in turn, without keys."""
+    """Each server in turn, as new."""
     return _fresh(_started_or_skip(request.param))
