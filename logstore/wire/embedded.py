@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,36 +35,38 @@ class Direct:
         self.session: Session = service.session(address="embedded", trusted=True)
         self.ready: deque[tuple[Reply, int]] = deque()  # replies, and the protocol of each
         self._batches = Batches(self.session, joined=not values)
-        self._waiting: deque[Step | Blocked] = deque()  # from a read that blocks on
+        self._waiting: Block | Blocked | None = None  # a read that blocks
+        self._behind: deque[Callable[[], Iterator[Sequence[Step]]]] = deque()  # not looked at yet
+        self._runs: Iterator[Sequence[Step]] = iter(())
 
     def feed(self, data: bytes) -> None:
         """Take requests as bytes; the replies of those that need not wait become ready."""
-        self._take(self._batches.feed(data))
+        self._behind.append(lambda: self._batches.feed(data))
+        self._go_on()
 
     def words(self, requests: Sequence[list[bytes]]) -> None:
         """Take requests as words."""
-        if len(requests) > 1 or self._waiting:
-            self._take(self._batches.words(requests))
+        if len(requests) > 1 or self._waiting is not None:
+            self._behind.append(lambda: self._batches.words(requests))
+            self._go_on()
+            return
+        step = self._batches.step(requests[0])
+        if isinstance(step, Block):
+            self._waiting = step
         else:
-            step = self._batches.step(requests[0])
-            if isinstance(step, Block):
-                self._waiting.append(step)
-            else:
-                self._tell(self._replies([step]))
+            self._tell(self._replies([step]))
 
     def wait(self, deadline: float | None) -> None:
         """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
-        while self._waiting:
-            step = self._waiting[0]
+        while (step := self._waiting) is not None:
             if isinstance(step, Block):
-                step = self._waiting[0] = Blocked(self.session, step)
-            if not isinstance(step, Blocked):
-                self._tell(self._replies([step]))
-            elif (found := self._block(step, deadline)) is not None:
-                self._tell(found)
-            else:
-                break
-            self._waiting.popleft()
+                step = self._waiting = Blocked(self.session, step)
+            found = self._block(step, deadline)
+            if found is None:
+                return
+            self._waiting = None
+            self._tell(found)
+            self._go_on()
 
     def encoded(self) -> bytes:
         """All replies that are ready, as bytes; they are taken."""
@@ -75,17 +77,23 @@ class Direct:
     @property
     def waits(self) -> bool:
         """Whether a read blocks."""
-        return bool(self._waiting)
+        return self._waiting is not None
 
     def close(self) -> None:
         """The client went."""
         self.service.end(self.session)
 
     # -- running ------------------------------------------------------------------------------
-    def _take(self, batches: Iterable[Sequence[Step]]) -> None:
-        for steps in batches:
-            if self._waiting or isinstance(steps[0], Block):
-                self._waiting += steps
+    def _go_on(self) -> None:
+        """Run what came, up to the next read that blocks."""
+        while self._waiting is None:
+            steps = next(self._runs, None)
+            if steps is None:
+                if not self._behind:
+                    return
+                self._runs = self._behind.popleft()()
+            elif isinstance(steps[0], Block):
+                self._waiting = steps[0]
             else:
                 self._tell(self._replies(steps))
 

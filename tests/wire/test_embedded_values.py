@@ -189,6 +189,33 @@ def test_a_read_that_blocks_inside_a_pipeline_holds_up_what_is_behind_it(tmp_pat
         assert b"5-0" in str(found[0][1]).encode()
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_behind_a_read_that_blocks_is_not_looked_at_before(
+    tmp_path: Path, packed: bool
+) -> None:
+    commands = [
+        ("XREAD", "BLOCK", "20000", "STREAMS", "s", "4-0"), ("WATCH", "k"),
+        ("XADD", "k", "1-0", "a", "1"), ("MULTI",), ("XADD", "k", "2-0", "a", "2"), ("EXEC",),
+        ("CLIENT", "REPLY", "SKIP"), ("XADD", "k", "*", "a", "3"), ("XADD", "k", "*", "a", "4"),
+        ("QUIT",), ("XADD", "k", "*", "a", "5"),
+    ]  # fmt: skip
+    with Redis(tmp_path / "store") as one, Redis(tmp_path / "store") as two:
+        connection: Any = one.connection_pool.get_connection()
+        if packed:
+            sent = b"".join(b"".join(connection.pack_command(*each)) for each in commands)
+            connection.send_packed_command([sent[:100], sent[100:]])
+        else:
+            connection.send_packed_command(connection.pack_commands(commands))
+        two.xadd("s", {"b": 2}, id="5-0")
+        found = [connection.read_response() for _ in range(6)]
+        assert found[1:5] == [b"OK", b"1-0", b"OK", b"QUEUED"]
+        assert found[5] is None  # it was changed behind WATCH
+        added = connection.read_response()
+        assert connection.read_response() == b"OK"
+        assert [id for id, _ in two.xrange("k")[2:]] == [added]
+        one.connection_pool.release(connection)
+
+
 def test_client_unblock_ends_an_embedded_read(tmp_path: Path) -> None:
     with Redis(tmp_path / "store") as one, Redis(tmp_path / "store") as two:
         number = one.client_id()
