@@ -70,7 +70,12 @@ def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:
             if each.is_file():
                 shutil.copy(each, target)
     names = [f"logstore/{name.replace('.', '/')}.py" for name in MODULES]
-    flags = ["--ignore-missing-imports", "--follow-imports=silent", "--python-version=3.11"]
+    flags = [
+        "--config-file=",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+        "--python-version=3.11",
+    ]
     with _inside(source):
         extensions: list[Extension] = mypycify(
             [*flags, *names], opt_level="1", debug_level="0", group_name="logstore",

@@ -44,7 +44,8 @@ def prepare(root: Path, build: Path, python: Path) -> Path:
     for name in BESIDE:
         source, target = root / name, folder / name
         if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
+            shutil.rmtree(target, ignore_errors=True)  # what was removed there goes here, too
+            shutil.copytree(source, target, symlinks=True)
         else:
             shutil.copy(source, target)
     return folder
