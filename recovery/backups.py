@@ -32,6 +32,8 @@ def take(engine: Engine, committer: Committer, target: Path) -> None:
         for folder in (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX):
             fs.make_directory(target / folder)
         active, end = fmt.position_parts(words.applied)
+        if not words.applied:  # nothing was ever committed: the first segment's header
+            active, end = words.active_segment, fmt.SEGMENT_HEAD_BYTES
         for number, (_, size) in chain.heads(fs, engine.path, engine.uuid).items():
             if number > active:
                 continue

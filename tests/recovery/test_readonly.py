@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 
 
@@ -60,6 +61,17 @@ def test_it_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
     finally:
         for file in [path, *path.rglob("*")]:
             file.chmod(0o755)
+
+
+def test_a_backup_of_a_store_to_which_nothing_was_ever_added_is_a_store(tmp_path: Path) -> None:
+    """It held no segment, and could not be opened."""
+    with logstore.open(tmp_path / "store") as store:
+        store.backup(tmp_path / "copy")
+    assert check(tmp_path / "copy").damage == []
+    with logstore.open(tmp_path / "copy") as copy:
+        assert copy.streams() == []
+        copy.stream("a").add({"n": 1})
+        assert copy.stream("a").info().length == 1
 
 
 def test_a_backup_is_a_store(tmp_path: Path) -> None:
