@@ -229,5 +229,6 @@ class _Connection:
         protocol = self._session.protocol
         self._writer.write(b"".join([encode(each, protocol) for each in replies]))
         if self._writer.transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
+            self._writer.transport.abort()  # a close would keep it all until the client has read
             raise ConnectionError("the client does not read its replies")
         await self._writer.drain()

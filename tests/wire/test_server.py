@@ -220,6 +220,26 @@ def test_garbage_ends_one_connection_and_no_other(served: Served) -> None:
         assert good("XLEN", "s") == 4
 
 
+def test_a_client_that_does_not_read_or_asks_too_much_is_sent_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold the server's memory."""
+    with Line(served.port) as good:
+        assert good("XADD", "s", "1-1", "a", b"x" * 400_000) == b"1-1"
+        monkeypatch.setattr(server, "OUTPUT_MAX_BYTES", 100_000)
+        with Line(served.port) as deaf:
+            deaf.send(request([b"XRANGE", b"s", b"-", b"+"]) * 100)
+            time.sleep(1)
+            with pytest.raises((EOFError, ConnectionError, AssertionError)):  # amid a reply
+                _ = [deaf.reply() for _ in range(100)]
+        monkeypatch.setattr(server, "QUERY_MAX_BYTES", 100_000)
+        with Line(served.port) as greedy:
+            greedy.send(b"*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$900000\r\n" + b"x" * 200_000)
+            with pytest.raises((EOFError, ConnectionError)):
+                greedy.reply()
+        assert good("XLEN", "s") == 1
+
+
 def test_a_password_is_asked_for(tmp_path: Path) -> None:
     with serving(tmp_path / "store", password=b"secret") as served, Line(served.port) as line:
         assert line("XLEN", "s").startswith("NOAUTH")
