@@ -12,8 +12,8 @@ JOBS ?= 2
 COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
 	groups/test_transaction_groups.py groups/test_worker.py index log store)
-# How many times as long `make torture` runs as the tests do
-TIMES ?= 20
+# How many times as long as it has to `make torture` runs
+TIMES ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-core test-compiled lint types format bench torture mutation env clean
@@ -54,7 +54,7 @@ format: ## let ruff repair and format what it can
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test compiled -- python -m benchmarks $(ARGS)
 
-torture: ## the long tests, TIMES times as long as in `make test`, other runs each time; one table
+torture: ## the long tests, other runs each time; one table. An hour; TIMES=2: twice as long
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)
 
 mutation: ## break the product at one place at a time: do the tests notice? It goes on where it was

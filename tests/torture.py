@@ -2,8 +2,11 @@
 
 Each part is a run of pytest with LOGSTORE_TORTURE and LOGSTORE_FIGURES set. One that fails does not
 stop those behind it; what was skipped is told with its reason. What a part printed is kept in
-build/torture/PART.log, its figures in build/torture/PART/. Exit code 1: something failed, or
-something that was acknowledged was lost. Knows of the tests only their paths and what they record.
+build/torture/PART.log, its figures in build/torture/PART/, and when it has ended all that the table
+tells of it in build/torture/ended/PART.json, for `--table`: a run that was interrupted is not lost,
+and a part that was run again takes the place of its last run. Exit code 1: something failed, or was
+not run, or something that was acknowledged was lost. Knows of the tests only their paths and what
+they record.
 """
 
 from __future__ import annotations
@@ -11,13 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO
 from xml.etree import ElementTree as ET
 
 from tests import figures, torture_table
@@ -25,24 +30,35 @@ from tests.torture_table import Figures
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "torture"
-TIMES = 20
 # For tests that set no limit of their own; a hang must not stop those behind it.
 TIMEOUT_S = 2 * 3600
-PARTS: dict[str, tuple[str, ...]] = {
-    "states": ("tests/crash/states/test_states.py",),
-    "kills": ("tests/crash/kills/test_kills.py",),
-    "syscalls": ("tests/crash/kills/test_syscalls.py", "tests/crash/kills/test_given_up.py"),
-    "power": ("tests/power/test_power_cuts.py", "tests/power/test_remount.py"),
-    "fsync": ("tests/power/test_failing_sync.py",),
-    "recovery": ("tests/power/test_recovery_time.py",),
-    "faults": ("tests/faults",),
-    "corruption": ("tests/corruption",),
-    "interleaving": ("tests/interleaving",),
-    "model": ("tests/model",),
-    "groups": ("tests/groups/test_machine.py", "tests/groups/test_nack_and_claim.py"),
-    "wire": ("tests/wire/test_machines.py",),
-    "fuzz": ("tests/fuzz",),
-    "compaction": ("tests/compaction/test_kill.py",),
+
+
+class Asked(NamedTuple):
+    """How many times the size in continuous integration a part is run, and its tests."""
+
+    times: int
+    paths: tuple[str, ...]
+
+
+PARTS: dict[str, Asked] = {
+    "states": Asked(3, ("tests/crash/states/test_states.py",)),
+    "kills": Asked(17, ("tests/crash/kills/test_kills.py",)),  # 7 stores, 300 kills at each
+    "syscalls": Asked(  # every call, in every way it may fail
+        20, ("tests/crash/kills/test_syscalls.py", "tests/crash/kills/test_given_up.py")
+    ),
+    # 126 cuts on each of four disks; without xfs there are three.
+    "power": Asked(21, ("tests/power/test_power_cuts.py", "tests/power/test_remount.py")),
+    "fsync": Asked(2, ("tests/power/test_failing_sync.py",)),
+    "recovery": Asked(43, ("tests/power/test_recovery_time.py",)),  # a log of a GiB
+    "faults": Asked(8, ("tests/faults",)),
+    "corruption": Asked(4, ("tests/corruption",)),
+    "interleaving": Asked(1, ("tests/interleaving",)),  # 2: all points, all pairs; that takes hours
+    "model": Asked(4, ("tests/model",)),
+    "groups": Asked(2, ("tests/groups/test_machine.py", "tests/groups/test_nack_and_claim.py")),
+    "wire": Asked(2, ("tests/wire/test_machines.py",)),
+    "fuzz": Asked(4, ("tests/fuzz",)),
+    "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
 }
 
 
@@ -53,15 +69,46 @@ class Part:
     name: str
     exit_code: int
     seconds: float
+    times: int = 1
+    others: float = 0.0  # how many processors other processes kept busy meanwhile
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # test: reason
-    figures: dict[str, Figures] = field(default_factory=dict)
+    figures: Mapping[str, Figures] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
         """Nothing failed, and pytest itself did not either."""
         return not self.exit_code and not self.failed
+
+    def keep(self, kept: Path) -> None:
+        """For a table that is printed later."""
+        path = _ended(kept, self.name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(asdict(self)))
+
+
+def _ended(kept: Path, name: str) -> Path:
+    return kept / "ended" / f"{name}.json"
+
+
+def ended(kept: Path, name: str) -> Part | None:
+    """What the last run of a part came to; None: it was not run to its end."""
+    path = _ended(kept, name)
+    return Part(**json.loads(path.read_text())) if path.exists() else None
+
+
+def _busy_s() -> float:
+    """Processor time that all processes of the machine have spent."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+    user, nice, system, _, _, irq, softirq = map(int, words)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """Processor time of all that was run from here and has ended."""
+    its = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return its.ru_utime + its.ru_stime
 
 
 def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
@@ -70,12 +117,13 @@ def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
     shutil.rmtree(where, ignore_errors=True)
     report = kept / f"{name}.xml"
     report.unlink(missing_ok=True)
+    _ended(kept, name).unlink(missing_ok=True)
     environment = os.environ | {figures.TORTURE: str(times), figures.DIRECTORY: str(where)}
     command = [
         sys.executable, "-m", "pytest", "-s", "-q", "-o", f"timeout={TIMEOUT_S}",
-        f"--junitxml={report}", *PARTS[name],
+        f"--junitxml={report}", *PARTS[name].paths,
     ]  # fmt: skip
-    began_s = time.monotonic()
+    began_s, busy_s, own_s = time.monotonic(), _busy_s(), _own_s()
     with (
         (kept / f"{name}.log").open("wb") as log,
         subprocess.Popen(
@@ -88,12 +136,15 @@ def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
             log.flush()
             screen.buffer.write(said)
             screen.buffer.flush()
-    part = Part(name, child.returncode, time.monotonic() - began_s)
+    seconds = time.monotonic() - began_s
+    others_s = _busy_s() - busy_s - (_own_s() - own_s)
+    part = Part(name, child.returncode, seconds, times, max(others_s / seconds, 0.0))
     read_report(part, report)
     if part.exit_code and not part.failed:
         part.failed.append(f"pytest ended with {part.exit_code}")
     if where.is_dir():
         part.figures = figures.recorded(where)
+    part.keep(kept)
     return part
 
 
@@ -113,53 +164,73 @@ def read_report(part: Part, report: Path) -> None:
             part.passed += 1
 
 
-def main() -> int:
-    """Run the parts, print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--times", type=int, default=TIMES, metavar="N",
-                        help="times the size in continuous integration (20)")  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="TOPIC",
-                        help=f"some of: {', '.join(PARTS)}")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the table as one JSON object")
-    given = parser.parse_args()
-    KEPT.mkdir(parents=True, exist_ok=True)
-    screen = sys.stderr if given.json else sys.stdout  # JSON is for another program to read
-    parts: list[Part] = []
-    began_s = time.monotonic()
-    try:
-        for name in dict.fromkeys(given.only):
-            head = f"\n=== {name}: {' '.join(PARTS[name])}, {given.times} times"
-            print(head, file=screen, flush=True)
-            parts.append(run(name, given.times, KEPT, screen))
-    except KeyboardInterrupt:
-        print("\ninterrupted; what was done so far:", file=screen)
-    found = {topic: its for part in parts for topic, its in part.figures.items()}
+def table(parts: list[Part], wanted: list[str], kept: Path, seconds: float) -> dict[str, Any]:
+    """All that is told of these parts; those that are wanted and not among them were not run."""
+    found: dict[str, Figures] = {
+        topic: its for part in parts for topic, its in part.figures.items()
+    }
     # Figures of what is too long to be a part of this, such as mutants, if they were kept there.
-    found |= figures.recorded(KEPT)
+    found |= figures.recorded(kept)
     lost = torture_table.lost(found)
     ran = {part.name for part in parts}
-    not_run = [name for name in dict.fromkeys(given.only) if name not in ran]
-    whole = not not_run and all(part.whole for part in parts) and not lost
-    told = {
-        "times": given.times,
-        "seconds": round(time.monotonic() - began_s),
-        "whole": whole,
-        "not_run": not_run,  # it was interrupted
+    not_run = [name for name in wanted if name not in ran]
+    return {
+        "seconds": round(seconds),
+        "whole": not not_run and all(part.whole for part in parts) and not lost,
+        "not_run": not_run,
         "acknowledged_lost": lost,
         "parts": {
             part.name: {
-                "seconds": round(part.seconds), "passed": part.passed, "failed": part.failed,
-                "skipped": part.skipped,
+                "times": part.times, "seconds": round(part.seconds),
+                "others": round(part.others, 1), "passed": part.passed,
+                "failed": part.failed, "skipped": part.skipped,
             }
             for part in parts
         },
         "figures": found,
     }  # fmt: skip
-    if given.json:
+
+
+def _print(told: Mapping[str, Any], *, as_json: bool) -> int:
+    if as_json:
         print(json.dumps(told))
     else:
         torture_table.show(told)
-    return not whole
+    return not told["whole"]
+
+
+def main() -> int:
+    """Run the parts, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--times", type=int, default=1, metavar="N",
+                      help="each part N times as long as torture asks for (1)")  # fmt: skip
+    size.add_argument("--each", type=int, metavar="N",
+                      help="each part N times its size in continuous integration")  # fmt: skip
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
+                        help=f"some of: {', '.join(PARTS)}")  # fmt: skip
+    parser.add_argument("--table", action="store_true",
+                        help="run nothing: the table of each part's last run")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the table as one JSON object")
+    given = parser.parse_args()
+    wanted = list(dict.fromkeys(given.only))
+    if given.table:
+        parts = [part for part in (ended(KEPT, name) for name in wanted) if part]
+        told = table(parts, wanted, KEPT, sum(part.seconds for part in parts))
+        return _print(told, as_json=given.json)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    screen = sys.stderr if given.json else sys.stdout  # JSON is for another program to read
+    parts = []
+    began_s = time.monotonic()
+    try:
+        for name in wanted:
+            times = given.each or PARTS[name].times * given.times
+            print(f"\n=== {name}: {' '.join(PARTS[name].paths)}, {times} times the size in "
+                  "continuous integration", file=screen, flush=True)  # fmt: skip
+            parts.append(run(name, times, KEPT, screen))
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was done so far:", file=screen)
+    return _print(table(parts, wanted, KEPT, time.monotonic() - began_s), as_json=given.json)
 
 
 if __name__ == "__main__":
