@@ -292,7 +292,7 @@ class Rebuild:
             live += nodes.open_counts(node)[0]
         if live == record.length:
             return
-        self._report.lengths[record.number] = record.length
+        self._report.lengths[record.number] = record.length, record.first
         record.entries_added = max(record.entries_added, live)
         record.length = live
         with suppress(*UNREADABLE):

@@ -62,7 +62,8 @@ class RecoveryReport:
     damage: list[Damage] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)  # what a rebuild could not put together
     unsure: list[str] = field(default_factory=list)  # what it could not decide for certain
-    lengths: dict[int, int] = field(default_factory=dict)  # of streams, by their last frames
+    # Of streams by their last frames: the length, and an ID below which there was no entry.
+    lengths: dict[int, tuple[int, StreamID]] = field(default_factory=dict)
     orphans: dict[tuple[int, StreamID], tuple[int, int]] = field(default_factory=dict)  # see `gaps`
 
     def as_dict(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from logstore.engine.commit import Committer
 from logstore.engine.installs import Edge, Part
 from logstore.engine.state import State
 from logstore.errors import InvalidPayloadError, OptionError
+from logstore.format import SEGMENT_HEAD_BYTES
 from logstore.fs import LOCAL, FileSystem
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
@@ -153,8 +154,13 @@ class _Salvage:
             self._stream(remains, record)
         self.report.gone += [*self._damaged.report.gone, *remains.gone]
         self.report.unsure += [*self._damaged.report.unsure, *remains.unsure]
-        if self._damaged.report.damage:
+        if self._damaged.report.damage or (not self._damaged.own_index and self._torn()):
             self.report.unsure.append(UNSEEN)
+
+    def _torn(self) -> bool:
+        """Whether bytes at the end of the log, where a rebuild stops, held frames."""
+        seen = self._damaged.seen.damage
+        return any(each.to_offset > max(each.from_offset, SEGMENT_HEAD_BYTES) for each in seen)
 
     # -- one stream -----------------------------------------------------------------------------
     def _stream(self, remains: Remains, record: StreamRecord) -> None:

@@ -20,6 +20,7 @@ from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.recovery import boot, trust
@@ -82,17 +83,24 @@ def by_length(source: Damaged, made: Engine, known: list[Gone]) -> list[Gone]:
     assert generation is not None
     with generation.env.begin() as txn:
         index = IndexTxn(generation, txn)
-        for number, length in source.report.lengths.items():
+        for number, (length, oldest) in source.report.lengths.items():
             record = index.record(number)
             if record is None:
                 continue
             count = partial(_there, name=record.name, first=ZERO_ID, last=MAX_ID)
-            told = sum(each.entries or 0 for each in known if each.stream == record.name)
+            mine = [each for each in known if each.stream == record.name]
+            told = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
             missing = length - snapshot.read(made, count) - told
             if missing > 0:
                 at = fmt.position_parts(record.position)
                 found.append(Gone(record.name, ZERO_ID, record.last, missing, *at, _BY_LENGTH))
     return found
+
+
+def _lived(gone: Gone, record: StreamRecord, oldest: StreamID) -> bool:
+    """Whether these entries count for the stream's length; what a damaged frame once added may have
+    been deleted or trimmed since."""
+    return gone.why != _SEEMS or (gone.first > record.max_deleted and gone.first >= oldest)
 
 
 def _of(source: Damaged, made: Engine, damage: Damage) -> Iterator[Gone]:

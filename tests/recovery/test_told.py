@@ -1,0 +1,123 @@
+"""Prevents a salvage from telling less, more or other than what is gone: each frame of a small log
+is damaged in turn, and the whole report is held against what that frame alone held.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from logstore import format as fmt
+from logstore.format import Kind
+from logstore.log.frame import Node
+from logstore.log.reader import LogFrame
+from logstore.recovery.recover import recover
+from logstore.recovery.salvage import UNSEEN, salvage
+from tests.corruption import frames
+from tests.recovery import little
+
+X, Y, ALL_Y = [1, 4, 5, 6, 7, 8, 10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], list(range(1, 11))
+BY_FRAME = "by the damaged frame itself"
+BY_LENGTH = "by the number of entries that the stream had"
+Told = tuple[bytes, int, int, int, str]  # stream, from, to, entries, why
+
+# The frames in their order; what is told to be gone, and what is left of x and of y.
+FRAMES: list[tuple[Kind, list[Told], list[int], list[int]]] = [
+    (Kind.CREATE, [], X, Y),
+    (Kind.OPEN, [], X, Y),
+    (Kind.APPEND, [(b"x", 2, 2, 1, BY_FRAME)], X, Y),
+    (Kind.APPEND, [(b"x", 3, 3, 1, BY_FRAME)], X, Y),
+    (Kind.APPEND, [], X, Y),
+    (Kind.NODE, [(b"x", 1, 4, 2, BY_FRAME)], X, Y),
+    (Kind.OPEN, [], X, Y),
+    (Kind.APPEND, [], X, Y),
+    (Kind.APPEND, [], X, Y),
+    (Kind.APPEND, [], X, Y),
+    (Kind.NODE, [], X, Y),
+    # What was appended to the lost beginning cannot be read either.
+    (Kind.OPEN, [(b"x", 9, 9, 1, BY_FRAME), (b"x", 0, 10, 1, BY_LENGTH)], X[:-1], Y),
+    (Kind.APPEND, [(b"x", 10, 10, 1, BY_FRAME)], X[:-1], Y),
+    (Kind.CREATE, [], X, Y),
+    (Kind.NODE, [(b"y", 1, 4, 4, BY_FRAME)], X, Y[4:]),
+    (Kind.NODE, [(b"y", 5, 8, 4, BY_FRAME)], X, Y[:4] + Y[8:]),
+    (Kind.OPEN, [(b"y", 9, 10, 2, BY_FRAME)], X, Y[:8]),
+    (Kind.RECORD, [], X, Y),
+    (Kind.TOMBSTONE, [], [1, 2, 3, 4, 5, 6, 7, 8, 10], Y),
+    (Kind.TOMBSTONE, [], [1, 4, 5, 6, 7, 8, 9, 10], Y),
+    (Kind.RECORD, [], ALL_Y, Y),  # the last of its commit: no frame of it counts
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Opened as copies only; without an index."""
+    path = tmp_path_factory.mktemp("told") / "store"
+    little.make(path)
+    shutil.rmtree(path / "index")
+    assert [each.kind for each in frames.everything(path)] == [each[0] for each in FRAMES]
+    return path
+
+
+def _master(frame: LogFrame) -> int:
+    body = frame.body()
+    assert isinstance(body, Node)
+    return body.master_ms
+
+
+def _names(nth: int) -> tuple[bytes, bytes]:
+    lost = {0: (b"stream-1-whose-name-was-lost", b"y"), 13: (b"x", b"stream-2-whose-name-was-lost")}
+    return lost.get(nth, (b"x", b"y"))
+
+
+@pytest.mark.parametrize("nth", range(len(FRAMES)))
+def test_what_a_frame_alone_held_is_told(nth: int, made: Path, tmp_path: Path) -> None:
+    kind, gone, x, y = FRAMES[nth]
+    path = shutil.copytree(made, tmp_path / "store")
+    log = frames.everything(path)
+    frame, last_of_x = log[nth], log[-1]
+    little.cut(path, frame)
+    done: list[tuple[int, int]] = []
+    report = salvage(path, tmp_path / "new", progress=lambda *each: done.append(each))
+    names = _names(nth)
+    assert little.held(tmp_path / "new") == dict(zip(names, (x, y), strict=True))
+    assert [
+        (each.stream, each.first.ms, each.last.ms, each.entries, each.why) for each in report.gone
+    ] == gone
+    places = {BY_FRAME: frame.offset, BY_LENGTH: last_of_x.offset}
+    assert all((each.segment, each.offset) == (1, places[each.why]) for each in report.gone)
+    assert [each[:3] for each in report.damage] == [(1, frame.offset, frame.end_offset)]
+    again = [f"node {_master(frame)}-"] if kind == Kind.NODE and nth < 13 else []
+    assert [each[: len(again[0])] for each in report.unsure[:-1]] == again
+    assert report.unsure[-1] == UNSEEN
+    assert report.unsure[0].startswith("node ") == bool(again)
+    assert not report.whole
+    assert report.index == "built from what the log still says"
+    assert (report.streams, report.entries) == (2, len(x) + len(y))
+    assert (report.groups, report.pending, report.scheduled) == (0, 0, 0)
+    # One that is made behind a damaged active segment has a header, and is looked at as well.
+    size, made_bytes = log[-1].end_offset, fmt.SEGMENT_HEAD_BYTES * (nth < len(FRAMES) - 1)
+    total = 2 * (size + made_bytes)
+    assert [each[1] for each in done] == [total] * len(done)
+    assert done[0][0] == size
+    assert done == sorted(done)
+    assert size + made_bytes < done[-1][0] <= total
+
+
+@pytest.mark.parametrize("nth", range(len(FRAMES)))
+def test_past_a_damaged_frame_all_others_are_recovered(
+    nth: int, made: Path, tmp_path: Path
+) -> None:
+    """Nodes whose seal is lost are left to a salvage; nothing else is missing."""
+    kind, _, x, y = FRAMES[nth]
+    path = shutil.copytree(made, tmp_path / "store")
+    log = frames.everything(path)
+    little.cut(path, log[nth])
+    report = recover(path)
+    assert [each[:3] for each in report.damage] == [(1, log[nth].offset, log[nth].end_offset)]
+    left = x
+    if kind == Kind.NODE and nth < 13:
+        first = _master(log[nth])
+        left = [ms for ms in x if not first <= ms < first + 4]
+    assert little.held(path) == dict(zip(_names(nth), (left, y), strict=True))
