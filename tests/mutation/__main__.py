@@ -75,10 +75,13 @@ def work(
     def one(asker: Asker) -> None:
         try:
             while time.monotonic() < end:
+                begun = time.monotonic()
                 outcome = attempt(asker, atlas, waiting.get_nowait(), given.seconds)
+                took = time.monotonic() - begun
                 with lock:
                     table.keep(into, outcome)
-                    print(f"{outcome.result:9} {outcome.module}:{outcome.line} {outcome.after}")
+                    where = f"{outcome.module}:{outcome.line}"
+                    print(f"{outcome.result:9} {took:5.1f} s {where} {outcome.after}")
                     sys.stdout.flush()
         except queue.Empty:
             pass

@@ -56,11 +56,18 @@ def _same_outside(old: CodeType, new: CodeType) -> bool:
     return True
 
 
-def patch(functions: dict[CodeType, CodeType]) -> int:
+def living() -> dict[CodeType, list[FunctionType]]:
+    """The functions that exist, by their code."""
+    found: dict[CodeType, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            found.setdefault(each.__code__, []).append(each)
+    return found
+
+
+def patch(functions: dict[CodeType, CodeType], living: dict[CodeType, list[FunctionType]]) -> int:
     """Give the functions that exist their new code; returns how many there were."""
-    met = 0
-    for found in gc.get_objects():
-        if isinstance(found, FunctionType) and found.__code__ in functions:
-            found.__code__ = functions[found.__code__]
-            met += 1
-    return met
+    met = [(each, code) for old, code in functions.items() for each in living.get(old, ())]
+    for each, code in met:
+        each.__code__ = code
+    return len(met)

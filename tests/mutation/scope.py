@@ -18,6 +18,7 @@ ROOMS = {
 TESTS = (
     "tests/log",
     "tests/recovery",
+    "tests/codec/test_batch.py",
     "tests/index",
     "tests/compaction",
     "tests/corruption",

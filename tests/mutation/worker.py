@@ -11,6 +11,7 @@ Invariant: what a fork does stays in it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.patch import differing, patch
+from tests.mutation.patch import differing, living, patch
 from tests.mutation.reach import Reach
 
 PATIENCE = 0.01  # seconds between two looks at a fork
@@ -57,6 +58,10 @@ class Worker:
         self.session = session
         self.items = {item.nodeid: item for item in session.items}
         self.scratch = Path(tempfile.mkdtemp(prefix="answer-"))
+        self.living = living()
+        # A fork that collects garbage, or looks at every object, copies all of the memory.
+        gc.collect()
+        gc.freeze()
 
     def answer(self, job: dict[str, Any]) -> Answer:
         """One job, in a fork."""
@@ -87,7 +92,7 @@ class Worker:
             return {"result": "passed", "by": ""}
         first = First()
         plugins.register(first)
-        if not patch(functions):
+        if not patch(functions, self.living):
             return {"result": "outside", "by": ""}
         follow(items, first)
         return {"result": "failed" if first.by else "passed", "by": first.by}

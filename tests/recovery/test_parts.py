@@ -15,7 +15,7 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.report import CompactionReport
 from logstore.errors import NotAStoreError
-from logstore.fs import File, FileSystem
+from logstore.fs import FileSystem
 from logstore.ids import StreamID
 from logstore.log import chain, names, reader
 from logstore.options import StoreLimits
@@ -24,34 +24,9 @@ from logstore.recovery.chains import Wanted
 from logstore.recovery.checkreport import CheckReport
 from logstore.recovery.gaps import Gaps
 from logstore.recovery.report import Damage, Gone, RecoveryReport
+from tests.recovery.order import Told
 
 LIMITS = StoreLimits()
-
-
-class Told(FileSystem):
-    """A file system that tells in what order names and bytes are made durable."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, str]] = []
-
-    def open(self, path: Path, **how: bool) -> File:  # type: ignore[override]
-        file = super().open(path, **how)
-        sync = file.sync
-
-        def told() -> None:
-            self.done.append(("sync", path.name))
-            sync()
-
-        file.sync = told  # type: ignore[method-assign]
-        return file
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.done.append(("rename", target.name))
-        super().rename(source, target)
-
-    def sync_directory(self, path: Path) -> None:
-        self.done.append(("directory", path.name))
-        super().sync_directory(path)
 
 
 def test_a_new_store_is_durable_from_the_outside_in(tmp_path: Path) -> None:

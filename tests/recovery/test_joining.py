@@ -1,0 +1,226 @@
+"""Prevents a process that joins an open store from believing what it must look at: an index that is
+gone, a commit whose writer died, a sync that failed, users who do not see each other.
+
+The other process is a fork that has the store open first, until it is told to go.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.engine import process
+from logstore.engine.core import Engine
+from logstore.errors import CorruptionError, StoreInUseError
+from logstore.fs import LOCAL, FileStat, FileSystem
+from logstore.index.txn import IndexTxn
+from logstore.log import names
+from logstore.options import StoreLimits, StoreOptions
+from logstore.recovery import boot, passes, trust
+from logstore.recovery.report import RecoveryReport
+
+Store = logstore.Store[bytes]
+
+
+def _open(path: Path) -> Store:
+    return logstore.open(path, encoding=None, background=False, sync="always")
+
+
+def _ids(store: Store) -> list[int]:
+    return [entry.id.ms for entry in store.stream("s")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store that was closed cleanly."""
+    with _open(tmp_path / "store") as store:
+        for ms in range(1, 6):
+            store.stream("s").add({b"f": b"v"}, f"{ms}-0")
+    return tmp_path / "store"
+
+
+@contextmanager
+def _other(path: Path, then: Callable[[Store], None] = lambda store: None) -> Iterator[None]:
+    """A process that has the store open, and did something in it."""
+    ready, begun = os.pipe()
+    wait, go = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(go)
+            store = _open(path)
+            then(store)
+            os.write(begun, b"1")
+            os.read(wait, 1)
+            store.close()
+        finally:
+            os._exit(0)
+    for fd in (begun, wait):
+        os.close(fd)
+    try:
+        assert os.read(ready, 1) == b"1"
+        yield
+    finally:
+        for fd in (go, ready):
+            os.close(fd)
+        os.waitpid(pid, 0)
+
+
+def _joined(path: Path, fs: FileSystem = LOCAL) -> tuple[Engine, RecoveryReport]:
+    options = StoreOptions(background=False)
+    return passes.open_engine(fs, path, options, create=False, limits=StoreLimits())
+
+
+def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
+    known = boot.read(LOCAL, path)
+    with _other(path, lambda store: store.stream("s").add({b"f": b"v"}, "6-0") and None):
+        engine, report = _joined(path)
+        assert not report.first_opener
+        assert (report.index_trusted, report.rebuilt, report.why_not_trusted) == (True, False, "")
+        assert (report.commits_finished, report.torn_bytes, report.at_risk) == (0, 0, None)
+        assert engine.promised == trust.promised(LOCAL, path, known) > 0
+        passes.close_engine(engine)
+        now = boot.read(LOCAL, path)
+        assert now is not None
+        assert not now.clean_applied  # another one has it open
+        with _open(path) as store:
+            assert _ids(store) == [1, 2, 3, 4, 5, 6]
+            store.stream("s").add({b"f": b"v"}, "7-0")
+    with _open(path) as store:
+        assert _ids(store) == [1, 2, 3, 4, 5, 6, 7]
+        assert store.recovery["index_trusted"]
+
+
+def test_who_accepts_loss_promises_nothing(path: Path) -> None:
+    with _other(path):
+        engine, _ = passes.open_engine(
+            LOCAL, path, StoreOptions(background=False), create=False, limits=StoreLimits(),
+            accept_loss=True,
+        )  # fmt: skip
+        assert engine.promised == 0
+        passes.close_engine(engine)
+
+
+def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
+    with _other(path):
+        shutil.rmtree(path / "index")
+        engine, report = _joined(path)
+        assert not report.index_trusted
+        assert report.why_not_trusted
+        assert report.rebuilt
+        with engine.index().env.begin() as txn:
+            assert IndexTxn(engine.index(), txn).meta().applied == engine.wake.applied > 0
+        passes.close_engine(engine)
+        with _open(path) as store:
+            assert _ids(store) == [1, 2, 3, 4, 5]
+            store.stream("s").add({b"f": b"v"}, "6-0")
+    with _open(path) as store:
+        assert _ids(store) == [1, 2, 3, 4, 5, 6]
+
+
+def _dies(path: Path) -> None:
+    """One more process, which dies when its commit stands in the log and nowhere else."""
+    pid = os.fork()
+    if not pid:
+        try:
+            store = _open(path)
+            engine = store._engine()
+
+            def die(*_: object) -> None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            engine.sync_file = die  # type: ignore[method-assign]
+            store.stream("s").add({b"f": b"v"}, "6-0")
+        finally:
+            os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+def test_a_commit_whose_writer_died_is_finished_by_who_joins(path: Path) -> None:
+    with _other(path):
+        _dies(path)
+        engine, _ = _joined(path)
+        assert not engine.wake.in_progress
+        assert engine.wake.log().commit == 6
+        passes.close_engine(engine)
+        with _open(path) as store:
+            assert _ids(store) == [1, 2, 3, 4, 5, 6]
+
+
+def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
+    """The next sync would work, and be believed; who joins is told what is at risk."""
+    failed: list[int] = []
+    with _other(path):
+        _dies(path)
+        wake = passes.Wake(LOCAL, path / names.WAKE)
+        failed.append(wake.log().applied)
+        wake.failed_at = failed[0]
+        engine, report = _joined(path)
+        assert engine.wake.in_progress
+        assert report.at_risk is not None
+        assert report.at_risk.from_position == failed[0]
+        assert [each[1:] for each in report.at_risk.streams] == [((6, 0), (6, 0), 1)]
+        passes.close_engine(engine)
+        assert wake.failed_at == failed[0]  # nor is it closed cleanly
+
+
+def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
+    """Held exclusively, seen from another pid namespace, or without WAKE or the same LOCK."""
+    users = LOCAL.open(path / names.USERS, write=True, create=True)
+    assert users.try_lock(exclusive=True)
+    with pytest.raises(StoreInUseError, match="held exclusively"):
+        _joined(path)
+    users.close()
+
+    class Replaced(FileSystem):
+        def stat(self, path: Path) -> FileStat:
+            found = super().stat(path)
+            return found._replace(inode=found.inode + (path.name == names.LOCK))
+
+    with pytest.raises(StoreInUseError, match="was replaced"):
+        _joined(path, Replaced())
+
+    def elsewhere(store: Store) -> None:
+        wake = store._engine().wake
+        wake.namespace = wake.namespace + 1
+
+    with _other(path, elsewhere), pytest.raises(StoreInUseError, match="pid namespace"):
+        _joined(path)
+
+    def nowhere(store: Store) -> None:
+        store._engine().wake.namespace = 0  # not known: the same then
+
+    with _other(path, nowhere):
+        passes.close_engine(_joined(path)[0])
+    with _other(path):
+        assert passes.Wake(LOCAL, path / names.WAKE).namespace == process.pid_namespace()
+        (path / names.WAKE).unlink()
+        with pytest.raises(StoreInUseError, match="was removed"):
+            _joined(path)
+
+
+def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, _ = _joined(path)
+    promised = engine.promised
+
+    def damaged(engine: Engine) -> None:
+        raise CorruptionError("a row is not right")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(passes, "_mark_clean", damaged)
+        with pytest.raises(CorruptionError, match="not right"):
+            passes.close_engine(engine)
+    known = boot.read(LOCAL, path)
+    assert known == boot.Boot(0, boot.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised)
+    with _open(path) as store:
+        assert store.recovery["rebuilt"]
+        assert _ids(store) == [1, 2, 3, 4, 5]
