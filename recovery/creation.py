@@ -18,10 +18,10 @@ from logstore.options import StoreLimits
 FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
 
 
-def check_place(path: Path) -> None:
+def check_place(fs: FileSystem, path: Path) -> None:
     """FileSystemError for a network file system: its locks are no ground for a store."""
     probe = path
-    while not probe.exists() and probe != probe.parent:
+    while not fs.exists(probe) and probe != probe.parent:
         probe = probe.parent
     kind = fsinfo.mount_type(probe)
     if kind in fsinfo.NETWORK_TYPES:

@@ -38,7 +38,7 @@ def open_engine(
 
     ``accept_loss`` goes on past what is damaged or missing, and reports it.
     """
-    creation.check_place(path)
+    creation.check_place(fs, path)
     report = RecoveryReport()
     if create:
         creation.make_place(fs, path)

@@ -28,7 +28,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "unlink": ("KILL", "EIO"), "unlinkat": ("KILL", "EIO"), "rmdir": ("KILL", "EIO"),
     "mkdir": ("KILL", "EIO", "ENOSPC"), "fallocate": ("KILL", "EIO", "ENOSPC"),
     "openat": ("KILL", "EIO", "EMFILE"), "mmap": ("KILL", "ENOMEM"), "flock": ("KILL", "EIO"),
-    "pread64": ("EIO",), "fcntl": ("EIO",),
+    "pread64": ("EIO",), "fcntl": ("EIO",), "newfstatat": ("EIO",), "getdents64": ("EIO",),
 }  # fmt: skip
 LIMIT_S = 120.0
 _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1

@@ -1,11 +1,13 @@
 """Prevents what kills and failing system calls have found: an empty hint when several processes
-write one, files that nobody ever removes, an error without a type where LMDB makes its directory.
+write one, files that nobody ever removes, an error without a type where LMDB makes its directory,
+or where the place of a store is looked at.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -16,6 +18,8 @@ from logstore.engine.core import Engine
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import chain, hint, names
 from logstore.recovery.check import check
+from tests.crash.kills import strace
+from tests.crash.kills.strace import Hit
 
 
 class Killed(Exception):  # noqa: N818  it stands for a kill
@@ -130,3 +134,24 @@ def test_a_directory_that_lmdb_cannot_make_is_a_typed_error(
             logstore.open(engine.path)
     with logstore.open(engine.path) as store:
         assert len(store.stream("a")) == 3
+
+
+def _opens(path: Path) -> None:
+    with suppress(logstore.Error):
+        logstore.open(path, background=False).close()
+
+
+def test_a_look_that_fails_in_an_open_is_typed(tmp_path: Path) -> None:
+    """Also at the place where the store is to be, before anything else is known of it."""
+    if strace.STRACE is None:
+        pytest.skip("strace is not installed: system calls cannot be made to fail")
+    path = tmp_path / "store"
+    logstore.open(path, background=False).close()
+    try:
+        looks = strace.run(lambda: _opens(path), tmp_path, Hit()).calls["newfstatat"]
+    except strace.Refused as exc:
+        pytest.skip(f"strace may not attach: {exc}")
+    assert looks > 5
+    for number in range(1, looks + 1):
+        hit = Hit("newfstatat", number, "EIO")
+        assert strace.run(lambda: _opens(path), tmp_path, hit).injected
