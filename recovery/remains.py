@@ -148,7 +148,9 @@ class Remains:
             # Rewritten since: which of these entries were deleted before is not known.
             self._tell(record, lost.master, locator.last, locator.live, lost.why, where)
             return
-        self._tell(record, lost.master, locator.last, max(0, locator.live - left), lost.why, where)
+        # What was deleted is there again, so that at most so many of those that lived are missing.
+        missing = min(locator.live, locator.entries - left + len(found.deleted))
+        self._tell(record, lost.master, locator.last, missing, lost.why, where)
         if locator.vector or found.deleted:
             self.unsure.append(
                 f"of node {lost.master} of {record.name!r} a part is left: entries of it that were "

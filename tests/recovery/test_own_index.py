@@ -1,0 +1,124 @@
+"""Prevents a salvage that has the store's own index from telling more or less than what is gone,
+and from giving an entry twice, or a part of a node as the whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.codec import codec
+from logstore.format import Kind
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.log.reader import LogFrame
+from logstore.recovery.remains import Remains
+from logstore.recovery.salvage import salvage
+from tests.corruption import frames
+from tests.recovery import little
+
+X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
+Told = tuple[bytes, int, int, int | None]
+
+# Which frames are damaged (see `test_told`): what is gone, what is left, what is unsure.
+DAMAGED: dict[tuple[int, ...], tuple[list[Told], list[int], list[int], list[str]]] = {
+    (0, 13): ([], X, Y, []),  # the names
+    (11, 12): ([], X, Y, []),  # the open node, which is in the index
+    (17, 18, 19): ([], X, Y, []),  # the deletes
+    (5,): ([], X, Y, []),  # put together from its adds, deletes and all
+    (10, 3): ([], X, Y, []),
+    (5, 4): ([(b"x", 1, 4, 1)], [1, 2, 3, *X[2:]], Y, ["of node 1-1"]),
+    (5, 2): ([(b"x", 1, 4, 1)], [1, 3, 4, *X[2:]], Y, ["of node 1-1"]),
+    (5, 2, 3): ([(b"x", 1, 4, 2)], [1, 4, *X[2:]], Y, ["of node 1-1"]),
+    (5, 1): ([(b"x", 1, 4, 2)], X[2:], Y, []),
+    (10, 9): ([(b"x", 5, 8, 1)], [1, 4, 5, 6, 7, 10], Y, []),
+    (10, 7, 8, 9): ([(b"x", 5, 8, 3)], [1, 4, 5, 10], Y, []),
+    (14,): ([(b"y", 1, 4, 4)], X, Y[4:], []),
+    (14, 15): ([(b"y", 1, 4, 4), (b"y", 5, 8, 4)], X, Y[8:], []),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Opened as copies only."""
+    path = tmp_path_factory.mktemp("own") / "store"
+    little.make(path)
+    return path
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda each: "-".join(map(str, each)))
+def test_what_is_gone_is_told_to_the_entry(
+    damaged: tuple[int, ...], made: Path, tmp_path: Path
+) -> None:
+    gone, x, y, unsure = DAMAGED[damaged]
+    path = shutil.copytree(made, tmp_path / "store")
+    with logstore.open(path, background=False):
+        pass  # a copy's index is built anew, and closed cleanly
+    log = frames.everything(path)
+    for nth in damaged:
+        little.cut(path, log[nth])
+    report = salvage(path, tmp_path / "new")
+    assert report.index == "its own"
+    assert little.held(tmp_path / "new") == {b"x": x, b"y": y}
+    assert [
+        (each.stream, each.first.ms, each.last.ms, each.entries) for each in report.gone
+    ] == gone
+    places = [log[nth].offset for nth in damaged if log[nth].kind == Kind.NODE]
+    assert [(each.segment, each.offset) for each in report.gone] == [
+        (1, place) for place in places[: len(gone)]
+    ]
+    assert [each.partition(" of b")[0] for each in report.unsure] == unsure
+    assert report.whole == (not gone)
+    told = {(each.segment, at) for each in report.damage for at in range(*each[1:3])}
+    assert told == {(1, at) for nth in damaged for at in range(*_place(log[nth]))}
+
+
+def _place(frame: LogFrame) -> tuple[int, int]:
+    return frame.offset, frame.end_offset
+
+
+def _node(*rows: int) -> tuple[StreamID, bytes]:
+    lp = codec().new_node(rows[0], 0, [b"n", b"v"])
+    for ms in rows[1:]:
+        lp, _ = codec().append(lp, rows[0], 0, ms, 0, [b"n", b"v"])
+    return StreamID(rows[0], 0), lp
+
+
+class Given(Remains):
+    """With these nodes, in this order."""
+
+    def __init__(self, *parts: tuple[StreamID, bytes]) -> None:
+        self.given = parts
+
+    def _parts(self, record: StreamRecord) -> Iterator[tuple[StreamID, bytes]]:
+        return iter(self.given)
+
+
+@pytest.mark.parametrize(
+    ("parts", "left"),
+    [
+        ([(1, 2, 3), (4, 5)], [[1, 2, 3], [4, 5]]),
+        ([(4, 5), (1, 2, 3)], [[1, 2, 3], [4, 5]]),
+        ([(1, 2, 3), (3, 4)], [[1, 2, 3], [4]]),
+        ([(1, 2, 3), (2, 3, 4, 5)], [[1, 2, 3], [4, 5]]),
+        ([(1, 5), (2, 3, 5, 6)], [[1, 5], [6]]),
+        ([(1, 9), (2, 3), (8, 9)], [[1, 9]]),
+        ([(1, 9), (2, 3), (10,)], [[1, 9], [10]]),
+        ([(1, 2), (1, 2, 3)], [[1, 2]]),
+        ([(7,)], [[7]]),
+        ([], []),
+    ],
+)
+def test_nodes_come_in_order_and_no_entry_twice(
+    parts: list[tuple[int, ...]], left: list[list[int]]
+) -> None:
+    record: Any = None
+    found = list(Given(*(_node(*rows) for rows in parts)).nodes(record))
+    assert [
+        [ms for _, ms, _ in codec().ids(lp, *StreamID.unpacked(master))] for master, lp in found
+    ] == left
