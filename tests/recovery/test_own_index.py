@@ -74,8 +74,8 @@ def test_what_is_gone_is_told_to_the_entry(
     ]
     assert [each.partition(" of b")[0] for each in report.unsure] == unsure
     assert report.whole == (not gone)
-    told = {(each.segment, at) for each in report.damage for at in range(*each[1:3])}
-    assert told == {(1, at) for nth in damaged for at in range(*_place(log[nth]))}
+    bytes_told = {(each.segment, at) for each in report.damage for at in range(*each[1:3])}
+    assert bytes_told == {(1, at) for nth in damaged for at in range(*_place(log[nth]))}
 
 
 def _place(frame: LogFrame) -> tuple[int, int]:
