@@ -66,14 +66,19 @@ class Refused(Exception):  # noqa: N818  the test skips then
     """strace may not attach."""
 
 
-def run(work: Callable[[], object], folder: Path, hit: Hit) -> Outcome:
-    """Fork a child that works under strace; AssertionError with what it raised."""
+def run(
+    work: Callable[[], object], folder: Path, hit: Hit, ready: Callable[[], object] = lambda: None
+) -> Outcome:
+    """Fork a child that works under strace; AssertionError with what it raised.
+
+    What it does to be ready is not counted.
+    """
     assert STRACE is not None
     go_read, go_write = os.pipe()
     error, trace = folder / "error", folder / "trace"
     pid = os.fork()
     if not pid:
-        _child(work, go_read, go_write, error)
+        _child(work, ready, go_read, go_write, error)
     os.close(go_read)
     command = [STRACE, "-f", "-qq", "-p", str(pid), "-o", str(trace), *hit.options()]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -96,11 +101,15 @@ def run(work: Callable[[], object], folder: Path, hit: Hit) -> Outcome:
     return Outcome(killed, injected[0] if injected else "", calls)
 
 
-def _child(work: Callable[[], object], go_read: int, go_write: int, error: Path) -> None:
+def _child(
+    work: Callable[[], object], ready: Callable[[], object], go_read: int, go_write: int,
+    error: Path,
+) -> None:  # fmt: skip
     status = 3
     try:
         os.close(go_write)
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
+        ready()
         if os.read(go_read, 1):
             work()
             status = 0

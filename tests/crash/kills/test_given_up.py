@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,20 @@ def metas(folder: Path) -> list[int]:
     return [number for number, line in enumerate(writes, 1) if META.match(line)]
 
 
-def run(work: object, folder: Path, hit: Hit) -> strace.Outcome:
+def run(
+    work: Callable[[], object], folder: Path, hit: Hit, ready: Callable[[], object] = lambda: None
+) -> strace.Outcome:
     """Skip where strace may not attach."""
-    assert callable(work)
     try:
-        return strace.run(work, folder, hit)
+        return strace.run(work, folder, hit, ready)
     except strace.Refused as exc:
         pytest.skip(f"strace may not attach: {exc}")
+
+
+def scripted(folder: Path, hit: Hit) -> strace.Outcome:
+    """The workload, as in the other tests."""
+    its = script.Script(folder, "os")
+    return run(its.run, folder, hit, its.ready)
 
 
 @pytest.mark.slow
@@ -54,7 +62,7 @@ def test_operations_go_on(tmp_path: Path) -> None:
     template.mkdir()
     script.prepare(template)
     shutil.copytree(template, tmp_path / "count")
-    run(script.Script(tmp_path / "count", "os").run, tmp_path / "count", Hit())
+    scripted(tmp_path / "count", Hit())
     found = metas(tmp_path / "count")
     assert len(found) > 30
     rng = random.Random(SEED)
@@ -64,7 +72,7 @@ def test_operations_go_on(tmp_path: Path) -> None:
         shutil.copytree(template, folder)
         # LMDB writes what was there back: that may fail, too.
         hit = Hit("pwrite64", number, rng.choice(("EIO", "ENOSPC")), rng.randrange(2))
-        outcome = run(script.Script(folder, "os").run, folder, hit)
+        outcome = scripted(folder, hit)
         assert outcome.injected, f"LOGSTORE_SEED={SEED}"
         told = script.settled(folder, outcome.killed)
         assert len(told) <= 1, f"LOGSTORE_SEED={SEED}, {hit}: {told}"

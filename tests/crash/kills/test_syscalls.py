@@ -31,7 +31,8 @@ POLICIES: tuple[Sync, ...] = ("always", "everysec")
 def one(template: Path, folder: Path, sync: Sync, hit: Hit) -> tuple[strace.Outcome, list[str]]:
     """Run it in a copy of the store, and look at what is left."""
     shutil.copytree(template, folder)
-    outcome = strace.run(script.Script(folder, sync).run, folder, hit)
+    its = script.Script(folder, sync)
+    outcome = strace.run(its.run, folder, hit, its.ready)
     errors = script.settled(folder, outcome.killed)
     shutil.rmtree(folder)
     return outcome, errors
