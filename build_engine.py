@@ -29,10 +29,11 @@ MODULES = (
     "log.frame", "log.groupframe", "log.writer",
     "engine.acks", "engine.adds", "engine.apply", "engine.attempt", "engine.claims",
     "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
-    "engine.groupstate", "engine.kept", "engine.lag", "engine.line", "engine.lock", "engine.lookup",
-    "engine.metrics", "engine.nodes", "engine.opens", "engine.pendings", "engine.pendingset",
-    "engine.redelivery", "engine.references", "engine.retention", "engine.segments",
-    "engine.settingstate", "engine.state", "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.groupstate", "engine.handover", "engine.hands", "engine.kept", "engine.lag",
+    "engine.line", "engine.lock", "engine.lookup", "engine.metrics", "engine.nodes", "engine.opens",
+    "engine.pendings", "engine.pendingset", "engine.redelivery", "engine.references",
+    "engine.retention", "engine.segments", "engine.settingstate", "engine.slots", "engine.state",
+    "engine.waitwords", "engine.wake", "engine.walks",
 )  # fmt: skip
 
 

@@ -74,13 +74,13 @@ class Group(GroupChanges[T]):
         def once(state: State, fresh: bool) -> list[Delivered]:
             return deliveries.read_new(
                 state, self._stream, self._name, who, count=limit, noack=noack,
-                claim_idle_ms=claim_idle_ms, fresh=fresh, limit=dead, singly=worker,
+                claim_idle_ms=claim_idle_ms, takes_new=fresh, limit=dead, singly=worker,
                 max_bytes=max_bytes,
             )  # fmt: skip
 
         wait = groupwait.Wait(
             self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
-            noack, on_dead, worker or max_bytes > 0,
+            noack, on_dead, worker or max_bytes > 0, max_bytes > 0,
         )  # fmt: skip
         return self._deliveries(who, wait.until(deadline))
 

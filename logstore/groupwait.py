@@ -1,8 +1,11 @@
 """Waiting for entries of a group: the loop around one read.
 
-Invariants: a consumer that waits is marked as seen once, when it begins; after that waiting writes
-nothing to the log, since each try looks at a snapshot first; who stands behind others in the queue
-takes only what they would not; no lock is held in between.
+Who comes commits once: it reads, having handed to those before it in the queue what is theirs, or
+it is marked as seen and joins them. Who reads hands what it leaves to those behind it.
+
+Invariants: after its first commit waiting writes nothing to the log, since each try looks at a
+snapshot first; who stands behind others in the queue takes only what they would not; no lock is
+held in between.
 """
 
 from __future__ import annotations
@@ -14,11 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import deadletters
 from logstore.deadletters import OnDead
-from logstore.engine import deliveries, groups, offers, snapshot, tickets
+from logstore.engine import deliveries, groups, handover, offers, ranges, snapshot, tickets
 from logstore.engine.deliveries import Delivered
+from logstore.engine.hands import NO_ONE, Hand
 from logstore.engine.offers import Offer
+from logstore.engine.slots import PLAIN
 from logstore.engine.state import State
+from logstore.engine.ticket import Queue
 from logstore.engine.tickets import Tried
+from logstore.ids import StreamID
+from logstore.index.groupkeys import GroupRecord
+from logstore.index.keys import StreamRecord
 
 if TYPE_CHECKING:
     from logstore.store import Store
@@ -42,6 +51,7 @@ class Wait(NamedTuple):
     noack: bool = False
     on_dead: OnDead[Any] | None = None  # told of what the read buried
     capped: bool = False  # not only by a count: it may leave something however few it takes
+    measured: bool = False  # it counts bytes
 
     def until(self, deadline: float | None) -> list[Delivered]:
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
@@ -50,13 +60,13 @@ class Wait(NamedTuple):
             offer = self.look()
             if offer is None:
                 break
-            if not shown and not self.ready(offer):
-                self.show()
-                shown = True
             try:
-                return self._serve(offer, deadline) or []
+                found = self._serve(offer, deadline)
             except _Moved:
                 continue
+            if found or found is None:
+                return found or []
+            shown = True  # what it was handed was deleted since
         return [] if shown and self.look() is not None else self._at_once()
 
     def _at_once(self) -> list[Delivered]:
@@ -77,7 +87,7 @@ class Wait(NamedTuple):
 
     def ready(self, offer: Offer | None) -> bool:
         """Whether a read gives something now, be it an error."""
-        return offer is None or offer.fresh or offer.claimable(self._now_ms())
+        return offer is None or offer.fresh or offer.claimable(self.now_ms())
 
     def show(self) -> None:
         """Mark the consumer as seen."""
@@ -89,45 +99,114 @@ class Wait(NamedTuple):
 
     def _serve(self, offer: Offer, deadline: float | None) -> list[Delivered] | None:
         shared = self.store._live()
-
-        def attempt(ahead: Sequence[int]) -> Tried[list[Delivered]]:
-            return self._try(offer.group, ahead)
-
+        stand = _Stand(self, offer)
         return tickets.serve(
-            shared.engine, shared.committer, self.stream, offer.group, attempt, deadline,
+            shared.engine, shared.committer, self.stream, offer.group, stand.attempt, deadline,
             wish=offer.wish, owner=(threading.get_ident(), self.consumer),
-            alive=self.alive or self.store._engine,
+            alive=self.alive or self.store._engine, enter=stand.enter, collect=stand.collect,
         )  # fmt: skip
 
-    def _try(self, number: int, ahead: Sequence[int]) -> Tried[list[Delivered]]:
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self.store._engine().clock.now_ms()
+
+
+class _Stand:
+    """One stay in the queue: what is done there, each a commit or a snapshot of its own."""
+
+    def __init__(self, wait: Wait, offer: Offer) -> None:
+        self._wait = wait
+        self._number = offer.group
+        # To others only what is new can be handed, by count, and so that it is pending after.
+        self._takes_hands = offer.wish == PLAIN and not wait.noack and not wait.measured
+        self._queue: Queue | None = None
+
+    def enter(self, queue: Queue) -> Tried[list[Delivered]]:
+        """Read, if those before it in the queue can be served by the way; else join them."""
+        self._queue = queue
+        wait = self._wait
+
+        def step(state: State) -> tuple[list[Delivered], bool]:
+            record, group = self._group(state)
+            if queue.handed_locked(state):
+                return [], True  # before it gave up last time, or rather not quite
+            who = groups.consumer(state, group, wait.consumer)
+            ahead = queue.others_locked(ahead=True)
+            if not ahead or (
+                group.last < record.last
+                and handover.hand_over(state, queue.waits, record, group, ahead)
+            ):
+                found, left = self._read(state, takes_new=True)
+                if found:
+                    return found, left
+            else:
+                groups.seen(state, group, who)
+            queue.join_locked(who.number if self._takes_hands else NO_ONE, wait.limit)
+            return [], True
+
+        return Tried(*self._run(step))
+
+    def attempt(self, ahead: Sequence[int]) -> Tried[list[Delivered]]:
         """Read if there is something for it that those before it in the queue would not take."""
-        offer = self.look(first=not ahead)
-        if offer is None or offer.group != number:
+        wait = self._wait
+        offer = wait.look(first=not ahead)
+        if offer is None or offer.group != self._number:
             raise _Moved
-        now_ms = self._now_ms()
+        now_ms = wait.now_ms()
         if not ahead:
-            if self.ready(offer):
-                return self._read(True)
+            if wait.ready(offer):
+                return Tried(*self._run(lambda state: self._read(state, takes_new=True)))
         elif offer.claimable(now_ms):
             if any(offer.suits(wish, now_ms) for wish in ahead):
                 return Tried(None)  # theirs, and they pass on what they leave
-            return self._read(False)
+            return Tried(*self._run(lambda state: self._read(state, takes_new=False)))
         return Tried(None, due_ms=offer.claimable_at_ms)
 
-    def _read(self, fresh: bool) -> Tried[list[Delivered]]:
-        def step(state: State) -> tuple[list[Delivered], bool]:
-            found = self.once(state, fresh)
-            limited = self.capped or 0 < self.limit <= len(found)
-            return found, deliveries.left(
-                state, self.stream, self.group, self.claim_idle_ms, noack=self.noack,
-                limited=limited,
-            )  # fmt: skip
+    def collect(self, hand: Hand) -> list[Delivered]:
+        """What another handed to it, without what was deleted since."""
+        wait = self._wait
+        engine = wait.store._engine()
+        found: list[Delivered] = []
+        rest: tuple[StreamID, StreamID] | None = (hand.first, hand.last)
+        while rest is not None:
+            entries, rest = ranges.read_batch(engine, wait.stream, *rest, -1)
+            found += [
+                Delivered(StreamID(ms, seq), items, 0, 1, hand.time_ms)
+                for _, ms, seq, items in entries
+            ]
+        return found
 
-        found, left = deadletters.run(self.store, step, None, on_dead=self.on_dead)
-        return Tried(found, left)
+    def _group(self, state: State) -> tuple[StreamRecord, GroupRecord]:
+        found = groups.maybe(state, self._wait.stream, self._wait.group)
+        if found is None or found[1].number != self._number:
+            raise _Moved
+        return found
 
-    def _now_ms(self) -> int:
-        return self.store._engine().clock.now_ms()
+    def _read(self, state: State, *, takes_new: bool) -> tuple[list[Delivered], bool]:
+        """Its own read, then for those that wait behind it; whether something is left."""
+        wait, queue = self._wait, self._queue
+        if queue is not None and queue.handed_locked(state):
+            return [], True  # by who had LOCK before: it is in its hand
+        found = wait.once(state, takes_new)
+        if queue is not None:
+            queue.served_locked(bool(found))
+        limited = wait.capped or 0 < wait.limit <= len(found)
+        left = deliveries.left(
+            state, wait.stream, wait.group, wait.claim_idle_ms, noack=wait.noack, limited=limited
+        )
+        if found and left and takes_new and queue is not None:
+            others = queue.others_locked()
+            record, group = self._group(state)
+            if others and group.last < record.last:
+                handover.hand_over(state, queue.waits, record, group, others)
+                left = deliveries.left(
+                    state, wait.stream, wait.group, wait.claim_idle_ms, noack=wait.noack,
+                    limited=limited,
+                )  # fmt: skip
+        return found, left
+
+    def _run(self, step: Callable[[State], Any]) -> Any:
+        return deadletters.run(self._wait.store, step, None, on_dead=self._wait.on_dead)
 
 
 def _over(deadline: float | None) -> bool:

@@ -144,6 +144,8 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
             engine.wake.next_due_ms = state.next_due_ms  # or the tail check does it
         engine.publish(meta)
         engine.wake.waits.bump_locked(state.woken)
+        if state.handed:
+            engine.wake.waits.given_locked(state.handed)
         batch.committed = batch.over = True
     except BaseException:
         if batch.txn is not None:

@@ -36,13 +36,13 @@ class Delivered(NamedTuple):
 
 def read_new(
     state: State, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
-    noack: bool = False, claim_idle_ms: int | None = None, fresh: bool = True,
+    noack: bool = False, claim_idle_ms: int | None = None, takes_new: bool = True,
     limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
 ) -> list[Delivered]:  # fmt: skip
     """As XREADGROUP ``>``: at most ``count`` (0: all), ``max_bytes`` (0: any; see ``room``); first
     what has idled for so long (CLAIM), or for as long as is set for the group.
 
-    Without ``fresh`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
+    Without ``takes_new`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
     delivered before comes alone, so that one that kills its worker counts against no other.
     """
@@ -61,18 +61,26 @@ def read_new(
         if claimed and (alone or room.full or 0 < count <= len(claimed)):
             return claimed
     left_count = count - len(claimed) if count else 0
-    new = _fresh(state, record, found, left_count, room) if fresh else []
+    new = fresh(state, record, found, left_count, room) if takes_new else []
     if not new:
         groups.seen(state, found, who)
         return claimed
+    deliver(state, record, found, who.number, new, noack=noack)
+    return claimed + new
+
+
+def deliver(
+    state: State, record: StreamRecord, group: GroupRecord, consumer: int, new: list[Delivered],
+    *, noack: bool = False,
+) -> None:  # fmt: skip
+    """These, the next of the group, are this consumer's."""
     state.counts["deliveries"] += len(new)
     ids = [each.id for each in new]
-    last, read = lag.delivered(record, found, ids)
+    last, read = lag.delivered(record, group, ids)
     state.emit(frames.Deliver(
-        found.number, who.number, state.now_ms, *last, read, int(noack),
+        group.number, consumer, state.now_ms, *last, read, int(noack),
         b"" if noack else packed_ids(ids),
     ))  # fmt: skip
-    return claimed + new
 
 
 def left(
@@ -90,10 +98,10 @@ def left(
     return limited and takes_over and found[1].pending > 0
 
 
-def _fresh(
+def fresh(
     state: State, record: StreamRecord, group: GroupRecord, limit: int, room: Room
 ) -> list[Delivered]:
-    """Entries above the group's last delivered ID."""
+    """At most ``limit`` (0: all) entries above the group's last delivered ID."""
     if group.last >= record.last or group.last == MAX_ID or not record.length:
         return []
     start = group.last.next()

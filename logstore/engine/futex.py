@@ -42,6 +42,13 @@ def wait(address: int, expected: int, timeout_s: float) -> None:
     )  # fmt: skip
 
 
+def fence(address: int) -> None:
+    """What was stored before is seen by all before what is loaded after: the kernel does so before
+    it looks for sleepers, here on a word on which nobody sleeps.
+    """
+    wake(address, 1)
+
+
 def wake(address: int, count: int = WAKE_ALL) -> int:
     """Wake at most ``count`` of those who sleep on the word, who waits longest first; how many."""
     if _libc is None:

@@ -43,6 +43,7 @@ COUNTERS = (
     "lock_timeouts",
     "waits",
     "wakeups",
+    "handed",
     "rolls",
     "torn_tails",
     "checkpoints",

@@ -33,6 +33,14 @@ def lives(pid: int, start: int) -> bool:
         return not start
 
 
+def stopped(pid: int) -> bool:
+    """Whether a process was stopped, by a signal or a debugger: it goes on, or is killed."""
+    try:
+        return system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[0] in (b"T", b"t")
+    except IndexError:
+        return False
+
+
 def packed_self() -> bytes:
     """This process's pid and start time as two words."""
     pid = os.getpid()

@@ -8,19 +8,19 @@ Whose turn it can be: that of the lowest ticket, which takes anything; and that 
 wish is smaller than all before it, for what these would not take. A waiter that has one with the
 same or a smaller wish before it is never first in line for anything.
 
-Invariants: slots are taken, and those of dead processes taken back, under the writer lock; all else
-in a slot is written by its owner alone, but for its futex word, which whoever wakes it counts up
-(two at once may count once: both published before, so the waiter sees both). Tickets are never
-given twice. A slot read without the lock may be half new: that costs a wake-up too many, and what
-is missed is found by the waiters, who look once a slice (``pace``). A waiter that died, or that
-did not stir for ten slices (a stopped process), stands in nobody's way.
+Invariants: slots are taken, those of dead processes taken back, and waiters ``SERVED`` under the
+writer lock; all else in a slot is written by its owner alone, but for its futex word, which whoever
+wakes it counts up (two at once may count once: both published before, so the waiter sees both).
+Tickets are never given twice. A slot read without the lock may be half new: that costs a wake-up
+too many, and what is missed is found by the waiters, who look once a slice (``pace``). A waiter
+that died, or that did not stir for ten slices (a stopped process), stands in nobody's way.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
@@ -31,6 +31,7 @@ SLOTS = 1024
 SLOT_BYTES = 64
 TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head with the next ticket and how many slots are in use
 FREE, IDLE, WAITING = 0, 1, 2
+SERVED = 3  # in the commit of another: what it got is in its hand (``hands``)
 PLAIN = (1 << 64) - 1  # the wish of who wants new entries only
 # Native: the fields stand at their own size, each is stored and loaded whole.
 _SLOT = struct.Struct("@IIQQQQQIQ")
@@ -93,7 +94,7 @@ class Slots:
             used -= 1
         slot = next((row.slot for row in self._rows() if row.state == FREE), used)
         if slot >= used:
-            slot = next((row.slot for row in self._rows() if not _owned(row)), used)
+            slot = next((row.slot for row in self._rows() if not self._owned(row)), used)
         if slot >= SLOTS:
             return None
         self._mine.add(slot)
@@ -112,6 +113,21 @@ class Slots:
     def set_state(self, slot: int, state: int) -> None:
         """Waiting, or between two calls."""
         self._words[self._at(slot) + _STATE >> 2] = state
+
+    def served_locked(self, slot: int) -> None:
+        """Its owner need not wait any more; nothing if it has just left the queue."""
+        at = self._at(slot) + _STATE >> 2
+        if self._words[at] != FREE:
+            self._words[at] = SERVED
+
+    def _owned(self, row: Row) -> bool:
+        """Whether the process of a slot lives, however long it did not stir.
+
+        One of this process that it gave back may stand there as served: both stored at once.
+        """
+        if row.pid == self._self[0] and row.start == self._self[1]:
+            return row.slot in self._mine
+        return row.state != FREE and process.lives(row.pid, row.start)
 
     def set_wish(self, slot: int, wish: int) -> None:
         """What it would take besides new entries; before it waits."""
@@ -144,8 +160,27 @@ class Slots:
     # -- the queue -----------------------------------------------------------------------------
     def waiting(self, key: int) -> list[Row]:
         """Who waits for a group, in the order of the tickets."""
-        found = (row for row in self._rows() if row.state == WAITING and row.key == key)
-        return sorted(found, key=_by_ticket)
+        words, longs = self._words, self._longs
+        found: list[Row] = []
+        for slot in range(self._used()):
+            at = self._at(slot)
+            if words[at + _STATE >> 2] == WAITING and longs[at + _KEY >> 3] == key:
+                found.append(self.row(slot))
+        if len(found) > 1:
+            found.sort(key=_by_ticket)
+        return found
+
+    def waits(self, row: Row) -> bool:
+        """Whether it is as it was: waiting, with the same ticket."""
+        at = self._at(row.slot)
+        return (
+            self._words[at + _STATE >> 2] == WAITING
+            and self._longs[at + _TICKET >> 3] == row.ticket
+        )
+
+    def fence(self) -> None:
+        """Order what was stored before and what is loaded after, for all processes."""
+        futex.fence(self._address)
 
     def ahead(self, key: int, ticket: int, wish: int) -> list[int] | None:
         """The wishes of those that live and wait with lower tickets, all of them larger than
@@ -165,11 +200,25 @@ class Slots:
         """Wake those of a group whose turn it can be."""
         self._wake(self.waiting(key))
 
-    def wake_lines(self, lines: Iterable[int]) -> None:
+    def count_up(self, slot: int) -> None:
+        """Something happened for its owner, who sees it before it sleeps."""
+        at = self._at(slot) >> 2
+        self._words[at] = (self._words[at] + 1) & 0xFFFFFFFF
+
+    def wake(self, slot: int) -> int:
+        """Wake its owner; 0 if nobody slept there."""
+        return futex.wake(self._address + self._at(slot))
+
+    def wake_lines(self, lines: set[int]) -> None:
         """Wake those whose turn it can be in each group whose stream has one of these words."""
         queues: dict[int, list[Row]] = {}
-        for row in self._rows():
-            if row.state == WAITING and row.line in lines:
+        for slot in range(self._used()):
+            at = self._at(slot) >> 2
+            if (
+                self._words[at + (_STATE >> 2)] == WAITING
+                and self._words[at + (_LINE >> 2)] in lines
+            ):
+                row = self.row(slot)
                 queues.setdefault(row.key, []).append(row)
         for queue in queues.values():
             self._wake(sorted(queue, key=_by_ticket))
@@ -182,22 +231,16 @@ class Slots:
         for row in queue:
             if row.wish >= least:
                 continue
-            at = self._at(row.slot)
-            self._words[at >> 2] = (self._words[at >> 2] + 1) & 0xFFFFFFFF
-            woken = futex.wake(self._address + at)
+            self.count_up(row.slot)
+            woken = self.wake(row.slot)
             # Once more: who stopped waiting before it was woken may not have seen it.
-            again = self.row(row.slot)
-            if (again.state, again.ticket) != (WAITING, row.ticket):
+            if not self.waits(row):
                 continue
             # Nobody slept there: it is about to look, or was killed.
+            again = self.row(row.slot)
             if now - again.beat_ms <= PACE.fresh_ms and (woken > 0 or again.alive()):
                 least = row.wish
 
 
 def _by_ticket(row: Row) -> int:
     return row.ticket
-
-
-def _owned(row: Row) -> bool:
-    """Whether the process of a slot lives, however long it did not stir."""
-    return row.state != FREE and process.lives(row.pid, row.start)

@@ -31,8 +31,8 @@ class State:
 
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
-        "_settings", "_tops", "buffer", "buried", "counts", "index", "joined", "kept", "limits",
-        "meta", "next_due_ms", "now_ms", "segments", "woken",
+        "_settings", "_tops", "buffer", "buried", "counts", "handed", "index", "joined", "kept",
+        "limits", "meta", "next_due_ms", "now_ms", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,7 @@ class State:
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
         self.buried: list[Any] = []  # ``burials.Buried``, for who tells of them after the commit
+        self.handed: list[int] = []  # slots of waiters that were offered entries (``handover``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None

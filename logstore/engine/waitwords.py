@@ -16,15 +16,17 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex
+from logstore.engine.hands import GIVEN, HAND_BYTES, Hands
 from logstore.engine.pace import PACE
-from logstore.engine.slots import TABLE_BYTES, Slots
+from logstore.engine.slots import SLOTS, TABLE_BYTES, Slots
 
 LINES = 256
 EVERY = LINES  # the line of all streams together
 LINE_BYTES = 64
 LINES_OFFSET = 4096
 SLOTS_OFFSET = LINES_OFFSET + 320 * LINE_BYTES
-END = SLOTS_OFFSET + TABLE_BYTES
+HANDS_OFFSET = SLOTS_OFFSET + TABLE_BYTES
+END = HANDS_OFFSET + SLOTS * HAND_BYTES
 _UNTIL, _GROUPS_UNTIL = 8, 16  # in a line, behind the word
 
 
@@ -40,8 +42,10 @@ class Waits:
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
-        self.slots = Slots(memory[SLOTS_OFFSET:END], address + SLOTS_OFFSET)
+        self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET)
+        self.hands = Hands(memory[HANDS_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
+        self.given: list[int] = []  # slots that were served, not yet woken; under the mutex
 
     # -- the committer's -----------------------------------------------------------------------
     def bump_locked(self, names: Iterable[bytes]) -> None:
@@ -56,9 +60,23 @@ class Waits:
         at = (LINES_OFFSET + EVERY * LINE_BYTES) >> 2  # last: who saw it sees the others, too
         words[at] = (words[at] + 1) & 0xFFFFFFFF
 
+    def given_locked(self, slots: list[int]) -> None:
+        """What these were offered is theirs: the commit is published.
+
+        Their state first: who sees that it was given may leave, and its slot be another's.
+        """
+        for slot in slots:
+            self.slots.served_locked(slot)
+            self.hands.set_locked(slot, GIVEN)
+            self.slots.count_up(slot)
+        self.given += slots
+
     def wake_pending(self) -> None:
         """Wake who waits for what was counted up; LOCK is free again."""
         lines, self.pending = self.pending, set()
+        given, self.given = self.given, []
+        for slot in given:
+            self.slots.wake(slot)
         now = 0
         grouped: set[int] = set()
         for line in lines:

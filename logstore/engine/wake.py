@@ -20,8 +20,8 @@ from logstore.engine.waitwords import Waits
 from logstore.errors import FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x02"
-SIZE_BYTES = 96 * 1024
+MAGIC = b"LGSTWAK\x03"
+SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS = struct.Struct("@7Q")
 _ONE = struct.Struct("@Q")
@@ -283,5 +283,5 @@ class Wake:
         if self._map[_WAITING_OFFSET] != 0:
             _U32.pack_into(self._map, _WAITING_OFFSET, 0)
             futex.wake(self._address + _WAITING_OFFSET)
-        if self.waits.pending:
+        if self.waits.pending or self.waits.given:
             self.waits.wake_pending()

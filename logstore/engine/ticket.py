@@ -1,0 +1,163 @@
+"""A ticket: a place in the queue of one group, and the hand that goes with it.
+
+Invariants: a ticket is kept over time-outs, so that its owner's next call waits where it stood
+(taking a new one would invert the order); between two calls it stands in nobody's way; it ends when
+its owner was served. Who stops waiting looks at its hand after it said so (``handover``).
+"""
+
+from __future__ import annotations
+
+import time
+
+from logstore.engine import handover, snapshot
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, Hand
+from logstore.engine.slots import IDLE, WAITING, Row
+from logstore.engine.state import State
+from logstore.engine.waitwords import line_of
+
+KEPT_S = 60.0  # a ticket whose owner did not come back
+
+
+class GroupTicket:
+    """A place in the queue of one group."""
+
+    def __init__(
+        self, engine: Engine, line: int, key: int, slot: int, number: int, wish: int
+    ) -> None:
+        self._waits = engine.wake.waits
+        self._line = line
+        self._key = key
+        self.slot = slot
+        self._wish = wish
+        self.number = number
+
+    @classmethod
+    def kept(
+        cls, engine: Engine, stream: bytes, key: int, wish: int, owner: object
+    ) -> GroupTicket | None:
+        """The ticket that ``owner`` kept from its last call; it waits again."""
+        slots = engine.wake.waits.slots
+        old = time.monotonic() - KEPT_S
+        for each, (slot, _, since) in list(slots.kept.items()):
+            if since < old and each != (key, owner) and slots.kept.pop(each, None) is not None:
+                slots.free(slot)
+        found = slots.kept.pop((key, owner), None)
+        if found is None:
+            return None
+        slot, number, _ = found
+        slots.beat(slot)
+        slots.set_wish(slot, wish)
+        engine.wake.waits.hands.set_taker(slot, NO_ONE, 0)  # until it joins
+        slots.set_state(slot, WAITING)
+        return cls(engine, line_of(stream), key, slot, number, wish)
+
+    def load(self) -> int:
+        """Say that it waits, then the word to sleep on; try after it."""
+        self._waits.announce(self._line, group=True)
+        self._waits.slots.beat(self.slot)
+        return self._waits.slots.load(self.slot)
+
+    def ahead(self) -> list[int] | None:
+        """The wishes of those before it; None if it is not its turn, whatever there is."""
+        return self._waits.slots.ahead(self._key, self.number, self._wish)
+
+    def wait(self, seen: int, timeout_s: float) -> bool:
+        """Sleep until woken, at most so long; whether it was woken since ``seen``."""
+        self._waits.slots.sleep(self.slot, seen, timeout_s)
+        return self._waits.slots.load(self.slot) != seen
+
+    def pass_on(self, seen: int | None = None) -> None:
+        """Wake whose turn it can be; with ``seen`` only if this one was woken since.
+
+        Call it when this one no longer waits: who wakes it in between is seen by one of the two.
+        """
+        if seen is None or self._waits.slots.load(self.slot) != seen:
+            self._waits.slots.wake_first(self._key)
+
+    def handed(self, engine: Engine, committer: Committer) -> Hand | None:
+        """What another handed to it; LOCK is taken only if that one may have died over it."""
+        waits, slot = self._waits, self.slot
+        state = waits.hands.state(slot)
+        if state == NOTHING:
+            return None
+        if state != GIVEN:
+            with committer.locked():
+                came = snapshot.read(
+                    engine,
+                    lambda view: handover.settle_locked(view.index.groups, waits, self._key, slot),
+                )
+            if not came:
+                return None
+        return waits.hands.row(slot)
+
+    def rest(self) -> None:
+        """Stop waiting: what it holds in its hand after this is all it gets."""
+        self._waits.slots.set_state(self.slot, IDLE)
+        self._waits.slots.fence()
+
+    def keep(self, owner: object) -> None:
+        """Keep the place of one that rests for the next call of ``owner``."""
+        slots = self._waits.slots
+        before = slots.kept.pop((self._key, owner), None)
+        slots.kept[self._key, owner] = (self.slot, self.number, time.monotonic())
+        if before is not None:
+            slots.free(before[0])
+
+    def close(self) -> None:
+        """Leave the queue."""
+        self._waits.slots.free(self.slot)
+
+
+class Queue:
+    """The queue of one group, as one finds it who comes to read; used inside of its commit."""
+
+    def __init__(
+        self, engine: Engine, stream: bytes, key: int, wish: int, ticket: GroupTicket | None
+    ) -> None:
+        self.waits = engine.wake.waits
+        self._engine = engine
+        self._line = line_of(stream)
+        self._key = key
+        self._wish = wish
+        self.ticket = ticket
+
+    def others_locked(self, *, ahead: bool = False) -> list[Row]:
+        """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
+        rows = self.waits.slots.waiting(self._key)
+        ticket = self.ticket
+        if ticket is None:
+            return rows
+        return [
+            row for row in rows
+            if row.ticket < ticket.number or (row.ticket > ticket.number and not ahead)
+        ]  # fmt: skip
+
+    def handed_locked(self, state: State) -> bool:
+        """Whether something was handed to this one: it must not read as well."""
+        ticket = self.ticket
+        if ticket is None:
+            return False
+        if ticket.slot in state.handed:
+            return True
+        return handover.settle_locked(state.groups.txn, self.waits, self._key, ticket.slot)
+
+    def served_locked(self, served: bool) -> None:
+        """Whether this one read something: then it waits no more, and nothing is handed to it."""
+        if self.ticket is not None:
+            self.waits.slots.set_state(self.ticket.slot, IDLE if served else WAITING)
+
+    def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
+        """Wait at the end of it, unless it has its place already; ``ticket`` stays None if all
+        are taken. To this consumer up to ``most`` (0: any number of) entries may be handed.
+        """
+        waits = self.waits
+        if self.ticket is None:
+            waits.announce(self._line, group=True)
+            found = waits.slots.take_locked(self._key, self._line, self._wish)
+            if found is None:
+                return
+            self.ticket = GroupTicket(self._engine, self._line, self._key, *found, self._wish)
+            waits.hands.set_locked(self.ticket.slot, NOTHING)
+        waits.hands.set_taker(self.ticket.slot, consumer, most)

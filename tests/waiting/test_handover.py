@@ -1,0 +1,273 @@
+"""Prevents entries that are handed to a waiter and then lost, doubled, or out of turn.
+
+Waiters here sleep until they are woken, but where a test says that they must look by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import groupwait
+from logstore.engine.waitwords import Waits
+from logstore.engine.wake import Wake
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    owners,
+    queue,
+    queued,
+    reader,
+)
+
+
+class Reading(threading.Thread):
+    """A thread that reads once; it stands in the queue when it was made."""
+
+    def __init__(self, store: Store[Any], who: str, **options: Any) -> None:
+        super().__init__()
+        self._group = group_of(store)
+        self._who = who
+        self._options = {"timeout": LONG_S, **options}
+        self.got: list[int] | None = None
+        before = len(queue(store))
+        self.start()
+        eventually(lambda: len(queue(store)) > before)
+
+    def run(self) -> None:
+        """Read."""
+        found = self._group.read(self._who, **self._options)
+        self.got = [int(each.fields[b"n"]) for each in found]
+
+    def wait(self) -> list[int]:
+        """What it got."""
+        self.join(SOON_S)
+        assert self.got is not None
+        return self.got
+
+
+def add(store: Store[Any], *numbers: int) -> None:
+    """Add entries in one commit."""
+    store.stream("work").add_many({"n": n} for n in numbers)
+
+
+def commits(store: Store[Any]) -> int:
+    """Commits of all processes."""
+    return engine_of(store).wake.log().commit
+
+
+@pytest.mark.usefixtures("patient")
+def test_one_commit_serves_all_that_wait(store: Store[Any]) -> None:
+    group_of(store)
+    with ExitStack() as stack:
+        for who in range(10):
+            stack.enter_context(reader(store, f"w{who}"))
+        with store._live().committer.locked():  # who joined has committed so
+            before = commits(store)
+        add(store, *range(10))
+        eventually(lambda: len(owners(store)) == 10)
+        assert commits(store) == before + 2  # the add, and the read of the first
+    assert owners(store) == [f"w{who}" for who in range(10)]
+    assert queue(store) == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_each_gets_as_many_as_it_asks_for(store: Store[Any]) -> None:
+    readers = [Reading(store, f"w{n}", count=n) for n in (1, 2, 3, 0)]
+    last = Reading(store, "last", count=1)
+    add(store, *range(9))
+    assert [each.wait() for each in readers] == [[0], [1, 2], [3, 4, 5], [6, 7, 8]]
+    add(store, 9)
+    assert last.wait() == [9]
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -> None:
+    """The first was woken and is not awake yet: who comes meanwhile needs not wait for it."""
+    held = threading.Event()
+    attempt = groupwait._Stand.attempt
+
+    def slow(self: Any, ahead: Any) -> Any:
+        if self._wait.consumer == b"first" and store.stream("work").first is not None:
+            held.wait(SOON_S)
+        return attempt(self, ahead)
+
+    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=2)
+    add(store, *range(5))
+    found = group_of(store).read("third", count=1, timeout=LONG_S)
+    assert [int(each.fields[b"n"]) for each in found] == [3]
+    assert second.wait() == [1, 2]
+    held.set()
+    assert first.wait() == [0]  # and not another one besides: that would be lost
+    assert owners(store) == ["first", "second", "second", "third"]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("options", [{"claim_idle": 3600}, {"max_bytes": 10_000}, {"noack": True}])
+def test_who_must_come_itself_is_not_passed(store: Store[Any], options: dict[str, Any]) -> None:
+    readers = [
+        Reading(store, "first", count=1), Reading(store, "other", count=1, **options),
+        Reading(store, "third", count=1),
+    ]  # fmt: skip
+    add(store, 0, 1, 2)
+    assert [each.wait() for each in readers] == [[0], [1], [2]]
+    counts = store.metrics()
+    assert counts["handed"] == 1  # to the third, by the second
+
+
+@pytest.mark.usefixtures("patient")
+def test_nothing_is_handed_where_entries_are_redelivered(store: Store[Any]) -> None:
+    readers = [Reading(store, f"w{n}", count=1) for n in range(3)]
+    group_of(store).configure(redeliver_after=3600)
+    add(store, 0, 1, 2)
+    assert [each.wait() for each in readers] == [[0], [1], [2]]
+    assert store.metrics()["handed"] == 0
+
+
+def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> None:
+    group_of(store)
+    stopped, killed = reader(store, "stopped"), reader(store, "killed")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    killed.kill()
+    add(store, 0)
+    with reader(store, "second"):
+        eventually(lambda: owners(store) == ["second"])
+    os.kill(stopped.pid, signal.SIGCONT)
+    add(store, 1)
+    stopped.join()
+    assert owners(store) == ["second", "stopped"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
+    store: Store[Any], monkeypatch: Any
+) -> None:
+    collect = groupwait._Stand.collect
+
+    def late(self: Any, hand: Any) -> Any:
+        store.stream("work").delete(hand.first)
+        return collect(self, hand)
+
+    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
+    add(store, 0, 1)
+    assert first.wait() == [0]
+    eventually(lambda: store.metrics()["handed"] == 1 and len(queue(store)) == 1)
+    monkeypatch.undo()
+    assert second.is_alive()
+    add(store, 2)
+    assert second.wait() == [2]
+
+
+def _dies(when: Callable[[], None], store: Store[Any]) -> Forked:
+    """A process that reads one entry, and is killed over it as ``when`` arranges."""
+
+    def work() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            when()
+            group_of(theirs).read("dying", count=1, timeout=LONG_S)
+
+    return queued(store, work)
+
+
+def _kill(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
+    """Published: the other finds in the index that it was served. Else it is served again."""
+    group_of(store)
+
+    def when() -> None:
+        if published:
+            Waits.given_locked = _kill  # type: ignore[method-assign]
+        else:
+            begin = Wake.begin
+            Wake.begin = lambda self, number: (  # type: ignore[method-assign, misc]
+                _kill() if any(self.waits.hands.state(n) for n in range(4)) else begin(self, number)
+            )
+
+    first = _dies(when, store)
+    second = Reading(store, "second", count=1)
+    add(store, 0, 1)
+    os.waitpid(first.pid, 0)
+    assert second.wait() == ([1] if published else [0])
+    assert owners(store) == (["dying", "second"] if published else ["second"])
+    assert queue(store) == []
+
+
+def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> None:
+    """Waiters with short time-outs: what is pending with one was returned to it, whatever met."""
+    group = group_of(store)
+    count, got, done = 400, [[] for _ in range(6)], threading.Event()  # type: ignore[var-annotated]
+
+    def work(number: int) -> None:
+        mine: Any = got[number]
+        while not done.is_set() or group.info().lag:
+            for each in group.read(f"w{number}", count=2, timeout=0.002 * (1 + number % 3)):
+                mine.append(each.id)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for n in range(0, count, 4):
+        add(store, n, n + 1, n + 2, n + 3)
+        time.sleep(0.001 * (n % 5))
+    done.set()
+    for thread in threads:
+        thread.join(LONG_S)
+    pending = {each.id: each.consumer for each in group.pending_entries()}
+    assert {id: f"w{n}".encode() for n in range(6) for id in got[n]} == pending
+    assert sum(map(len, got)) == len(pending) == count
+    assert store.metrics()["handed"] > 0
+
+
+def test_who_is_told_to_stop_takes_along_what_it_was_handed(
+    store: Store[Any], monkeypatch: Any
+) -> None:
+    """Stopped between being handed something and looking: it is not left in its backlog unseen."""
+    stopped: list[bool] = []
+    group = group_of(store)
+    found: list[Any] = []
+
+    def alive() -> None:
+        if stopped and engine_of(store).wake.waits.hands.state(1):
+            raise logstore.UsageError("stopped")
+
+    def work() -> None:
+        found.extend(group._read(b"second", 1, None, alive=alive))
+
+    first = Reading(store, "first", count=1)
+    second = threading.Thread(target=work)
+    second.start()
+    eventually(lambda: len(queue(store)) == 2)
+    stopped.append(True)
+    add(store, 0, 1)
+    second.join(SOON_S)
+    assert first.wait() == [0]
+    assert [int(each.fields[b"n"]) for each in found] == [1]
+
+
+def test_a_slot_that_was_left_while_it_was_served_is_used_again(store: Store[Any]) -> None:
+    slots = engine_of(store).wake.waits.slots
+    with store._live().committer.locked():
+        for _ in range(3):
+            slot, _ = slots.take_locked(5, 1) or (-1, 0)
+            slots.free(slot)
+            slots.set_state(slot, 3)  # as if both had been stored at once
+        assert slots._used() == 1
