@@ -1,0 +1,159 @@
+"""Prevents a run of compaction that ends early, or finds what another one left, from giving back
+too little or too much.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import format as fmt
+from logstore.compaction import measure, runner, segments
+from logstore.compaction.report import CompactionReport
+from logstore.engine import care
+from logstore.engine.commit import Committer
+from logstore.errors import DiskFullError
+from logstore.fs import LOCAL
+from logstore.log import chain, names
+
+ROWS = [{b"n": b"%d" % n, b"pad": bytes(40)} for n in range(60)]
+Store = logstore.Store[bytes]
+
+
+def _open(path: Path) -> Store:
+    return logstore.open(path, encoding=None, background=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Small nodes of three streams in several segments; every third entry deleted."""
+    with logstore.open(
+        tmp_path / "store", encoding=None, background=False, node_max_entries=5,
+        segment_bytes=64 << 10,
+    ) as made:  # fmt: skip
+        for turn in range(3):
+            for name in (b"a", b"b", b"c"):
+                ids = made.stream(name).add_many(ROWS)
+                made.stream(name).delete(*list(ids)[turn::3])
+            made.stream(b"large").add({b"pad": bytes(40_000)})
+        yield made
+
+
+def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
+    engine = store._engine()
+    assert measure.size_bytes(engine, 1) == names.segment(engine.path, 1).stat().st_size
+    assert measure.size_bytes(engine, 77) == 0
+
+
+def test_by_itself_a_run_erases_nothing(store: Store) -> None:
+    engine = store._engine()
+    report = runner.run(engine, Committer(engine))
+    assert not report.purge
+    assert not report.index_rebuilt
+
+
+def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
+    store: Store, tmp_path: Path
+) -> None:
+    engine = store._engine()
+    kept = shutil.copy(names.segment(engine.path, 1), tmp_path / "kept")
+    store.compact(threshold=0.0)
+    assert not names.segment(engine.path, 1).exists()
+    shutil.copy(kept, names.segment(engine.path, 1))
+    numbers = names.segments(LOCAL, engine.path)
+    begun = names.segment(engine.path, max(numbers) + 1)
+    head = chain.heads(LOCAL, engine.path, engine.uuid)[max(measure.rows_and_active(engine)[0])][0]
+    chain.segment.create(
+        LOCAL, engine.path, head._replace(number=max(numbers) + 1, role=fmt.Role.MAIN)
+    ).close()
+    segments.remove_garbage(engine)
+    assert not names.segment(engine.path, 1).exists()
+    assert begun.exists()
+    begun.unlink()
+
+
+def test_an_erasure_leaves_open_nodes_without_what_was_deleted(tmp_path: Path) -> None:
+    """One of which nothing is left goes; the stream keeps its last ID."""
+    with _open(tmp_path / "store") as store:
+        for name in (b"all", b"some", b"none"):
+            for ms in range(1, 5):
+                store.stream(name).add({b"n": b"%d" % ms}, f"{ms}-0")
+        store.stream(b"all").delete(*(f"{ms}-0" for ms in range(1, 5)))
+        store.stream(b"some").delete("1-0", "3-0")
+        report = store.compact(purge=True)
+        assert report.open_nodes_restated == 2
+        for name, left, last in ((b"all", [], 4), (b"some", [2, 4], 4), (b"none", [1, 2, 3, 4], 4)):
+            stream = store.stream(name)
+            assert [entry.id.ms for entry in stream] == left
+            assert stream.last_id.ms == last
+            stream.add({b"n": b"5"}, "5-0")
+            assert [entry.id.ms for entry in stream] == [*left, 5]
+
+
+def test_copies_go_with_an_erasure_and_nothing_else_does(store: Store) -> None:
+    store.checkpoint()
+    engine, committer = store._engine(), Committer(store._engine())
+    suffix = names.segment(engine.path, 0).suffix
+    stays = [
+        engine.path / names.LOG / "notes.tmp.txt",
+        engine.path / names.CHECKPOINTS / "notes",
+        engine.path / names.LOG / f"x{names.TEMPORARY}",
+    ]
+    goes = [
+        engine.path / names.LOG / f"00000000000000000077{suffix}{names.TEMPORARY}",
+        engine.path / names.CHECKPOINTS / f"77.ckpt{names.TEMPORARY}",
+        engine.path / names.QUARANTINE / "1.tail",
+    ]
+    half = engine.path / names.INDEX / f"77{names.TEMPORARY}"
+    for each in (*stays, *goes, half / "data.mdb"):
+        each.parent.mkdir(exist_ok=True)
+        each.write_bytes(b"x")
+    before = {each for each in engine.path.rglob("*") if each.is_file()}
+    runner._erase_copies(engine, committer)
+    after = {each for each in engine.path.rglob("*") if each.is_file()}
+    assert before - after == {*goes, half / "data.mdb"}
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("fits", [0, 1, 2])
+def test_in_little_space_a_run_goes_as_far_as_it_can(
+    fits: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One segment after the other, those in which least lives first; an error only if not even
+    one could be given back."""
+    engine, committer = store._engine(), Committer(store._engine())
+    report = CompactionReport()
+    moved: list[set[int]] = []
+    sweep = runner.sweep
+
+    def full(*given: Any) -> None:
+        victims = given[3]
+        if victims:
+            if len(moved) == fits:
+                raise DiskFullError("no space")
+            moved.append(victims)
+        sweep(*given)
+
+    monkeypatch.setattr(runner, "sweep", full)
+    segments.seal(engine, committer)
+    rows, _ = measure.rows_and_active(engine)
+    live = {number: row.live_bytes for number, row in rows.items()}
+    victims = measure.victims(engine, 0.1)
+    assert len(victims) > 2
+    with care.alone(engine):
+        if not fits:
+            with pytest.raises(DiskFullError):
+                runner._one_by_one(engine, committer, report, 0.1)
+        else:
+            runner._one_by_one(engine, committer, report, 0.1)
+    assert [len(each) for each in moved] == [1] * fits
+    assert set().union(*moved) <= victims
+    done = [live[number] for each in moved for number in each]
+    assert done == sorted(done)
+    assert report.segments_dropped >= fits
+    assert len(list(store.stream(b"a"))) == 120
