@@ -1,12 +1,14 @@
 """Waiting of asyncio tasks: one thread watches the store for all of them.
 
 A task tries in an executor, then waits for its event; the watcher sleeps on the word of all streams
-and sets the events of those whose streams changed.
+and sets the events of those whose streams changed. What it does for a commit grows with the lines
+that are waited for (see ``waitwords``), not with the waiters: thousands may be idle.
 
 Invariants: a waiter registers, which loads the words of its streams, before it tries, and clears
-its event before each try, so no wake-up is lost; the watcher renews that somebody waits, and looks
-once a slice (``pace``) whether a writer died between publishing and waking; it begins with the
-first waiter, and ends when none is left or the store is closed. A time-out is never early.
+its event before each try, so no wake-up is lost; of a queue only the first is woken, and who leaves
+wakes the next. The watcher renews that somebody waits, and looks once a slice (``pace``) whether a
+writer died between publishing and waking; it begins with the first waiter, and ends when none is
+left or the store is closed. A time-out is never early.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -32,18 +34,25 @@ R = TypeVar("R")
 
 
 class Waiter:
-    """A task that waits for some streams."""
+    """A task that waits for some streams, maybe in a queue."""
 
-    def __init__(self, names: Sequence[bytes]) -> None:
-        self.lines = sorted({line_of(name) for name in names})
-        self.words: list[int] = []  # of the lines, when its event was set last
+    def __init__(self, names: Sequence[bytes], queue: deque[Waiter] | None = None) -> None:
+        self.lines = {line_of(name) for name in names}
         self.event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        self._queue = queue
 
     def wake(self) -> None:
         """Set its event, from any thread."""
-        with suppress(RuntimeError):  # its loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self.event.set)
+        _wake((self,))
+
+    @property
+    def behind(self) -> bool:
+        """Whether another one of its queue comes first; asked from any thread."""
+        try:
+            return self._queue is not None and self._queue[0] is not self
+        except IndexError:  # nobody is in it yet
+            return False
 
     async def wait(self, deadline: float | None, most_s: float | None) -> None:
         """Until woken, until the deadline, at most ``most_s``."""
@@ -55,25 +64,52 @@ class Waiter:
                 await self.event.wait()
 
 
+def _wake(waiters: Iterable[Waiter]) -> None:
+    """Set the events of waiters, each in its loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in waiters:
+        by_loop.setdefault(waiter.loop, []).append(waiter)
+    for loop, its in by_loop.items():
+        with suppress(RuntimeError):  # it is closed: nobody waits
+            loop.call_soon_threadsafe(_set, its)
+
+
+def _set(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        waiter.event.set()
+
+
+class _Line:
+    """Who waits for the streams of a line, and its word when they were woken last."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+        self.waiters: set[Waiter] = set()
+
+
 class Watcher:
     """The thread that watches one store for the waiters of this process."""
 
     def __init__(self, engine: Callable[[], Engine]) -> None:
         self.engine = engine
         self._mutex = threading.Lock()
-        self._waiters: set[Waiter] = set()
+        self._lines: dict[int, _Line] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
-    def waiting(self, names: Sequence[bytes]) -> Iterator[Waiter]:
+    def waiting(
+        self, names: Sequence[bytes], queue: deque[Waiter] | None = None
+    ) -> Iterator[Waiter]:
         """A waiter that is woken whenever one of the streams changes; try after this."""
-        engine, waiter = self.engine(), Waiter(names)
+        engine, waiter = self.engine(), Waiter(names, queue)
         with self._mutex:
             if self._closed:
                 raise closed()
-            waiter.words = _words(engine, waiter)
-            self._waiters.add(waiter)
+            for line in waiter.lines:
+                if line not in self._lines:
+                    self._lines[line] = _Line(_word(engine, line))
+                self._lines[line].waiters.add(waiter)
             if self._thread is None:
                 seen = _seen(engine)
                 self._thread = threading.Thread(
@@ -84,15 +120,17 @@ class Watcher:
             yield waiter
         finally:
             with self._mutex:
-                self._waiters.discard(waiter)
+                for line in waiter.lines:
+                    self._lines[line].waiters.discard(waiter)
+                    if not self._lines[line].waiters:
+                        del self._lines[line]
 
     def close(self) -> None:
         """Wake every waiter, to find the store closed; the thread ends soon."""
         with self._mutex:
             self._closed = True
-            waiters = list(self._waiters)
-        for waiter in waiters:
-            waiter.wake()
+            waiters = self._all()
+        _wake(waiters)
 
     def join(self) -> None:
         """Wait for the end of the thread, a slice at most."""
@@ -115,26 +153,30 @@ class Watcher:
             with self._mutex:
                 if self._thread is threading.current_thread():
                     self._thread = None
-                waiters = list(self._waiters)
-            for waiter in waiters:  # whatever ended it: they look, and find out
-                waiter.wake()
+                waiters = self._all()
+            _wake(waiters)  # whatever ended it: they look, and find out
+
+    def _all(self) -> set[Waiter]:
+        return {waiter for line in self._lines.values() for waiter in line.waiters}
 
     def _goes_on(self) -> bool:
         with self._mutex:
-            if self._waiters and not self._closed:
+            if self._lines and not self._closed:
                 return True
             self._thread = None
             return False
 
     def _notify(self, engine: Engine, *, everybody: bool) -> None:
         """Wake whose streams changed; everybody, if that cannot be told."""
+        everybody = everybody or engine.follow is not None
+        changed: set[Waiter] = set()
         with self._mutex:
-            waiters = list(self._waiters)
-        for waiter in waiters:
-            words = _words(engine, waiter)
-            if everybody or engine.follow is not None or words != waiter.words:
-                waiter.words = words
-                waiter.wake()
+            for number, line in self._lines.items():
+                word = _word(engine, number)
+                if everybody or word != line.word:
+                    line.word = word
+                    changed |= line.waiters
+        _wake(waiter for waiter in changed if not waiter.behind)
 
 
 def closed() -> ClosedError:
@@ -142,10 +184,8 @@ def closed() -> ClosedError:
     return ClosedError("the store is closed: open it again")
 
 
-def _words(engine: Engine, waiter: Waiter) -> list[int]:
-    if engine.follow is not None:
-        return []
-    return [engine.wake.waits.load(line) for line in waiter.lines]
+def _word(engine: Engine, line: int) -> int:
+    return 0 if engine.follow is not None else engine.wake.waits.load(line)
 
 
 def _seen(engine: Engine) -> tuple[int, int | None]:
@@ -181,7 +221,7 @@ async def wait_for(
     is over.
     """
     count, slept = watcher.engine().metrics.count, False
-    with watcher.waiting(names) as waiter:
+    with watcher.waiting(names, queue) as waiter:
         begun(waiter)  # who gets it may wake it, so that ``alive`` is asked
         if queue is not None:
             queue.append(waiter)

@@ -113,8 +113,13 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
 
 
 async def _serve(output: Output, service: Service, listen: Listen) -> None:
+    from logstore.wire import limits
     from logstore.wire.server import Server
 
+    allowed = limits.allow(service.clients_max)
+    if allowed < service.clients_max:
+        log.warning("the limit of open files leaves room for %d clients", allowed)
+        service.clients_max = allowed
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

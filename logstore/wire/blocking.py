@@ -17,7 +17,7 @@ from logstore.wire.steps import Block
 
 
 class Unblocked(Exception):  # noqa: N818
-    """CLIENT UNBLOCK ended the wait; with the reply."""
+    """CLIENT UNBLOCK ended the wait, or the client went; with the reply."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__()
@@ -36,6 +36,7 @@ class Blocked:
         self._reader = StoreReader(session.database.store)
         self._session = session
         self._told: list[bool] = []
+        self.tried = False  # or it came behind others, so that it is not its turn
 
     def attempt(self) -> list[Reply] | None:
         """Try once: the reply, as a list; None if there is nothing."""
@@ -44,6 +45,7 @@ class Blocked:
             found = self._runner.run([step.attempt])
             if found[0] is not step.empty:
                 return found
+        self.tried = True
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
         self.pause_s = None if pause_ms is None else pause_ms / 1000
         return None
@@ -62,6 +64,6 @@ class Blocked:
         self._session.unblock = None
 
     def check(self) -> None:
-        """``Unblocked`` once it was."""
-        if self._told:
-            raise Unblocked(Failure(UNBLOCKED) if self._told[0] else self.step.empty)
+        """``Unblocked`` once it was; who went before it began has one try, as with the peers."""
+        if self._told or (self.tried and self._session.gone):
+            raise Unblocked(Failure(UNBLOCKED) if any(self._told[:1]) else self.step.empty)

@@ -3,7 +3,8 @@
 What came together runs together: all requests of one read of the socket are steps of one batch,
 and its changes share a commit. Invariants: replies go out in the order of requests; a client that
 does not read its replies is not read from either, and is cut off when it owes too much; a waiting
-client holds no thread; nothing listens beyond loopback without a password.
+client holds no thread, and one that goes gets nothing any more; nothing listens beyond loopback
+without a password.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import random
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,7 +35,9 @@ from logstore.wire.steps import Block, Step, Tell
 log = logging.getLogger("logstore.server")
 READ_BYTES = 64 * 1024
 THREADS = 4
-SLICE_S = 5.0  # a waiting client looks again at least so often
+SLICE_S = 60.0  # a waiting client looks again at least so often, should it not be woken
+BACKLOG = 1024  # clients that came together
+KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
 
@@ -76,16 +81,17 @@ class Server:
     async def start(self, listen: Listen) -> list[Any]:
         """Begin to listen; the addresses."""
         listen.check(self.service.password)
+        loop = asyncio.get_running_loop()
         if listen.host is not None:
             self._servers.append(
-                await asyncio.start_server(
-                    self._accept, listen.host, listen.port, ssl=listen.tls, limit=READ_BYTES
+                await loop.create_server(
+                    self._protocol, listen.host, listen.port, ssl=listen.tls, backlog=BACKLOG
                 )
             )
         if listen.unix_socket is not None:
             self._servers.append(
-                await asyncio.start_unix_server(
-                    self._accept, str(listen.unix_socket), limit=READ_BYTES
+                await loop.create_unix_server(
+                    self._protocol, str(listen.unix_socket), backlog=BACKLOG
                 )
             )
         found = [each.getsockname() for server in self._servers for each in server.sockets]
@@ -107,11 +113,16 @@ class Server:
         for watcher in self._watchers.values():
             await asyncio.to_thread(watcher.join)
 
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(_Reader(limit=READ_BYTES), self._accept)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        assert isinstance(reader, _Reader)
         self._tasks.add(task)
         try:
+            _keep_alive(writer.get_extra_info("socket"))
             if len(self.service.sessions) >= self.service.clients_max:
                 writer.write(encode(Failure("ERR max number of clients reached"), 2))
                 return
@@ -152,6 +163,7 @@ class Server:
         place = (number, step.queue)
         queue = None if step.queue is None else self._queues.setdefault(place, deque())
         blocked = Blocked(session, step)
+        blocked.tried = bool(queue)
 
         async def attempt() -> list[Reply] | None:
             found: list[Reply] | None = await self.run(blocked.attempt)
@@ -160,8 +172,12 @@ class Server:
         async def lives() -> None:
             blocked.check()
 
+        slice_s = SLICE_S * random.uniform(0.5, 1.0)  # not all of them in the same moment
+
         def pause_s() -> float:
-            return SLICE_S if blocked.pause_s is None else min(SLICE_S, blocked.pause_s)
+            if session.gone:
+                return 0.0
+            return slice_s if blocked.pause_s is None else min(slice_s, blocked.pause_s)
 
         def begun(waiter: Waiter) -> None:
             blocked.begin(waiter.wake)
@@ -172,6 +188,8 @@ class Server:
                 pause_s=pause_s, alive=lives, begun=begun,
             )  # fmt: skip
         except Unblocked as unblocked:
+            if session.gone:
+                raise ConnectionError("the client went") from None
             return unblocked.reply
         except ClosedError as exc:
             return failure_of(exc)
@@ -182,11 +200,39 @@ class Server:
         return step.empty if found is None else found[0]
 
 
+def _keep_alive(found: socket.socket) -> None:
+    if found.family == socket.AF_UNIX:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+class _Reader(asyncio.StreamReader):
+    """Tells that the client went also while nothing is read, unless it sent a lot before."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        self.gone: Callable[[], object] = bool
+
+    def feed_eof(self) -> None:
+        """The client sends nothing any more."""
+        super().feed_eof()
+        self.gone()
+
+    def set_exception(self, exc: BaseException) -> None:
+        """The connection broke."""
+        super().set_exception(exc)  # type: ignore[arg-type]
+        self.gone()
+
+
 class _Connection:
     """One connection: reads requests, runs them, writes replies."""
 
     def __init__(
-        self, server: Server, session: Session, reader: asyncio.StreamReader,
+        self, server: Server, session: Session, reader: _Reader,
         writer: asyncio.StreamWriter,
     ) -> None:  # fmt: skip
         self._server = server
@@ -195,6 +241,7 @@ class _Connection:
         self._writer = writer
         self._batches = Batches(session)
         session.kill = writer.transport.abort
+        reader.gone = session.leave
 
     async def serve(self) -> None:
         """Until the client goes, or is sent away."""

@@ -58,12 +58,19 @@ class Session:
         self.multi: Multi | None = None
         self.watched: list[Watched] = []
         self.closing = False  # QUIT: close behind the reply
+        self.gone = False  # it sends nothing any more: what blocks ends
         self.last_command = ""
         self.born = time.time()
         self.replies = "ON"  # CLIENT REPLY
         self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+
+    def leave(self) -> None:
+        """The client went: what blocks is to end."""
+        self.gone = True
+        if self.unblock is not None:
+            self.unblock(False)
 
     @property
     def plain(self) -> bool:

@@ -49,6 +49,7 @@ class InProcess:
             stdout=subprocess.PIPE, env=environment(),
         )  # fmt: skip
         assert self._process.stdout is not None
+        self.pid = self._process.pid
         self.port: int = json.loads(self._process.stdout.readline())["port"]
 
     def stop(self, *, kill: bool = False) -> None:
