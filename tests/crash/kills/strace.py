@@ -74,16 +74,22 @@ def run(
     What it does to be ready is not counted.
     """
     assert STRACE is not None
-    go_read, go_write = os.pipe()
+    (go_read, go_write), (ready_read, ready_write) = os.pipe(), os.pipe()
     error, trace = folder / "error", folder / "trace"
     pid = os.fork()
     if not pid:
-        _child(work, ready, go_read, go_write, error)
+        os.close(go_write)
+        os.close(ready_read)
+        _child(work, ready, go_read, ready_write, error)
     os.close(go_read)
+    os.close(ready_write)
+    is_ready = os.read(ready_read, 1)  # not traced before that, or what it does would count
+    os.close(ready_read)
     command = [STRACE, "-f", "-qq", "-p", str(pid), "-o", str(trace), *hit.options()]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
     status = -1
     try:
+        assert is_ready, error.read_text()
         _attached(pid, tracer)
         os.write(go_write, b"x")
         status = _ended(pid)
@@ -102,14 +108,14 @@ def run(
 
 
 def _child(
-    work: Callable[[], object], ready: Callable[[], object], go_read: int, go_write: int,
+    work: Callable[[], object], ready: Callable[[], object], go_read: int, ready_write: int,
     error: Path,
 ) -> None:  # fmt: skip
     status = 3
     try:
-        os.close(go_write)
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
         ready()
+        os.write(ready_write, b"x")
         if os.read(go_read, 1):
             work()
             status = 0
