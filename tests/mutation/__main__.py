@@ -36,8 +36,7 @@ def attempt(asker: Asker, atlas: Atlas, job: Job, seconds: float) -> Outcome:
     tests = atlas.choose(module, mutant, seconds)
     answer = {"result": "unreached", "by": ""}
     if tests:
-        limit = 10 + 4 * atlas.expected(tests)
-        answer = asker.ask(module, mutated(source, mutant), tests, limit)
+        answer = asker.ask(module, mutated(source, mutant), atlas.limits(tests))
     atlas.kills[module][answer["by"]] += 1
     room = scope.modules(asker.tree)[module]
     before, after = shown(source, mutant)

@@ -70,12 +70,13 @@ class Asker:
         """Measure what tests reach, with nothing broken."""
         self._exchange({"survey": str(into), "tests": tests})
 
-    def ask(self, module: str, after: str, tests: list[str], seconds: float) -> dict[str, str]:
-        """Whether the tests notice that the module reads like this."""
+    def ask(self, module: str, after: str, tests: dict[str, float]) -> dict[str, str]:
+        """Whether the tests, each in so many seconds, notice that the module reads like this."""
         path = self.tree / module
         job = {"module": str(path), "before": path.read_text(), "after": after}
-        answer = self._exchange(job | {"tests": tests, "seconds": seconds})
-        return self._afresh(path, after, tests) if answer["result"] == "outside" else answer
+        limits = {"tests": list(tests), "seconds": list(tests.values())}
+        answer = self._exchange(job | limits)
+        return self._afresh(path, after, list(tests)) if answer["result"] == "outside" else answer
 
     def _afresh(self, path: Path, after: str, tests: list[str]) -> dict[str, str]:
         with copies.broken(path, after):

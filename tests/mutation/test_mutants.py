@@ -93,7 +93,9 @@ def test_each_mutant_is_noticed_by_its_test(asker: Asker) -> None:
     met = {}
     for mutant in mutants(SUMMING):
         _, after = shown(SUMMING, mutant)
-        answer = asker.ask("logstore/summing.py", mutated(SUMMING, mutant), asker.tests, 60)
+        answer = asker.ask(
+            "logstore/summing.py", mutated(SUMMING, mutant), dict.fromkeys(asker.tests, 60)
+        )
         met[after] = (answer["result"], answer["by"].partition("::")[2])
     assert met == {
         "LIMIT = 10": ("failed", ""),
@@ -109,14 +111,16 @@ def test_each_mutant_is_noticed_by_its_test(asker: Asker) -> None:
 
 def test_nothing_broken_nothing_noticed(asker: Asker) -> None:
     """A change that no test sees survives, in a function and at import, also behind a kill."""
+    limits = dict.fromkeys(asker.tests, 60.0)
     for after in (SUMMING.replace("9", "9  "), SUMMING.replace("min(a + b", "min(b + a")):
-        assert asker.ask("logstore/summing.py", after, asker.tests, 60)["result"] == "passed"
+        assert asker.ask("logstore/summing.py", after, limits)["result"] == "passed"
 
 
 def test_time_over(asker: Asker) -> None:
     """A mutant that never ends is stopped."""
     after = SUMMING.replace("return min", "while True: pass\n    return min")
-    assert asker.ask("logstore/summing.py", after, asker.tests, 2)["result"] == "timeout"
+    answer = asker.ask("logstore/summing.py", after, dict.fromkeys(asker.tests, 2.0))
+    assert (answer["result"], answer["by"].partition("::")[2]) == ("timeout", "test_total")
 
 
 def test_every_excuse_is_of_something() -> None:

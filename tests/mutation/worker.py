@@ -2,9 +2,10 @@
 
 With ``-p tests.mutation.worker`` nothing is run; LOGSTORE_MUTATION names two descriptors, where a
 line of JSON is a job and is answered by one: {"survey": path, "tests": [...]} measures what tests
-reach, {"module": path, "before": source, "after": source, "tests": [...], "seconds": s} asks them
-about a mutant, until one fails. The result is "passed", "failed" with the test that failed,
-"timeout", or "outside" if code that runs at import differs.
+reach, {"module": path, "before": source, "after": source, "tests": [...], "seconds": [...]} asks
+them about a mutant, until one fails, and gives each of them so many seconds. The result is
+"passed", "failed" with the test that failed, "timeout" with the test that had no end, or "outside"
+if code that runs at import differs.
 
 Invariant: what a fork does stays in it.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import json
+import mmap
 import os
 import signal
 import sys
@@ -27,6 +29,9 @@ from tests.mutation.patch import differing, living, patch
 from tests.mutation.reach import Reach
 
 PATIENCE = 0.01  # seconds between two looks at a fork
+STOPPED = (
+    0.5  # a look that comes so much later: all of it was stopped, and that time does not count
+)
 Answer = dict[str, str]
 
 
@@ -42,9 +47,10 @@ class First:
             self.by = report.nodeid
 
 
-def follow(items: list[pytest.Item], first: First | None) -> None:
-    """Run tests; with ``first``, until one fails."""
+def follow(items: list[pytest.Item], first: First | None, place: mmap.mmap) -> None:
+    """Run tests, telling at which place one is; with ``first``, until one fails."""
     for at, item in enumerate(items):
+        place[:4] = at.to_bytes(4, "little")
         after = items[at + 1] if at + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if first is not None and first.by:
@@ -58,6 +64,7 @@ class Worker:
         self.session = session
         self.items = {item.nodeid: item for item in session.items}
         self.scratch = Path(tempfile.mkdtemp(prefix="answer-"))
+        self.place = mmap.mmap(-1, 4)  # which test a fork is at
         self.living = living()
         # A fork that collects garbage, or looks at every object, copies all of the memory.
         gc.collect()
@@ -72,6 +79,7 @@ class Worker:
                 return {"result": "outside", "by": ""}
         into = self.scratch / "answer"
         into.unlink(missing_ok=True)
+        self.place[:4] = bytes(4)
         child = os.fork()
         if not child:
             try:
@@ -79,31 +87,36 @@ class Worker:
                 into.write_text(json.dumps(self._child(job, functions)))
             finally:
                 os._exit(0)
-        return self._wait(child, job.get("seconds", 3600.0), into)
+        return self._wait(child, job["tests"], job.get("seconds"), into)
 
     def _child(self, job: dict[str, Any], functions: Any) -> Answer:
         plugins = self.session.config.pluginmanager
-        items = [self.items[test] for test in job["tests"] if test in self.items]
+        items = [self.items[test] for test in job["tests"]]
         if functions is None:
             reach = Reach(Path(job["survey"]))
             plugins.register(reach)
-            follow(items, None)
+            follow(items, None, self.place)
             reach.write()
             return {"result": "passed", "by": ""}
         first = First()
         plugins.register(first)
         if not patch(functions, self.living):
             return {"result": "outside", "by": ""}
-        follow(items, first)
+        follow(items, first, self.place)
         return {"result": "failed" if first.by else "passed", "by": first.by}
 
-    def _wait(self, child: int, seconds: float, into: Path) -> Answer:
-        end = time.monotonic() + seconds
+    def _wait(
+        self, child: int, tests: list[str], seconds: list[float] | None, into: Path
+    ) -> Answer:
+        looked, place, took = time.monotonic(), 0, 0.0
         while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if time.monotonic() > end:
+            now, at = time.monotonic(), int.from_bytes(self.place[:4], "little")
+            took = 0.0 if at != place else took + (now - looked if now - looked < STOPPED else 0.0)
+            looked, place = now, at
+            if seconds is not None and took > seconds[place]:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                return {"result": "timeout", "by": ""}
+                return {"result": "timeout", "by": tests[place]}
             time.sleep(PATIENCE)
         if not into.exists():
             return {"result": "failed", "by": "the process died"}
