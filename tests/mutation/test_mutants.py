@@ -98,9 +98,9 @@ def test_each_mutant_is_noticed_by_its_test(asker: Asker) -> None:
         )
         met[after] = (answer["result"], answer["by"].partition("::")[2])
     assert met == {
-        "LIMIT = 10": ("failed", ""),
+        "LIMIT = 10": ("failed", "test_limit"),
         "return min(a - b, LIMIT)": ("failed", "test_total"),
-        "STEP = 2": ("failed", ""),
+        "STEP = 2": ("failed", "test_up"),
         "return [one - self.STEP for one in a]": ("failed", "test_up"),
         "HANDS = {1: lambda a: a * 2}": ("failed", ""),
         "HANDS = {0: lambda a: a // 2}": ("failed", "test_hands"),

@@ -5,7 +5,7 @@ line of JSON is a job and is answered by one: {"survey": path, "tests": [...]} m
 reach, {"module": path, "before": source, "after": source, "tests": [...], "seconds": [...]} asks
 them about a mutant, until one fails, and gives each of them so many seconds. The result is
 "passed", "failed" with the test that failed, "timeout" with the test that had no end, or "outside"
-if code that runs at import differs.
+if code that runs at import differs, and no test noticed the values that came of it.
 
 Invariant: what a fork does stays in it.
 """
@@ -27,6 +27,7 @@ import pytest
 
 from tests.mutation.patch import differing, living, patch
 from tests.mutation.reach import Reach
+from tests.mutation.values import restate
 
 PATIENCE = 0.01  # seconds between two looks at a fork
 STOPPED = (
@@ -75,8 +76,6 @@ class Worker:
         functions = None
         if "survey" not in job:
             functions = differing(Path(job["module"]), job["before"], job["after"])
-            if functions is None:
-                return {"result": "outside", "by": ""}
         into = self.scratch / "answer"
         into.unlink(missing_ok=True)
         self.place[:4] = bytes(4)
@@ -92,7 +91,7 @@ class Worker:
     def _child(self, job: dict[str, Any], functions: Any) -> Answer:
         plugins = self.session.config.pluginmanager
         items = [self.items[test] for test in job["tests"]]
-        if functions is None:
+        if "survey" in job:
             reach = Reach(Path(job["survey"]))
             plugins.register(reach)
             follow(items, None, self.place)
@@ -100,10 +99,26 @@ class Worker:
             return {"result": "passed", "by": ""}
         first = First()
         plugins.register(first)
-        if not patch(functions, self.living):
+        at_import = functions is None
+        if not (self._restate(job) if at_import else patch(functions, self.living)):
             return {"result": "outside", "by": ""}
         follow(items, first, self.place)
+        if at_import and not first.by:
+            return {"result": "outside", "by": ""}
         return {"result": "failed" if first.by else "passed", "by": first.by}
+
+    @staticmethod
+    def _restate(job: dict[str, Any]) -> int:
+        """Change the values of a module; 0 if that cannot be done here."""
+        path = Path(job["module"]).resolve()
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file and Path(file).resolve() == path:
+                try:
+                    return restate(module, job["after"])
+                except Exception:  # noqa: BLE001  then a run of its own must tell
+                    return 0
+        return 0
 
     def _wait(
         self, child: int, tests: list[str], seconds: list[float] | None, into: Path
