@@ -134,7 +134,7 @@ class _Stand:
             ahead = queue.others_locked(ahead=True)
             if not ahead or (
                 group.last < record.last
-                and handover.hand_over(state, queue.waits, record, group, ahead)
+                and handover.hand_over(state, queue.waits, record, group, ahead, spare=True)
             ):
                 found, left = self._read(state, takes_new=True)
                 if found:

@@ -25,13 +25,22 @@ from logstore.index.keys import StreamRecord
 
 
 def hand_over(
-    state: State, waits: Waits, record: StreamRecord, group: GroupRecord, rows: list[Row]
-) -> bool:
-    """Give what is new to these waiters, in their order; whether all that live got something."""
+    state: State, waits: Waits, record: StreamRecord, group: GroupRecord, rows: list[Row], *,
+    spare: bool = False,
+) -> bool:  # fmt: skip
+    """Give what is new to these waiters, in their order; whether all that live got something.
+
+    With ``spare`` nothing is given unless there is more than they take: who wants the rest need not
+    do the work of those before it, who are awake by now, else.
+    """
     takers, whole = _takers(state, waits, group, rows)
+    if spare and not whole:
+        return False
     shares: list[list[Delivered]] = []
     while takers:
-        shares = _shares(state, record, group, takers)
+        shares = _shares(state, record, group, takers, spare)
+        if spare and len(shares) < len(takers):
+            return False
         gone = _offered(state, waits, takers, shares)
         if not gone:
             break
@@ -67,11 +76,18 @@ def _takers(
 
 
 def _shares(
-    state: State, record: StreamRecord, group: GroupRecord, takers: list[tuple[Row, Hand]]
-) -> list[list[Delivered]]:
-    """What each of the first of them gets; shorter than they are if there is not enough."""
+    state: State, record: StreamRecord, group: GroupRecord, takers: list[tuple[Row, Hand]],
+    spare: bool,
+) -> list[list[Delivered]]:  # fmt: skip
+    """What each of the first of them gets; shorter than they are if there is not enough, with
+    ``spare`` for one entry more.
+    """
     most = 0 if any(not hand.most for _, hand in takers) else sum(hand.most for _, hand in takers)
-    fresh = deliveries.fresh(state, record, group, most, Room(0))
+    if spare and not most:
+        return []
+    fresh = deliveries.fresh(state, record, group, most + 1 if spare else most, Room(0))
+    if spare and len(fresh) <= most:
+        return []
     shares: list[list[Delivered]] = []
     at = 0
     for _, hand in takers:
