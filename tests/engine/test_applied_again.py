@@ -1,0 +1,164 @@
+"""Prevents a frame that is applied once more from counting twice, one of a stream or group that is
+gone from bringing it back, and a change from leaving those asleep who wait for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.engine.apply import apply
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.engine.state import State
+from logstore.fs import FileSystem
+from logstore.index.env import open_generation, open_untouched
+from logstore.index.txn import IndexTxn
+from logstore.log import chain, names, reader
+from logstore.log.reader import LogFrame
+from logstore.recovery import compare
+from tests.corruption import shop
+
+
+def _log(engine: Engine) -> list[LogFrame]:
+    """Every frame of the main segments, in order."""
+    found: list[LogFrame] = []
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid):
+        file = engine.fs.open(names.segment(engine.path, link.number))
+        try:
+            found += reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+        finally:
+            file.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with frames of every kind."""
+    path = tmp_path_factory.mktemp("again") / "store"
+    shop.make(path, 5, compacted=False)
+    return path
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.99])
+def test_what_was_applied_may_be_applied_again(share: float, made: Path, tmp_path: Path) -> None:
+    """From any place of the log on: the index is the same as before."""
+    fs = FileSystem()
+    generation = names.generation(made, names.generations(fs, made)[-1])
+    copy = shutil.copytree(generation, tmp_path / "copy")
+    store = shutil.copytree(made, tmp_path / "store")
+    with logstore.open(store, encoding=None, background=False) as opened:
+        engine = opened._engine()
+        log = _log(engine)
+        own = open_generation(fs, copy, 1)
+        with own.env.begin(write=True) as txn:
+            index = IndexTxn(own, txn)
+            engine.kept.clear()
+            state = engine.new_state(index, index.meta(), 0, 0)
+            for each in log[int(share * len(log)) :]:
+                body = each.body()
+                assert body is not None
+                apply(state, each.position, each.payload_bytes, body)
+            state.flush()
+        engine.kept.clear()
+        own.close()
+    was, now = open_untouched(generation, 1), open_untouched(copy, 1)
+    assert compare._differences(was, now) == []
+    with was.env.begin() as one, now.env.begin() as other:
+        nodes = [list(IndexTxn(g, t).all_nodes()) for g, t in ((was, one), (now, other))]
+        assert nodes[0] == nodes[1]
+        rows = [IndexTxn(g, t).segment_rows() for g, t in ((was, one), (now, other))]
+        living = [{n: (r.live_nodes, r.live_bytes) for n, r in each.items()} for each in rows]
+        assert living[0] == living[1]
+    was.close()
+    now.close()
+
+
+Step = Callable[[logstore.Store[bytes]], object]
+LATER_MS = 1 << 42
+
+# What wakes those who wait for the stream.
+WAKING: dict[str, Step] = {
+    "add": lambda store: store.stream("s").add({b"f": b"v"}),
+    "add many": lambda store: store.stream("s").add_many([{b"f": b"v"}] * 300),
+    "schedule": lambda store: store.stream("s").schedule({b"f": b"v"}, at=LATER_MS),
+    "settings of a group": lambda store: store.stream("s").group("g").configure(
+        max_deliveries=3, dead_letter="dead"
+    ),
+    "drop of a group": lambda store: store.stream("s").group("g").destroy(),
+    "nack": lambda store: store.stream("s").group("g").nack("1-0"),
+    "expiry": lambda store: store.stream("s").expire(at=LATER_MS),
+    "rename": lambda store: store.rename("s", "t"),
+    "drop": lambda store: store.drop("s"),
+    "delete": lambda store: store.stream("s").delete("1-0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAKING)
+def test_who_waits_for_a_stream_is_woken(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        store.stream("s").add({b"f": b"v"}, "1-0")
+        store.stream("s").add({b"f": b"v"}, "2-0")
+        store.stream("s").group("g").create(start="0")
+        store.stream("s").group("g").read("ann", count=2)
+        woken: set[bytes] = set()
+        waits = type(store._engine().wake.waits)
+        real = waits.bump_locked
+
+        def bumped(self: object, names: set[bytes]) -> None:
+            woken.update(names)
+            real(self, names)
+
+        monkeypatch.setattr(waits, "bump_locked", bumped)
+        WAKING[name](store)
+        assert b"s" in woken
+
+
+def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
+    """A stream with groups, pending entries, settings and scheduled ones was dropped, its frames
+    are in the log."""
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        engine = store._engine()
+        stream = store.stream("s")
+        for ms in range(1, 9):
+            stream.add({b"f": b"v"}, f"{ms}-0")
+        stream.add_many([{b"f": bytes(50)}] * 300)
+        group = stream.group("g")
+        group.create(start="0")
+        group.configure(max_deliveries=3, dead_letter="dead")
+        group.read("ann", count=5)
+        group.ack("1-0")
+        group.claim("bob", logstore.StreamID(2, 0), min_idle=0)
+        group.set_id("3-0")
+        stream.configure(max_entries=1000)
+        stream.schedule({b"f": b"v"}, at=LATER_MS)
+        stream.add({b"f": b"v"}, producer="p", idempotent_id="one")
+        stream.expire(at=LATER_MS)
+        stream.delete("4-0")
+        stream.trim(minid="3-0")
+        store.rename("s", "t")
+        log = _log(engine)
+        store.drop("t")
+        store.stream("other").add({b"f": b"v"}, "1-0")
+
+        def again(state: State) -> None:
+            for each in log:
+                body = each.body()
+                assert body is not None
+                if type(body).__name__ not in ("Create", "Node", "Group"):
+                    apply(state, each.position, each.payload_bytes, body)
+            assert len(list(state.index.records())) == 1
+            assert list(state.index.groups.all_groups()) == []
+            assert list(state.index.schedules.due()) == []
+            assert list(state.index.producers.all()) == []
+            (kept,) = state.index.records()
+            assert (kept.name, kept.length) == (b"other", 1)
+            state.flush()
+
+        Committer(engine).run(again)
