@@ -54,3 +54,9 @@ def connect(port: int) -> Any:
     import redis
 
     return redis.Redis(port=port)
+
+
+def process_of(port: int) -> int:
+    """The number of its process."""
+    found: int = connect(port).info("server")["process_id"]
+    return found

@@ -1,4 +1,4 @@
-"""XADD through the server, and through redis-py without one, against Redis (everysec).
+"""XADD through the server, and redis-py without one, against Redis (everysec); idle clients.
 
 The same client sends the same bytes to both servers: one connection, 64 requests at a time. It is
 redis-benchmark where that is installed (Debian's redis-tools), else a loop of this module.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import peer
+from benchmarks import idle_clients, peer
 from benchmarks.harness import ROOT, Bench, Result, Sample, at_least, interleave
 
 NAME = "wire"
@@ -33,7 +33,8 @@ def run(bench: Bench) -> list[Result]:
     """Entries a second."""
     with (
         peer.redis_server(bench.folder / "wire-redis") as far,
-        _served(bench.folder / "wire-served") as near,
+        _served(bench.folder / "wire-served") as (near, near_pid),
+        _served(bench.folder / "wire-bare") as (bare, _),
     ):
         rate = _by_loop if shutil.which(TOOL) is None else _by_tool
         name = f"XADD through the server, pipeline 64{'' if rate is _by_loop else f', {TOOL}'}"
@@ -44,30 +45,28 @@ def run(bench: Bench) -> list[Result]:
             Result(name, "entries/s", samples[0], None,
                    samples[0].mean, f">= {RATE:,.0f} entries/s", fast),
             _embedded(bench, far),
+            *idle_clients.results(
+                bench, (near, near_pid), (far, peer.process_of(far)), bare, rate
+            ),
         ]  # fmt: skip
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[int]:
+def _served(folder: Path) -> Iterator[tuple[int, int]]:
     command = [sys.executable, "-m", "logstore.tools.cli", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         found = re.search(rb":(\d+)$", process.stdout.readline().strip())
         assert found is not None
-        yield int(found.group(1))
+        yield int(found.group(1)), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
 
 
-def _request(*words: str) -> bytes:
-    parts = [f"${len(word)}\r\n{word}\r\n" for word in words]
-    return (f"*{len(words)}\r\n" + "".join(parts)).encode()
-
-
 def _by_loop(port: int, count: int) -> float:
-    batch = _request(*ADD) * PIPELINE
+    batch = idle_clients.request(*ADD) * PIPELINE
     with socket.create_connection(("127.0.0.1", port)) as connection:
         started = time.perf_counter()
         for _ in range(count // PIPELINE):

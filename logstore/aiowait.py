@@ -24,6 +24,7 @@ from typing import TypeVar
 from logstore.engine import dues
 from logstore.engine.core import Engine
 from logstore.engine.pace import PACE
+from logstore.engine.ticket import GroupTicket
 from logstore.engine.waiting import POLL_S
 from logstore.engine.waitwords import EVERY, line_of
 from logstore.engine.wake import Wake
@@ -34,10 +35,15 @@ R = TypeVar("R")
 
 
 class Waiter:
-    """A task that waits for some streams, maybe in a queue."""
+    """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
 
-    def __init__(self, names: Sequence[bytes], queue: deque[Waiter] | None = None) -> None:
+    def __init__(
+        self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
+        ticket: GroupTicket | None = None,
+    ) -> None:  # fmt: skip
         self.lines = {line_of(name) for name in names}
+        self.ticket = ticket
+        self.word = 0  # of the ticket, when its event was set last
         self.event = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self._queue = queue
@@ -69,7 +75,11 @@ def _wake(waiters: Iterable[Waiter]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
     for waiter in waiters:
         by_loop.setdefault(waiter.loop, []).append(waiter)
+    running = asyncio._get_running_loop()
     for loop, its in by_loop.items():
+        if loop is running:
+            _set(its)
+            continue
         with suppress(RuntimeError):  # it is closed: nobody waits
             loop.call_soon_threadsafe(_set, its)
 
@@ -94,15 +104,20 @@ class Watcher:
         self.engine = engine
         self._mutex = threading.Lock()
         self._lines: dict[int, _Line] = {}
+        self._turns: set[Waiter] = set()  # those with tickets
+        self._beat_s = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
     def waiting(
-        self, names: Sequence[bytes], queue: deque[Waiter] | None = None
-    ) -> Iterator[Waiter]:
-        """A waiter that is woken whenever one of the streams changes; try after this."""
-        engine, waiter = self.engine(), Waiter(names, queue)
+        self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
+        ticket: GroupTicket | None = None,
+    ) -> Iterator[Waiter]:  # fmt: skip
+        """A waiter that is woken whenever one of the streams changes, or with a ticket, when
+        somebody calls it and now and then; try after this.
+        """
+        engine, waiter = self.engine(), Waiter(names, queue, ticket)
         with self._mutex:
             if self._closed:
                 raise closed()
@@ -110,6 +125,8 @@ class Watcher:
                 if line not in self._lines:
                     self._lines[line] = _Line(_word(engine, line))
                 self._lines[line].waiters.add(waiter)
+            if ticket is not None:
+                self._turns.add(waiter)
             if self._thread is None:
                 seen = _seen(engine)
                 self._thread = threading.Thread(
@@ -120,6 +137,7 @@ class Watcher:
             yield waiter
         finally:
             with self._mutex:
+                self._turns.discard(waiter)
                 for line in waiter.lines:
                     self._lines[line].waiters.discard(waiter)
                     if not self._lines[line].waiters:
@@ -147,6 +165,7 @@ class Watcher:
                 if now != seen:
                     self._notify(engine, everybody=now[0] == seen[0])
                     seen = now
+                self._call()
                 if engine.closed:
                     break
         finally:
@@ -157,11 +176,11 @@ class Watcher:
             _wake(waiters)  # whatever ended it: they look, and find out
 
     def _all(self) -> set[Waiter]:
-        return {waiter for line in self._lines.values() for waiter in line.waiters}
+        return self._turns.union(*(line.waiters for line in self._lines.values()))
 
     def _goes_on(self) -> bool:
         with self._mutex:
-            if self._lines and not self._closed:
+            if (self._lines or self._turns) and not self._closed:
                 return True
             self._thread = None
             return False
@@ -177,6 +196,31 @@ class Watcher:
                     line.word = word
                     changed |= line.waiters
         _wake(waiter for waiter in changed if not waiter.behind)
+
+    def _call(self) -> None:
+        """Wake those whose tickets were called; once a slice beat for all, and wake those whose
+        turn it could be, as threads wake by themselves then.
+        """
+        now = time.monotonic()
+        beats = now - self._beat_s >= PACE.slice_s
+        called: set[Waiter] = set()
+        first: dict[tuple[int, int], tuple[int, Waiter]] = {}
+        with self._mutex:
+            for waiter in self._turns:
+                ticket = waiter.ticket
+                assert ticket is not None
+                word = ticket.word()
+                if word != waiter.word:
+                    waiter.word = word
+                    called.add(waiter)
+                if beats:
+                    ticket.beat()
+                    among = ticket.key, ticket.wish
+                    if among not in first or ticket.number < first[among][0]:
+                        first[among] = ticket.number, waiter
+        if beats:
+            self._beat_s = now
+        _wake(called | {waiter for _, waiter in first.values()})
 
 
 def closed() -> ClosedError:

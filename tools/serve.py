@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import ssl
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,18 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     return context
 
 
+def _end_at_signals(end: asyncio.Event) -> None:
+    """Not the loop's own handlers: they lose a signal that comes among hundreds of wake-ups."""
+    loop = asyncio.get_running_loop()
+
+    def ended(_number: int, _frame: object) -> None:
+        with suppress(RuntimeError):  # the loop ended before
+            loop.call_soon_threadsafe(end.set)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ended)
+
+
 async def _serve(output: Output, service: Service, listen: Listen) -> None:
     from logstore.wire import limits
     from logstore.wire.server import Server
@@ -121,9 +133,7 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
         log.warning("the limit of open files leaves room for %d clients", allowed)
         service.clients_max = allowed
     end = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end.set)
+    _end_at_signals(end)
     service.shutdown = end.set
     server = Server(service)
     try:

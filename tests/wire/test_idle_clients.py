@@ -125,6 +125,19 @@ def test_two_thousand_wait_and_others_are_served(
         line.close()
 
 
+def test_it_ends_also_while_all_of_them_go(many_files: None, tmp_path: Path) -> None:
+    """A signal is not lost among the wake-ups."""
+    server = InProcess(tmp_path / "store", "redis-8.2")
+    lines = [Line(server.port) for _ in range(BLOCKED)]
+    block(lines, [])
+    with Line(server.port) as other:
+        until(other, f"blocked_clients:{BLOCKED}")
+        for line in lines:
+            line.close()
+    time.sleep(0.02)
+    server.stop()
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     """A server in a thread."""
