@@ -65,7 +65,7 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
         data = fs.read(store / names.BOOT, BOOT_MAX_BYTES)
     except FileNotFoundError:
         return None
-    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "little"):
+    if not _sound(data):
         return None
     found: dict[str, Any] = msgpack.unpackb(data[4:])
     try:
@@ -83,7 +83,12 @@ def damaged(fs: FileSystem, store: Path) -> bool:
         data = fs.read(store / names.BOOT, BOOT_MAX_BYTES)
     except FileNotFoundError:
         return False
-    return len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "little")
+    return not _sound(data)
+
+
+def _sound(data: bytes) -> bool:
+    """Zeros are the checksum of nothing, and no content."""
+    return len(data) > 4 and bool(crc32c(data[4:]) == int.from_bytes(data[:4], "little"))
 
 
 def write(fs: FileSystem, store: Path, boot: Boot) -> None:

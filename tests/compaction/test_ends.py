@@ -13,7 +13,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.compaction import measure, runner, segments
+from logstore.compaction import measure, nodes, runner, segments
+from logstore.compaction.nodes import Chooser
 from logstore.compaction.report import CompactionReport
 from logstore.engine import care
 from logstore.engine.commit import Committer
@@ -61,10 +62,17 @@ def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
     store: Store, tmp_path: Path
 ) -> None:
     engine = store._engine()
-    kept = shutil.copy(names.segment(engine.path, 1), tmp_path / "kept")
+    for _ in range(12):
+        store.stream(b"large").add({b"pad": bytes(60_000)})
+    store.drop(b"large")
+    kept = shutil.copytree(engine.path / names.LOG, tmp_path / "kept")
+    before = names.segments(LOCAL, engine.path)
     store.compact(threshold=0.0)
-    assert not names.segment(engine.path, 1).exists()
-    shutil.copy(kept, names.segment(engine.path, 1))
+    # The last of those that went: the older checkpoint is just behind it.
+    number = max(set(before) - set(names.segments(LOCAL, engine.path)))
+    assert number > min(names.checkpoints(LOCAL, engine.path)) >> 33
+    dropped = names.segment(engine.path, number)
+    shutil.copy(kept / dropped.name, dropped)
     numbers = names.segments(LOCAL, engine.path)
     begun = names.segment(engine.path, max(numbers) + 1)
     head = chain.heads(LOCAL, engine.path, engine.uuid)[max(measure.rows_and_active(engine)[0])][0]
@@ -72,7 +80,7 @@ def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
         LOCAL, engine.path, head._replace(number=max(numbers) + 1, role=fmt.Role.MAIN)
     ).close()
     segments.remove_garbage(engine)
-    assert not names.segment(engine.path, 1).exists()
+    assert not dropped.exists()
     assert begun.exists()
     begun.unlink()
 
@@ -157,3 +165,26 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
     assert done == sorted(done)
     assert report.segments_dropped >= fits
     assert len(list(store.stream(b"a"))) == 120
+
+
+def test_between_two_commits_it_rests_for_what_it_did(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the bytes of each node that was written, and for nothing else."""
+    engine, committer = store._engine(), Committer(store._engine())
+    monkeypatch.setattr(segments, "ITEMS_A_COMMIT", 5)
+    with care.alone(engine):
+        segments.seal(engine, committer)
+        groups = list(nodes.groups(engine, Chooser(set(), 0.0)))
+        paused: list[int] = []
+        report = CompactionReport()
+        segments.write_and_adopt(engine, committer, groups, report, paused.append)
+    written = [len(group.lp) for group in groups]
+    assert len(groups) > 10
+    commits = -(-len(groups) // 5)
+    assert paused == written + [0] * commits
+    assert report.nodes_written == len([size for size in written if size])
+    assert report.nodes_read == sum(len(group.parts) for group in groups)
+    assert (report.nodes_skipped, report.segments_written) == (0, 1)
+    number = max(names.segments(LOCAL, engine.path)[:-1])
+    assert report.written_bytes == names.segment(engine.path, number).stat().st_size

@@ -125,9 +125,10 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(tmp_path: Path) ->
 
         def add(name: bytes, *rows: int, size: int = 5) -> None:
             at = engine.wake.applied
-            ids = store.stream(name).add_many([(f"{ms}-1", {b"f": bytes(size)}) for ms in rows])
-            assert len(ids) == len(rows)
-            added.extend((at, name, StreamID(ms, 1)) for ms in rows)
+            made = [StreamID(ms, ms * 7 % 5 + 1) for ms in rows]
+            ids = store.stream(name).add_many([(id, {b"f": bytes(size)}) for id in made])
+            assert list(ids) == made
+            added.extend((at, name, id) for id in made)
 
         for ms in range(10, 400, 10):
             add(b"one", ms)

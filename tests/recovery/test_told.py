@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import logstore
 from logstore import format as fmt
 from logstore.format import Kind
+from logstore.fs import LOCAL
+from logstore.log import segment
 from logstore.log.frame import Node
 from logstore.log.reader import LogFrame
 from logstore.recovery.recover import recover
@@ -115,9 +118,37 @@ def test_past_a_damaged_frame_all_others_are_recovered(
     log = frames.everything(path)
     little.cut(path, log[nth])
     report = recover(path)
+    assert report.rebuilt
+    assert 0 <= report.rebuild_ms < 600_000  # not a point in time
     assert [each[:3] for each in report.damage] == [(1, log[nth].offset, log[nth].end_offset)]
     left = x
     if kind == Kind.NODE and nth < 13:
         first = _master(log[nth])
         left = [ms for ms in x if not first <= ms < first + 4]
     assert little.held(path) == dict(zip(_names(nth), (left, y), strict=True))
+
+
+def test_a_segment_that_is_missing_takes_its_entries_along(made: Path, tmp_path: Path) -> None:
+    """And nothing else: what is behind it is read, under names that were lost with it."""
+    path = shutil.copytree(made, tmp_path / "store")
+    last = frames.everything(path)[-1]
+    end = fmt.position(1, last.end_offset)
+    uuid = frames.uuid(path)
+    segment.create(
+        LOCAL, path, segment.SegmentHead(fmt.Role.MAIN, 2, uuid, end, last.commit, 0)
+    ).close()
+    with logstore.open(path, background=False, encoding=None) as store:
+        for ms in range(20, 26):
+            store.stream("z").add({b"n": b"%d" % ms}, f"{ms}-{ms}")
+    shutil.rmtree(path / "index")
+    frames.file(path, 1).unlink()
+    for hint in (path / "log").glob("*.hint"):
+        hint.unlink()
+    report = salvage(path, tmp_path / "new")
+    assert little.held(tmp_path / "new") == {b"z": list(range(20, 26))}
+    assert [(each.stream, each.segment) for each in report.gone] == [(b"", 1)]
+    assert [each[:3] for each in report.damage] == [(1, 0, 0)]
+    assert not report.whole
+    again = recover(path)
+    assert {each[:3] for each in again.damage} == {(1, 0, 0)}
+    assert little.held(path) == {b"z": list(range(20, 26))}

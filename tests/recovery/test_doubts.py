@@ -1,0 +1,205 @@
+"""Prevents an index from being believed that was closed otherwise, or damaged since, and a broken
+BOOT or leftovers of a crash from keeping a store closed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.fs import LOCAL
+from logstore.index.env import open_generation
+from logstore.index.txn import IndexTxn
+from logstore.log import names
+from logstore.options import StoreOptions
+from logstore.recovery import boot, compare, copying, readonly
+from logstore.recovery.boot import Boot
+from logstore.recovery.check import check
+from logstore.recovery.report import Damage
+from logstore.recovery.salvage import salvage
+from tests.recovery import little
+
+X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store that was closed cleanly."""
+    little.make(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def _index(path: Path) -> Path:
+    return names.generation(path, names.generations(LOCAL, path)[-1])
+
+
+def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
+    """Change rows of the index, and make BOOT fit its file again."""
+    place = _index(path)
+    known = boot.read(LOCAL, path)
+    assert known is not None
+    own = open_generation(LOCAL, place, known.generation)
+    with own.env.begin(write=True) as txn:
+        change(IndexTxn(own, txn))
+    own.sync()
+    own.close()
+    file = LOCAL.stat(place / "data.mdb")
+    boot.write(LOCAL, path, known._replace(
+        identity=boot.identity(place / "data.mdb"), clean_bytes=file.size_bytes,
+        clean_modified_ns=file.modified_ns,
+    ))  # fmt: skip
+
+
+def _record(index: IndexTxn) -> None:
+    """A row whose checksum does not fit."""
+    with index.txn.cursor(db=index.generation.main) as cursor:
+        for key, value in cursor:
+            if len(value) > 60:
+                index.txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=index.generation.main)
+                return
+
+
+def _meta(**values: int) -> Callable[[IndexTxn], object]:
+    return lambda index: index.put_meta(index.meta()._replace(**values))
+
+
+def _seen(path: Path) -> tuple[str, list[Damage]]:
+    """What a check says of the index, in this process."""
+    engine, _ = readonly.open_engine(LOCAL, path, StoreOptions(readonly=True, background=False))
+    try:
+        damage: list[Damage] = []
+        return compare.with_own_index(engine, damage), damage
+    finally:
+        readonly.close_engine(engine)
+
+
+def test_a_row_that_is_not_right_is_told(path: Path) -> None:
+    assert _seen(path) == (compare.AGREES, [])
+    _changed(path, lambda index: None)
+    assert _seen(path) == (compare.AGREES, [])
+    _changed(path, _record)
+    told, damage = _seen(path)
+    assert told == "differs from the log"
+    assert [each[:3] for each in damage] == [(0, 0, 0)]
+    assert "the index is damaged at key" in damage[0].why
+
+
+def test_an_index_that_cannot_be_opened_is_told(path: Path) -> None:
+    place = _index(path) / "data.mdb"
+    size, times = place.stat().st_size, place.stat()
+    with place.open("r+b") as file:
+        file.write(bytes(8192))
+    assert place.stat().st_size == size
+    known = boot.read(LOCAL, path)
+    assert known is not None
+    assert times.st_ino == known.identity.inode
+    now = LOCAL.stat(place)
+    boot.write(LOCAL, path, known._replace(clean_modified_ns=now.modified_ns))
+    told, damage = _seen(path)
+    assert told in ("cannot be opened", "differs from the log")
+    assert [each[:3] for each in damage] == [(0, 0, 0)]
+
+
+@pytest.mark.parametrize("values", [{"applied": 1 << 32 | 900}, {"commit": 3}, {"last_crc": 77}])
+def test_an_index_that_is_not_as_it_was_closed_is_not_used(
+    values: dict[str, int], path: Path, tmp_path: Path
+) -> None:
+    _changed(path, _meta(**values))
+    copied = shutil.copytree(path, tmp_path / "copy")
+    assert salvage(path, tmp_path / "new").index == "built from what the log still says"
+    assert little.held(tmp_path / "new") == {b"x": X, b"y": Y}
+    with logstore.open(path, background=False) as store:
+        assert store.recovery["rebuilt"]
+        assert "not as it was when it was closed" in str(store.recovery["why_not_trusted"])
+    assert little.held(path) == {b"x": X, b"y": Y}
+    assert little.held(copied) == {b"x": X, b"y": Y}
+
+
+def test_boot_is_whole_or_none(path: Path) -> None:
+    place = path / names.BOOT
+    whole = place.read_bytes()
+    known = boot.read(LOCAL, path)
+    assert known is not None
+    assert not boot.damaged(LOCAL, path)
+    for data in (
+        b"", b"\0", bytes(4), bytes(5), bytes(100), whole[:4], whole[:-1], whole + b"\0",
+        *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))),
+    ):  # fmt: skip
+        place.write_bytes(data)
+        assert boot.read(LOCAL, path) is None
+        assert boot.damaged(LOCAL, path)
+    place.write_bytes(bytes(4))
+    assert [each.why for each in check(path).damage] == [
+        "BOOT is damaged: the index is rebuilt when the store is opened"
+    ]
+    place.unlink()
+    assert boot.read(LOCAL, path) is None
+    assert not boot.damaged(LOCAL, path)
+    place.write_bytes(whole)
+    assert boot.read(LOCAL, path) == known
+
+
+def test_what_boot_says_comes_back(path: Path) -> None:
+    here = boot.Identity("boot", 2, 3, 4, 5)
+    for known in (
+        Boot(7, here, 8, 9, 10, 11, 12, 13),
+        boot.dirty(7, here, 13),
+        boot.distrusted(13),
+    ):
+        boot.write(LOCAL, path, known)
+        assert boot.read(LOCAL, path) == known
+    assert boot.dirty(7, here, 13) == Boot(7, here, 0, 0, 0, 0, 0, 13)
+    assert boot.distrusted(13).generation == 0
+    assert not boot.distrusted(13).identity.known
+    assert here.known
+    for name, nothing in (("boot_id", ""), ("mount_id", 0), ("inode", 0), ("born_ns", 0)):
+        assert not here._replace(**{name: nothing}).known  # type: ignore[arg-type]
+
+
+def test_why_an_index_is_not_trusted() -> None:
+    here = boot.Identity("boot", 2, 3, 4, 5)
+    file = boot.FileStat(3, 4, 11, 12)
+    clean, open_boot = Boot(7, here, 8, 9, 10, 11, 12, 13), Boot(7, here, 0, 0, 0)
+    why = boot.why_distrust
+    assert why(clean, here, file) == ""
+    assert why(clean, here._replace(boot_id="other", mount_id=99, born_ns=1), file) == ""
+    assert why(open_boot, here, file) == ""
+    for known, now, size in (
+        (None, here, file), (clean._replace(version=0), here, file), (clean, None, file),
+        (clean, here._replace(device=9), file), (clean, here._replace(inode=9), file),
+        (clean, here, None), (clean, here, file._replace(size_bytes=9)),
+        (clean, here, file._replace(modified_ns=9)), (open_boot, here._replace(boot_id=""), file),
+        (open_boot, here._replace(boot_id="other"), file),
+        (open_boot, here._replace(mount_id=9), file), (open_boot, here._replace(device=9), file),
+        (open_boot, here._replace(inode=9), file), (open_boot, here._replace(born_ns=9), file),
+    ):  # fmt: skip
+        assert why(known, now, size)
+
+
+def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
+    with logstore.open(path, background=False) as store:
+        engine = store._engine()
+        number = engine.index().number
+        half = names.generation(path, number + 1)
+        half = half.with_name(half.name + names.TEMPORARY)
+        half.mkdir()
+        shutil.copy(_index(path) / "data.mdb", half / "data.mdb")
+        (half / "more").write_bytes(b"x")
+        with engine._locked():
+            assert copying.copy(engine) == number + 1
+            known = boot.read(LOCAL, path)
+            assert known is not None
+            made = names.generation(path, number + 1)
+            assert known == boot.dirty(
+                number + 1, boot.identity(made / "data.mdb"), engine.promised
+            )
+            assert sorted(each.name for each in made.iterdir()) == ["data.mdb"]
+            assert not half.exists()
+            (names.generation(path, number + 5)).mkdir()
+            assert copying.copy(engine) == number + 6
+            engine.rebuild_locked(copying.copy)
+    assert little.held(path) == {b"x": X, b"y": Y}
