@@ -165,7 +165,8 @@ class Rig:
             if all(plan.journal.exists() for plan in plans):
                 return
             time.sleep(0.005)
-        raise BrokenError("writers did not begin within 30 s")
+        stuck = load.stacks(self.outside, self.pids)
+        raise BrokenError(f"writers did not begin within 30 s\n{stuck}")
 
     def _delay(self, name: str) -> float:
         rng = self.rng

@@ -8,15 +8,18 @@ until it is killed, or until the disk is gone, which must show as a typed error.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import mmap
 import os
 import random
+import signal
 import struct
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,12 +64,34 @@ def spawn(outside: Path, name: str, work: Callable[[], None]) -> int:
         return pid
     try:
         die_with_parent()
-        work()
+        with _stack(outside, name).open("wb") as stack:
+            faulthandler.register(signal.SIGUSR1, stack)
+            work()
         os._exit(0)
     except BaseException:  # noqa: BLE001  a child must not return into pytest
         (outside / f"error-{name}").write_text(traceback.format_exc())
     finally:
         os._exit(3)
+
+
+def stacks(outside: Path, pids: dict[str, int]) -> str:
+    """Where each process stands, in itself and in the system; and who holds which lock."""
+    for pid in pids.values():
+        os.kill(pid, signal.SIGUSR1)
+    time.sleep(1)
+    lines: list[str] = []
+    for name, pid in pids.items():
+        lines.append(f"{name}, {pid}:")
+        files = [_stack(outside, name), *(Path(f"/proc/{pid}/{at}") for at in ("wchan", "stack"))]
+        for path in files:
+            with suppress(OSError):
+                lines.append(path.read_text())
+    return "\n".join([*lines, Path("/proc/locks").read_text()])
+
+
+def _stack(outside: Path, name: str) -> Path:
+    """Where a process writes down what it is at when it gets SIGUSR1."""
+    return outside / f"stack-{name}"
 
 
 def write(plan: Plan) -> None:
