@@ -186,6 +186,9 @@ def _written(engine: Engine, committer: Committer) -> bytes:
     found = names.segment(engine.path, made.number).read_bytes()
     assert len(found) == made.offset
     assert len(stored.of(engine.path, made.number)) == sum(1 for item, _ in made.items if item[6])
+    for nth, each in enumerate(stored.of(engine.path, made.number)):
+        assert (each.commit, each.durable_upto, each.ordinal) == (0, 0, nth)
+        assert (each.kind, each.flags) == (fmt.Kind.NODE, fmt.FRAME_FLAG_LAST)
     made.abandon()
     assert not names.segment(engine.path, made.number).exists()
     assert not names.hint(engine.path, made.number).exists()

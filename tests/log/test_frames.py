@@ -132,6 +132,27 @@ def test_a_log_of_many_commits_and_large_frames() -> None:
     assert commits[-1].end == found[-1].position + fmt.FRAME_HEAD_BYTES + len(b"three")
 
 
+def test_whatever_is_read_at_once_the_frames_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever in a frame, or in its head, the bytes at hand end."""
+    sizes = (0, 1, 90, 7, 300, 33, 2, 150)
+    data = _log([frames.Note(bytes([at]) * size) for at, size in enumerate(sizes)], NOTES)
+    wanted = _scan(data)
+    assert len(wanted) == len(sizes) + 3
+    broken = bytearray(data)
+    broken[wanted[4].offset - START + 40] ^= 1
+    for chunk_bytes in (*range(fmt.FRAME_HEAD_BYTES, 120), 1000):
+        monkeypatch.setattr(reader, "_CHUNK_BYTES", chunk_bytes)
+        assert _scan(data) == wanted
+        end = START + len(data)
+        for held, left in (
+            (Held(data, START), wanted), (Held(bytes(broken), START), wanted[:4] + wanted[5:]),
+        ):  # fmt: skip
+            assert list(reader.next_valid(held, SEED, 1, START, end)) == left
+        at, behind = wanted[4].offset, wanted[5].offset
+        assert reader.resume_offset(held, SEED, 1, at, end) == behind
+        assert reader.resume_offset(held, SEED, 1, wanted[-1].offset, end) == end
+
+
 @pytest.mark.parametrize("cut", [1, 5, fmt.FRAME_HEAD_BYTES, fmt.FRAME_HEAD_BYTES + 4])
 def test_a_log_that_is_cut_off(cut: int) -> None:
     data = _log(NOTES)[:-cut]
