@@ -85,15 +85,13 @@ def record(state: State, name: bytes, producer: bytes, own: bytes, id: StreamID)
     """
     found = adds.existing(state, name)
     if id not in Lookup(state, found):
-        raise UsageError("The specified stream ID was deleted or doesn't exist")
+        raise UsageError("No such message in stream")
     planner = _Planner(state, found, Asked(producer, [own]))
     known = planner.known(own)
     if known == id:
         return
     if known is not None:
-        raise UsageError(
-            "The specified IDMP producer-id/idempotent-id pair maps to a different stream ID"
-        )
+        raise UsageError("IID already exists for this producer with a different stream ID")
     producers = state.index.producers
     if producers.gave(found.number, id) and producers.find(found.number, producer, own) != id:
         raise UsageError(f"another idempotent ID gave entry {id}")

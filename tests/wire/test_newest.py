@@ -49,10 +49,14 @@ def test_who_gave_an_entry_can_be_told_later(line: Line) -> None:
     info = fields(line("XINFO", "STREAM", "s"))
     assert (info[b"iids-tracked"], info[b"iids-added"], info[b"iids-duplicates"]) == (1, 0, 1)
     other = line("XADD", "s", "*", "a", "3")
-    assert "maps to a different stream ID" in line("XIDMPRECORD", "s", "p", "one", other)
+    told = line("XIDMPRECORD", "s", "p", "one", other)
+    assert told == "ERR IID already exists for this producer with a different stream ID"
     assert "another idempotent ID" in line("XIDMPRECORD", "s", "q", "two", given)
     line("XDEL", "s", given)
-    assert "was deleted or doesn't exist" in line("XIDMPRECORD", "s", "p", "one", given)
+    assert line("XIDMPRECORD", "s", "p", "one", given) == "ERR No such message in stream"
+    assert line("XIDMPRECORD", "s", "", "", "1-x").startswith("ERR Invalid stream ID")
+    assert line("XIDMPRECORD", "none", "", "", "1-1") == "ERR producer ID must be non-empty"
+    assert line("XIDMPRECORD", "none", "p", "", "1-1") == "ERR idempotent ID must be non-empty"
     assert line("XIDMPRECORD", "s", "p", "one", other) == b"OK"
     assert line("XADD", "s", "IDMP", "p", "one", "*", "a", "2") == other
 

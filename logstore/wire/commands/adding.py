@@ -157,12 +157,12 @@ def xcfgset(_session: Session, words: Words) -> Step:
 def xidmprecord(_session: Session, words: Words) -> Step:
     """As XIDMPRECORD, which the peers' append-only files hold."""
     key, producer, name = words.next(), words.next(), words.next()
+    id = strict_id(words.next())
     for word, what in ((producer, "producer"), (name, "idempotent")):
         if not word:
-            raise Failed(f"ERR syntax error, XIDMPRECORD requires a non-empty {what} ID")
+            raise Failed(f"ERR {what} ID must be non-empty")
     if max(len(producer), len(name)) > PRODUCER_ID_MAX_BYTES:
         raise Failed(TOO_LARGE)
-    id = strict_id(words.next())
     return Change(lambda state: idempotent.record(state, key, producer, name, id), ok)
 
 
