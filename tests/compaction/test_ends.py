@@ -51,6 +51,29 @@ def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
     assert measure.size_bytes(engine, 77) == 0
 
 
+def test_what_a_run_gives_back_is_counted(store: Store) -> None:
+    engine = store._engine()
+    store.stream(b"short").add_many([{b"pad": bytes(30_000)}] * 6)
+    store.drop(b"short")
+    sizes = {
+        number: names.segment(engine.path, number).stat().st_size
+        for number in names.segments(LOCAL, engine.path)
+    }
+    before = engine.wake.compacted
+    report = store.compact(threshold=0.0)
+    gone = set(sizes) - set(names.segments(LOCAL, engine.path))
+    assert len(gone) > 3
+    # And those that were begun and ended by the run itself.
+    assert report.segments_dropped >= len(gone)
+    assert 0 <= report.dropped_bytes - sum(sizes[number] for number in gone) < 70_000
+    assert engine.wake.dropped == report.segments_dropped
+    assert engine.wake.compacted[1] - before[1] == report.dropped_bytes
+    assert engine.wake.compacted[0] > 0
+    assert report.segments_pinned == 0
+    found = report.as_dict()
+    assert found["dropped_bytes"] == report.dropped_bytes
+
+
 def test_by_itself_a_run_erases_nothing(store: Store) -> None:
     engine = store._engine()
     report = runner.run(engine, Committer(engine))
@@ -151,6 +174,8 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
     segments.seal(engine, committer)
     rows, _ = measure.rows_and_active(engine)
     live = {number: row.live_bytes for number, row in rows.items()}
+    store.stream(b"d").add({b"n": b"1"})
+    _, active = measure.rows_and_active(engine)
     victims = measure.victims(engine, 0.1)
     assert len(victims) > 2
     with care.alone(engine):
@@ -160,11 +185,12 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
         else:
             runner._one_by_one(engine, committer, report, 0.1)
     assert [len(each) for each in moved] == [1] * fits
-    assert set().union(*moved) <= victims
-    done = [live[number] for each in moved for number in each]
+    assert set().union(*moved) <= victims | {active}
+    done = [live.get(number, 0) for each in moved for number in each if number != active]
     assert done == sorted(done)
     assert report.segments_dropped >= fits
     assert len(list(store.stream(b"a"))) == 120
+    assert measure.rows_and_active(engine)[1] > active  # it was sealed
 
 
 def test_between_two_commits_it_rests_for_what_it_did(

@@ -19,6 +19,7 @@ from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
+from logstore.log.producerframe import NOTHING, Idempotent
 from logstore.log.reader import LogFrame
 from logstore.recovery import compare
 from tests.corruption import shop
@@ -162,3 +163,29 @@ def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
             state.flush()
 
         Committer(engine).run(again)
+
+
+def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
+    """One entry, an interval, or all of a producer up to an entry; nothing if none is named."""
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        stream = store.stream("s")
+        ids = [
+            stream.add({b"f": b"v"}, producer="q" if nth % 2 else "p", idempotent_id=f"{nth}")
+            for nth in range(8)
+        ]
+
+        def forget(**change: object) -> Callable[[State], list[int]]:
+            def step(state: State) -> list[int]:
+                body = Idempotent(1, 8, 0, *NOTHING)._replace(**change)  # type: ignore[arg-type]
+                state.emit(body)
+                return [ids.index(id) for id in state.index.producers.by_age(1)]
+
+            return step
+
+        run = Committer(store._engine()).run
+        assert run(forget()) == [0, 1, 2, 3, 4, 5, 6, 7]
+        assert run(forget(first=ids[2], last=ids[2])) == [0, 1, 3, 4, 5, 6, 7]
+        assert run(forget(first=ids[3], last=ids[4])) == [0, 1, 5, 6, 7]
+        assert run(forget(producer=b"p", upto=ids[0])) == [1, 5, 6, 7]
+        assert run(forget(producer=b"q", upto=ids[5])) == [6, 7]
+        assert run(forget(producer=b"q", upto=(0, 0))) == [6, 7]

@@ -16,7 +16,7 @@ from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, copying, readonly
+from logstore.recovery import boot, compare, copying, probe, readonly
 from logstore.recovery.boot import Boot
 from logstore.recovery.check import check
 from logstore.recovery.report import Damage
@@ -86,6 +86,16 @@ def test_a_row_that_is_not_right_is_told(path: Path) -> None:
     assert told == "differs from the log"
     assert [each[:3] for each in damage] == [(0, 0, 0)]
     assert "the index is damaged at key" in damage[0].why
+
+
+def test_whether_an_index_can_be_read_is_asked_of_another_process(path: Path) -> None:
+    place = _index(path)
+    number = int(place.name)
+    assert probe.cannot_be_read(place, number) == ""
+    _changed(path, lambda index: index.delete_name(b"x", 1))
+    assert "the name b'x' is missing" in probe.cannot_be_read(place, number)
+    _changed(path, _record)
+    assert "the index is damaged at key" in probe.cannot_be_read(place, number)
 
 
 def test_an_index_that_cannot_be_opened_is_told(path: Path) -> None:

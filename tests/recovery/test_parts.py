@@ -91,8 +91,8 @@ def test_a_copy_has_as_many_bytes_as_it_should(
     assert fs.done == [("sync", "to")]
 
 
-def _store(path: Path) -> logstore.Store[bytes]:
-    return logstore.open(path, encoding=None, segment_bytes=64 << 10, background=False)
+def _store(path: Path, **options: int) -> logstore.Store[bytes]:
+    return logstore.open(path, encoding=None, segment_bytes=64 << 10, background=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
@@ -117,9 +117,13 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
         assert files[0].stat().st_ino == before[0][1]
 
 
-def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(tmp_path: Path) -> None:
-    """Entries, frames and commits behind any position of a log of several segments."""
-    with _store(tmp_path / "store") as store:
+@pytest.mark.parametrize("node_max_entries", [8, 100])
+def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
+    tmp_path: Path, node_max_entries: int
+) -> None:
+    """Entries, frames and commits behind any position of a log of several segments; also if nodes
+    are sealed there that began before."""
+    with _store(tmp_path / "store", node_max_entries=node_max_entries) as store:
         added: list[tuple[int, bytes, StreamID]] = []  # where the log ended, the stream, the entry
         engine = store._engine()
 

@@ -12,6 +12,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
+from logstore.engine import snapshot
 from logstore.engine.core import Engine
 from logstore.errors import DamagedStoreError
 from logstore.format import Kind
@@ -87,6 +88,32 @@ def test_a_checkpoint_of_nothing_is_passed_over(tmp_path: Path) -> None:
     shutil.rmtree(path / "index")
     with _open(path) as store:
         assert store._live().report.checkpoint_position == 0
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+def test_sizes_of_segments_are_counted_anew(tmp_path: Path, hinted: bool) -> None:
+    """Of sealed ones, also where no frame says how long they are."""
+    path = tmp_path / "store"
+    with logstore.open(path, encoding=None, background=False, segment_bytes=64 << 10) as store:
+        for turn in range(4):
+            store.stream(f"s{turn}").add_many(ROWS)
+            store.stream(f"s{turn}").add({b"n": bytes(60_000)})
+        before = snapshot.read(store._engine(), lambda view: view.index.segment_rows())
+    if not hinted:
+        for hint in (path / "log").glob("*.hint"):
+            hint.unlink()
+    shutil.rmtree(path / "index")
+    links = chain.main_links(LOCAL, path, frames.uuid(path))
+    with _open(path) as store:
+        engine = store._engine()
+        rows = snapshot.read(engine, lambda view: view.index.segment_rows())
+        meta = snapshot.read(engine, lambda view: view.meta)
+    assert len(links) > 3
+    for link in links[:-1]:
+        assert rows[link.number].total_bytes == link.end_offset == before[link.number].total_bytes
+        assert rows[link.number].born_ms == link.created_ms
+    assert [row[:3] for row in rows.values()] == [row[:3] for row in before.values()]
+    assert (meta.active_segment, meta.next_segment) == (links[-1].number, links[-1].number + 1)
 
 
 class Compacted:
