@@ -1,0 +1,126 @@
+"""Prevents the parts of the log from going wrong at their edges: bytes that end too early, what a
+crash left under a temporary name, an error that says nothing of its place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, CorruptionError, FormatVersionError, NotAStoreError
+from logstore.format import Kind
+from logstore.fs import LOCAL, File, FileSystem
+from logstore.log import chain, frame, hint, names, reader, segment, storefile
+from logstore.log.segment import SegmentHead
+from logstore.log.storefile import StoreFile
+from logstore.options import StoreLimits
+from tests.recovery.order import Told
+
+UUID = bytes(range(16))
+HEAD = SegmentHead(fmt.Role.MAIN, 3, UUID, 5, 6, 7)
+
+
+def test_bytes_that_end_in_a_head_are_no_frame() -> None:
+    for size in range(fmt.FRAME_HEAD_BYTES):
+        with pytest.raises(CorruptFrameError, match="cut off") as caught:
+            reader.parse(bytes(size), 0, 0, 4, 5)
+        assert (caught.value.segment, caught.value.offset) == (4, 5)
+    with pytest.raises(CorruptFrameError, match="no frame mark"):
+        reader.parse(bytes(fmt.FRAME_HEAD_BYTES), 0, 0, 4, 5)
+
+
+def test_an_error_names_its_place_if_it_has_one() -> None:
+    for kind in (Kind.NODE, Kind.CREATE, Kind.ADOPT, Kind.SEAL):
+        with pytest.raises(CorruptFrameError) as caught:
+            frame.decode(kind, b"\0", segment=7, offset=9)
+        assert (caught.value.segment, caught.value.offset) == (7, 9)
+        with pytest.raises(CorruptFrameError) as caught:
+            frame.decode(kind, b"\0")
+        assert (caught.value.segment, caught.value.offset) == (0, 0)
+
+
+def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / names.LOG).mkdir()
+    place = names.segment(tmp_path, 3)
+    place.with_name(place.name + names.TEMPORARY).write_bytes(b"x" * 500)
+    told = Told()
+    segment.create(told, tmp_path, HEAD).close()
+    assert place.read_bytes() == segment.pack_head(HEAD)
+    temporary = place.name + names.TEMPORARY
+    assert told.done == [("sync", temporary), ("rename", place.name), ("directory", names.LOG)]
+    assert [each.name for each in (tmp_path / names.LOG).iterdir()] == [place.name]
+
+
+class Failing(FileSystem):
+    """Whose files cannot be synced."""
+
+    def open(
+        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
+    ) -> File:
+        file = super().open(path, write=write, create=create, exclusive=exclusive)
+
+        def fail() -> None:
+            raise OSError(5, "fails")
+
+        file.sync = fail  # type: ignore[method-assign]
+        return file
+
+
+def test_after_a_failed_sync_the_next_try_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / names.LOG).mkdir()
+    with pytest.raises(OSError, match="fails"):
+        segment.create(Failing(), tmp_path, HEAD)
+    assert list((tmp_path / names.LOG).iterdir()) == []
+
+
+def test_half_a_hint_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
+        store.stream("s").add({"v": b"x" * 60_000})
+        store.stream("s").add({"v": b"x" * 60_000})
+        engine = store._engine()
+        link = chain.main_links(engine.fs, path, engine.uuid)[0]
+        place = names.hint(path, 1)
+        temporary = place.with_name(place.name + names.TEMPORARY)
+        temporary.write_bytes(b"x" * 5000)
+        hint.write(engine.fs, path, engine.uuid, engine.seed, link)
+        assert not temporary.exists()
+        assert place.stat().st_size < 5000
+        found = hint.read(engine.fs, path, engine.uuid, link)
+        assert found is not None
+        assert len(found) == 4
+        # Of a compacted segment it says so.
+        assert fmt.HINT_HEAD.unpack_from(place.read_bytes())[4] == fmt.Role.MAIN
+
+
+def test_the_marker_of_a_store_is_whole_or_refused(tmp_path: Path) -> None:
+    content = StoreFile(UUID, StoreLimits(), 77)
+    place = tmp_path / names.STORE
+    with pytest.raises(NotAStoreError, match="no file STORE"):
+        storefile.read(LOCAL, tmp_path)
+    data = storefile.pack(content)
+    place.write_bytes(data)
+    assert storefile.read(LOCAL, tmp_path) == content
+    for at in range(len(data)):
+        place.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises((NotAStoreError, CorruptionError, FormatVersionError)):
+            storefile.read(LOCAL, tmp_path)
+        place.write_bytes(data[:at])
+        with pytest.raises((NotAStoreError, CorruptionError)):
+            storefile.read(LOCAL, tmp_path)
+    place.write_bytes(data[: fmt.STORE_HEAD.size])
+    with pytest.raises(CorruptionError, match="damaged"):
+        storefile.read(LOCAL, tmp_path)
+    later = data[:8] + (fmt.FORMAT_VERSION + 1).to_bytes(2, "little") + data[10:]
+    place.write_bytes(later)
+    with pytest.raises(FormatVersionError):
+        storefile.read(LOCAL, tmp_path)
+    place.write_bytes(data + b"\0")
+    with pytest.raises(CorruptionError, match="damaged"):
+        storefile.read(LOCAL, tmp_path)
+    older = content._replace(version=fmt.OLDEST_VERSION)
+    assert storefile.upgrade(LOCAL, tmp_path, older) == content
+    assert storefile.read(LOCAL, tmp_path) == content
