@@ -160,13 +160,13 @@ class Rig:
 
     def _await_load(self, plans: list[load.Plan]) -> None:
         """Else most cuts hit the opening, which takes longer than most delays."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + load.PATIENCE_S
         while time.monotonic() < end:
             if all(plan.journal.exists() for plan in plans):
                 return
             time.sleep(0.005)
         stuck = load.stacks(self.outside, self.pids)
-        raise BrokenError(f"writers did not begin within 30 s\n{stuck}")
+        raise BrokenError(f"writers did not begin within {load.PATIENCE_S} s\n{stuck}")
 
     def _delay(self, name: str) -> float:
         rng = self.rng

@@ -30,6 +30,8 @@ from tests.power.disks import die_with_parent
 from tests.power.model import CONSUMER, GROUP, ID, ORDER, Op, Owned, fields, intend, own, parse
 
 PAUSE_S = 0.004
+# A disk of this machine that others use may stand still for a minute, and with it who holds LOCK.
+PATIENCE_S = 120
 _WORDS = struct.Struct("<3d")  # longest stall, longest sync, begin of the sync under way or 0
 _WRITE_PAGES = 2  # SYNC_FILE_RANGE_WRITE
 
@@ -125,8 +127,9 @@ class Writer:
         self.rng = random.Random(plan.seed)
         self.number = 0
         self.store = logstore.open(
-            plan.store, sync=plan.policy, lock_timeout=30, segment_bytes=plan.segment_bytes
-        )
+            plan.store, sync=plan.policy, lock_timeout=PATIENCE_S,
+            segment_bytes=plan.segment_bytes,
+        )  # fmt: skip
         self.order = self.store.stream(ORDER)
         self.mine = self.store.stream(own(plan.slot))
         self.group = self.mine.group(GROUP, start="0")
