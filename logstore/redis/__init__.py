@@ -8,7 +8,6 @@ package ``redis``. For asyncio there is :mod:`logstore.redis.asyncio`.
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import redis
@@ -16,26 +15,17 @@ import redis
 from logstore.redis.linked import EmbeddedConnection
 from logstore.redis.pool import EmbeddedPool
 from logstore.wire.embedded import Shared
-from logstore.wire.opening import pool_of, taken
-from logstore.wire.service import Profile
+from logstore.wire.opening import Embedded
 
 
-class Redis(redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (takes it for this module)
+class Redis(Embedded, redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (for this module)
     """A ``redis.Redis`` on the store at ``path``, which is opened, or made, with ``store`` options.
 
     ``options`` are those of ``redis.Redis`` (``decode_responses``, ``protocol``, ...).
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, compat: Profile = "redis-8.10",
-        store: dict[str, Any] | None = None, **options: Any,
-    ) -> None:  # fmt: skip
-        with taken(path, compat, store) as key:
-            super().__init__(
-                connection_pool=pool_of(EmbeddedPool, EmbeddedConnection, key, options)
-            )
-            self.auto_close_connection_pool = True
-        self._service_key: str | None = key
+    _pool_kind = EmbeddedPool
+    _connection_kind = EmbeddedConnection
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Run a command and return its reply.
@@ -61,7 +51,7 @@ class Redis(redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (takes it
     def close(self) -> None:
         """End its connections, and close the store if no other client of this process has it."""
         super().close()
-        key, self._service_key = self._service_key, None
+        key = self._leave()
         if key is not None:
             Shared.give_back(key)
 
