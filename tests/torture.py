@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import shutil
 import subprocess
@@ -60,6 +61,9 @@ PARTS: dict[str, Asked] = {
     "fuzz": Asked(4, ("tests/fuzz",)),
     "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
 }
+
+# Tests that take the same seed each time unless they are given one; they print it.
+SEEDS = {"corruption": "LOGSTORE_CORRUPTION", "interleaving": "LOGSTORE_INTERLEAVINGS"}
 
 
 @dataclass
@@ -119,6 +123,8 @@ def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
     report.unlink(missing_ok=True)
     _ended(kept, name).unlink(missing_ok=True)
     environment = os.environ | {figures.TORTURE: str(times), figures.DIRECTORY: str(where)}
+    if name in SEEDS:
+        environment.setdefault(SEEDS[name], str(random.randrange(10**6)))
     command = [
         sys.executable, "-m", "pytest", "-s", "-q", "-o", f"timeout={TIMEOUT_S}",
         "-o", "junit_family=legacy", f"--junitxml={report}", *PARTS[name].paths,

@@ -30,7 +30,7 @@ from tests.power.disks import die_with_parent
 from tests.power.model import CONSUMER, GROUP, ID, ORDER, Op, Owned, fields, intend, own, parse
 
 PAUSE_S = 0.004
-# A disk of this machine that others use may stand still for a minute, and with it who holds LOCK.
+# A disk that others use as well may stand still for a minute, and with it who holds LOCK.
 PATIENCE_S = 120
 _WORDS = struct.Struct("<3d")  # longest stall, longest sync, begin of the sync under way or 0
 _WRITE_PAGES = 2  # SYNC_FILE_RANGE_WRITE
