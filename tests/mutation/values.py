@@ -4,8 +4,9 @@ The module is run once more beside the one that is there; numbers, texts, bytes 
 that come out otherwise are put in the place of those that are there: of the module and of those
 that import them from it, of its classes, and as defaults of its functions.
 
-Invariant: meant for a fork, nothing is put back. What a module computed from such a value when it
-was imported stays as it was: that no test notices the change says nothing.
+Invariant: meant for a fork, nothing is put back. What another module computed from such a value
+when it was imported stays as it was: a test may fail to notice a change that it would notice, never
+the other way round.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ line of JSON is a job and is answered by one: {"survey": path, "tests": [...]} m
 reach, {"module": path, "before": source, "after": source, "tests": [...], "seconds": [...]} asks
 them about a mutant, until one fails, and gives each of them so many seconds. The result is
 "passed", "failed" with the test that failed, "timeout" with the test that had no end, or "outside"
-if code that runs at import differs, and no test noticed the values that came of it.
+if code that runs at import differs, and not only in values.
 
 Invariant: what a fork does stays in it.
 """
@@ -99,12 +99,9 @@ class Worker:
             return {"result": "passed", "by": ""}
         first = First()
         plugins.register(first)
-        at_import = functions is None
-        if not (self._restate(job) if at_import else patch(functions, self.living)):
+        if not (self._restate(job) if functions is None else patch(functions, self.living)):
             return {"result": "outside", "by": ""}
         follow(items, first, self.place)
-        if at_import and not first.by:
-            return {"result": "outside", "by": ""}
         return {"result": "failed" if first.by else "passed", "by": first.by}
 
     @staticmethod

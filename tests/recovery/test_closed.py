@@ -1,0 +1,166 @@
+"""Prevents files from staying open behind the work they were opened for: until something collects
+them, a store that is large runs out of descriptors, and locks are held that nobody knows of.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.compaction import runner
+from logstore.engine import care, segments
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine
+from logstore.fs import File, FileSystem
+from logstore.log import chain, names, segment
+from logstore.options import StoreLimits, StoreOptions
+from logstore.recovery import atrisk, backups, chains, passes, readonly, restate
+from logstore.recovery.chains import Wanted
+from logstore.recovery.check import check
+from logstore.recovery.overlay import Repaired
+from logstore.recovery.recover import recover
+from logstore.recovery.salvage import salvage
+from tests.corruption import frames, shop
+from tests.recovery import little
+
+
+class Kept(FileSystem):
+    """Keeps every file that was opened, so that none closes itself; but for those in the cache of
+    segments, which are closed by their last user."""
+
+    def __init__(self) -> None:
+        self.files: list[File] = []
+
+    def open(
+        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
+    ) -> File:
+        file = super().open(path, write=write, create=create, exclusive=exclusive)
+        callers = {sys._getframe(depth).f_globals["__name__"] for depth in (1, 2)}
+        if segments.__name__ not in callers:
+            self.files.append(file)
+        return file
+
+    @property
+    def left(self) -> list[str]:
+        """Those that are open."""
+        return [file.path.name for file in self.files if file.fd >= 0]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Opened as copies only: several segments, checkpoints, a compacted segment, hints."""
+    path = tmp_path_factory.mktemp("closed") / "store"
+    shop.make(path, 3)
+    return path
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A copy."""
+    return shutil.copytree(made, tmp_path / "store")
+
+
+def _opened(path: Path, fs: FileSystem) -> Engine:
+    options = StoreOptions(background=False)
+    return passes.open_engine(fs, path, options, create=False, limits=StoreLimits())[0]
+
+
+@pytest.fixture
+def fs() -> Iterator[Kept]:
+    """All of it must be closed in the end, and something must have been opened."""
+    kept = Kept()
+    yield kept
+    assert kept.files
+    assert kept.left == []
+
+
+def test_a_check(path: Path, fs: Kept) -> None:
+    assert check(path, fs=fs).damage == []
+    little.cut(path, frames.everything(path)[-5])
+    assert check(path, fs=fs).damage
+    frames.flip(frames.file(path, frames.segments(path)[0]), 20)
+    assert check(path, fs=fs).damage
+
+
+def test_a_recovery(path: Path, fs: Kept) -> None:
+    little.cut(path, frames.everything(path)[-5])
+    assert recover(path, fs=fs).damage
+
+
+def test_a_recovery_that_scans(path: Path, fs: Kept) -> None:
+    for hint in (path / names.LOG).glob("*.hint"):
+        hint.unlink()
+    shutil.rmtree(path / names.CHECKPOINTS)
+    little.cut(path, frames.everything(path)[20])
+    little.cut(path, frames.of(path, frames.segments(path)[-1])[-5])
+    assert recover(path, fs=fs).damage
+
+
+def test_a_salvage(path: Path, tmp_path: Path, fs: Kept) -> None:
+    little.cut(path, frames.everything(path)[20])
+    frames.flip(frames.file(path, frames.segments(path)[0]), 20)
+    assert salvage(path, tmp_path / "new", fs=fs).damage
+
+
+def test_a_reader(path: Path, fs: Kept) -> None:
+    options = StoreOptions(readonly=True, background=False)
+    engine, _ = readonly.open_engine(fs, path, options)
+    with logstore.open(path, background=False) as store:
+        store.stream("more").add({"n": 1})
+        assert engine.follow is not None
+        engine.follow()
+    readonly.close_engine(engine)
+
+
+def test_an_opening_and_a_closing(path: Path, fs: Kept) -> None:
+    for _ in range(2):
+        passes.close_engine(_opened(path, fs))
+    (path / names.LOCK).unlink()
+    users = FileSystem().open(path / names.USERS, write=True)
+    assert users.try_lock(exclusive=True)
+    with pytest.raises(logstore.StoreInUseError):
+        _opened(path, fs)
+    users.close()
+
+
+def test_a_compaction(path: Path, fs: Kept) -> None:
+    engine = _opened(path, fs)
+    committer = Committer(engine)
+    runner.run(engine, committer, threshold=0.0)
+    runner.run(engine, committer, purge=True)
+    care.write_missing_hints(engine)
+    passes.close_engine(engine)
+
+
+def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
+    """One by one, with the engine still open."""
+    engine = _opened(path, fs)
+    held = set(fs.left)
+    committer = Committer(engine)
+    links = chain.main_links(fs, path, engine.uuid)
+    assert set(fs.left) == held
+    assert atrisk.find(engine, links[0].number << 32 | links[0].start_offset) is not None
+    assert set(fs.left) == held
+    wanted = [Wanted(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
+    chains.find(fs, path, engine.uuid, engine.seed, wanted)
+    assert set(fs.left) == held
+    with pytest.raises(logstore.CorruptFrameError):
+        segment.read_head(fs.open(path / names.STORE), 1, engine.uuid)
+    fs.files.pop().close()
+    home = tmp_path / "home"
+    home.mkdir()
+    Repaired(fs, path, home)
+    assert set(fs.left) == held
+    backups.take(engine, committer, tmp_path / "backup")
+    assert set(fs.left) <= held | {names.segment(path, links[-1].number).name}
+    passes.close_engine(engine)
+    engine = _opened(path, fs)
+    held = set(fs.left)
+    assert restate.rewrite(engine, links[-2].number << 32) == 2
+    assert set(fs.left) == held
+    passes.close_engine(engine)
