@@ -19,7 +19,7 @@ from logstore.engine.core import Engine
 from logstore.fs import File, FileSystem
 from logstore.log import chain, names, segment
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import atrisk, backups, chains, passes, readonly, restate
+from logstore.recovery import atrisk, backups, chains, overlay, passes, readonly, restate
 from logstore.recovery.chains import Wanted
 from logstore.recovery.check import check
 from logstore.recovery.overlay import Repaired
@@ -40,8 +40,10 @@ class Kept(FileSystem):
         self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
     ) -> File:
         file = super().open(path, write=write, create=create, exclusive=exclusive)
-        callers = {sys._getframe(depth).f_globals["__name__"] for depth in (1, 2)}
-        if segments.__name__ not in callers:
+        caller = sys._getframe(1)
+        if caller.f_globals["__name__"] == overlay.__name__ and caller.f_back is not None:
+            caller = caller.f_back
+        if caller.f_globals["__name__"] != segments.__name__:
             self.files.append(file)
         return file
 
