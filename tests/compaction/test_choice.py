@@ -172,6 +172,7 @@ def test_enough_must_come_of_it(compactor: Compactor, monkeypatch: pytest.Monkey
     assert _victims(compactor, monkeypatch, small._replace(live_bytes=1)) == []
     whole = [_row(SIZE)] * 16
     assert _victims(compactor, monkeypatch, _row(0), *whole) == []
+    assert _victims(compactor, monkeypatch, _row(0), *whole[1:]) == []
     assert len(_victims(compactor, monkeypatch, _row(0), *whole[2:])) == 1
 
 

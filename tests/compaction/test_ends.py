@@ -16,11 +16,12 @@ from logstore import format as fmt
 from logstore.compaction import measure, nodes, runner, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care
+from logstore.engine import care, snapshot
 from logstore.engine.commit import Committer
+from logstore.engine.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
-from logstore.log import chain, names
+from logstore.log import chain, names, pinfile
 
 ROWS = [{b"n": b"%d" % n, b"pad": bytes(40)} for n in range(60)]
 Store = logstore.Store[bytes]
@@ -139,6 +140,7 @@ def test_copies_go_with_an_erasure_and_nothing_else_does(store: Store) -> None:
         engine.path / names.LOG / f"00000000000000000077{suffix}{names.TEMPORARY}",
         engine.path / names.CHECKPOINTS / f"77.ckpt{names.TEMPORARY}",
         engine.path / names.QUARANTINE / "1.tail",
+        pinfile.path(engine.path, pinfile.new_id()),
     ]
     half = engine.path / names.INDEX / f"77{names.TEMPORARY}"
     for each in (*stays, *goes, half / "data.mdb"):
@@ -213,4 +215,62 @@ def test_between_two_commits_it_rests_for_what_it_did(
     assert report.nodes_read == sum(len(group.parts) for group in groups)
     assert (report.nodes_skipped, report.segments_written) == (0, 1)
     number = max(names.segments(LOCAL, engine.path)[:-1])
-    assert report.written_bytes == names.segment(engine.path, number).stat().st_size
+    size = names.segment(engine.path, number).stat().st_size
+    assert report.written_bytes == size
+    # A second pass counts on.
+    with care.alone(engine):
+        segments.seal(engine, committer)
+        groups = list(nodes.groups(engine, Chooser({number}, 1.0)))
+        segments.write_and_adopt(engine, committer, groups, report)
+    number = max(names.segments(LOCAL, engine.path)[:-1])
+    assert report.written_bytes == size + names.segment(engine.path, number).stat().st_size
+    assert report.segments_written == 2
+    assert report.nodes_written == len([each for each in written if each]) + len(groups)
+
+
+def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
+    engine, committer = store._engine(), Committer(store._engine())
+    report = CompactionReport()
+    restated = []
+    with care.alone(engine):
+        for turn in range(3):
+            store.stream(b"open").add({b"n": b"%d" % turn}, f"{turn + 1}-0")
+            store.stream(f"open-{turn}").add({b"n": b"1"})
+            _, active = measure.rows_and_active(engine)
+            segments.seal(engine, committer)
+            runner.sweep(engine, committer, report, {active}, 1.0)
+            restated.append(report.open_nodes_restated)
+    assert 0 < restated[0] < restated[1] < restated[2]
+    assert report.segments_dropped >= 3
+    assert store.stream(b"open").info().length == 3
+
+
+def test_nothing_lives_in_an_empty_segment_that_is_not_the_active_one(store: Store) -> None:
+    engine = store._engine()
+    segments.seal(engine, Committer(engine))
+    rows, active = measure.rows_and_active(engine)
+    found = measure.empty(engine)
+    assert active not in found
+    assert found == {number for number, row in rows.items() if not row.live_nodes} - {active}
+
+
+def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
+    engine = store._engine()
+    staying: dict[int, int] = {}
+    deleted: set[int] = set()
+    chooser = Chooser(set(), 0.3)
+
+    def look(view: Snapshot) -> bytes | None:
+        return measure._staying(view, chooser, b"", staying, deleted)
+
+    assert snapshot.read(engine, look) is None
+    nodes_there = snapshot.read(
+        engine, lambda view: [locator for _, _, _, locator in view.index.all_nodes()]
+    )
+    wanted: dict[int, int] = {}
+    for each in nodes_there:
+        if not chooser.must(each):
+            size = fmt.FRAME_HEAD_BYTES + each.payload_bytes
+            wanted[each.position >> 32] = wanted.get(each.position >> 32, 0) + size
+    assert staying == wanted != {}
+    assert deleted == {each.position >> 32 for each in nodes_there if each.vector} != set()

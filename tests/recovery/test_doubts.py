@@ -67,12 +67,12 @@ def _meta(**values: int) -> Callable[[IndexTxn], object]:
     return lambda index: index.put_meta(index.meta()._replace(**values))
 
 
-def _seen(path: Path) -> tuple[str, list[Damage]]:
-    """What a check says of the index, in this process."""
+def _seen(path: Path, *, careful: bool = False) -> tuple[str, list[Damage]]:
+    """What a check says of the index, in this process or in another one."""
     engine, _ = readonly.open_engine(LOCAL, path, StoreOptions(readonly=True, background=False))
     try:
         damage: list[Damage] = []
-        return compare.with_own_index(engine, damage), damage
+        return compare.with_own_index(engine, damage, careful=careful), damage
     finally:
         readonly.close_engine(engine)
 
@@ -96,6 +96,10 @@ def test_whether_an_index_can_be_read_is_asked_of_another_process(path: Path) ->
     assert "the name b'x' is missing" in probe.cannot_be_read(place, number)
     _changed(path, _record)
     assert "the index is damaged at key" in probe.cannot_be_read(place, number)
+    told, (damage,) = _seen(path, careful=True)
+    assert told == "differs from the log"
+    assert damage[:3] == (0, 0, 0)
+    assert damage.why.startswith("index: the index is damaged at key")
 
 
 def test_an_index_that_cannot_be_opened_is_told(path: Path) -> None:
@@ -143,9 +147,8 @@ def test_boot_is_whole_or_none(path: Path) -> None:
         assert boot.read(LOCAL, path) is None
         assert boot.damaged(LOCAL, path)
     place.write_bytes(bytes(4))
-    assert [each.why for each in check(path).damage] == [
-        "BOOT is damaged: the index is rebuilt when the store is opened"
-    ]
+    why = "BOOT is damaged: the index is rebuilt when the store is opened"
+    assert check(path).damage == [Damage(0, 0, 0, why)]
     place.unlink()
     assert boot.read(LOCAL, path) is None
     assert not boot.damaged(LOCAL, path)

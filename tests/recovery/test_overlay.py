@@ -125,6 +125,8 @@ def test_a_segment_without_a_frame_is_left_out(path: Path, tmp_path: Path) -> No
     assert [each[:3] for each in found.damage] == [(1, 0, size)]
     assert found.damage[0].why.endswith("nor a frame")
     assert names.segments(found.fs, path) == [2]
+    frames.flip(frames.file(path, 2), 20)  # what comes behind it is looked at all the same
+    assert [each[:3] for each in _repaired(path, tmp_path).damage] == [(1, 0, size), (2, 0, 64)]
     frames.file(path, 2).write_bytes(bytes(300))
     with pytest.raises((CorruptionError, DamagedStoreError)):
         _repaired(path, tmp_path)

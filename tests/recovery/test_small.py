@@ -1,0 +1,208 @@
+"""Prevents what is small in recovery from being wrong unseen: what bytes of a damaged frame say,
+where a store may be, in what order a damaged segment is sealed, whose append a frame is.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore import format as fmt
+from logstore import fsinfo
+from logstore.codec import codec
+from logstore.engine import opens, snapshot
+from logstore.errors import CorruptNodeError, FileSystemError
+from logstore.format import Kind
+from logstore.fs import LOCAL
+from logstore.ids import StreamID
+from logstore.index.expirytxn import ExpiryTxn
+from logstore.log import chain, frame, names
+from logstore.log.writer import CommitBuffer
+from logstore.recovery import chains, creation, gaps, traces
+from logstore.recovery.chains import Wanted
+from logstore.recovery.check import _Check, check
+from logstore.recovery.recover import recover
+from logstore.recovery.traces import _Trace
+from tests.corruption import frames
+from tests.recovery import forged, little
+from tests.recovery.order import Told
+
+LP = codec().new_node(5, 6, [b"n", b"v"])
+FIRST, LAST = StreamID(5, 6), StreamID(7, 8)
+SAID: list[tuple[frame.Body, _Trace | None]] = [
+    (frame.Node(3, *FIRST, *LAST, 4, LP), _Trace(3, FIRST, LAST, 4)),
+    (frame.Open(3, *FIRST, *LAST, 4, LP), _Trace(3, FIRST, LAST, 4)),
+    (frame.Open(3, *FIRST, *LAST, 0, LP), _Trace(3, FIRST, LAST, 0)),
+    (frame.Append(3, *LAST, 2, 9, b"data"), _Trace(3, LAST, LAST, 2)),
+    (frame.Create(3, b"name"), None),
+    (frame.Trim(3, *FIRST, *LAST), None),
+    (frame.Note(b""), None),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), SAID)
+def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _Trace | None) -> None:
+    buffer = CommitBuffer(1 << 32 | 64, 1)
+    buffer.add(body)
+    data = buffer.encode(0, 0)
+    size = len(data)
+    assert traces._trace(data + b"more", size) == (size, said)
+    assert traces._trace(data, size + 100) == (size, said)
+    assert traces._trace(data, size - 1) == (0, None)  # longer than what is damaged
+    for cut in range(fmt.FRAME_HEAD_BYTES):
+        assert traces._trace(data[:cut], size) == (0, None)
+    assert traces._trace(bytes(len(data)), size) == (0, None)
+    for offset, byte in ((fmt.FRAME_MARK_OFFSET, 1), (28, 255)):
+        changed = bytearray(data)
+        changed[offset] ^= byte
+        found = traces._trace(bytes(changed), size)
+        assert found in ((0, None), (size, None), (size, said))
+        if offset == fmt.FRAME_MARK_OFFSET:
+            assert found == (0, None)
+    if said is not None:  # its kind tells, but its body does not reach so far
+        assert traces._trace(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
+
+
+def test_a_network_is_no_place_for_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a directory that is not there yet, the one above it that is."""
+    asked: list[Path] = []
+    kinds = {tmp_path: "ext4", tmp_path / "far": "nfs4"}
+    (tmp_path / "far").mkdir()
+
+    def kind(path: Path) -> str:
+        asked.append(path)
+        return kinds[path]
+
+    monkeypatch.setattr(fsinfo, "mount_type", kind)
+    assert "nfs4" in fsinfo.NETWORK_TYPES
+    creation.check_place(LOCAL, tmp_path / "a" / "b" / "c")
+    creation.check_place(LOCAL, tmp_path)
+    assert asked == [tmp_path, tmp_path]
+    for place in (tmp_path / "far", tmp_path / "far" / "store"):
+        with pytest.raises(FileSystemError, match="network file system"):
+            creation.check_place(LOCAL, place)
+    assert asked[2:] == [tmp_path / "far"] * 2
+
+
+def test_the_first_segment_follows_none(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store", background=False) as store:
+        engine = store._engine()
+        head, size = chain.heads(LOCAL, engine.path, engine.uuid)[1]
+    assert (head.role, head.number, head.previous_end) == (fmt.Role.MAIN, 1, 0)
+    assert head[4] == 0
+    assert size == fmt.SEGMENT_HEAD_BYTES
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Without an index."""
+    little.make(tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "index")
+    return tmp_path / "store"
+
+
+def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Path) -> None:
+    log = frames.everything(path)
+    little.cut(path, log[5])
+    fs = Told()
+    recover(path, fs=fs)
+    begun = fs.done.index(("rename", names.segment(path, 2).name))
+    assert ("sync", names.segment(path, 1).name) in fs.done[:begun]
+    assert ("directory", names.LOG) in fs.done[begun:]
+    head = chain.heads(LOCAL, path, frames.uuid(path))[2][0]
+    assert head.previous_end == fmt.position(1, log[-1].end_offset)
+    assert head[4] == log[-1].commit
+    assert head.created_ms > 0
+    assert [link.end_offset for link in chain.main_links(LOCAL, path, frames.uuid(path))][:1] == [
+        log[-1].end_offset
+    ]
+
+
+def test_a_node_that_was_not_there_is_missing(path: Path) -> None:
+    """What stands behind the end that a check saw may have come since."""
+    log = frames.everything(path)
+    seen = _Check(LOCAL, path, frames.uuid(path), None)
+    assert seen.run().damage == []
+    for each in log:
+        seen._locator(each.position)
+    places = [each.offset for each in log if each.kind != Kind.NODE]
+    told = [(1, place, place, "a node is missing from the log") for place in places]
+    assert seen.report.damage == told
+    at = forged.append(path, frame.Note(b"x"), frame.Node(2, 20, 0, 20, 0, 1, LP))
+    log = frames.everything(path)[-2:]
+    assert [seen._came_since(1, each.offset) for each in log] == [False, True]
+    assert not seen._came_since(1, at + 1)
+    assert not seen._came_since(1, log[-1].end_offset)
+    assert not seen._came_since(9, at)
+    assert not seen._came_since(1, next(each.offset for each in frames.everything(path)[:9]))
+
+
+def test_whose_append_a_frame_is() -> None:
+    """Of the node against whose master ID it was encoded, and only if it is sound."""
+    lp = codec().new_node(5, 0, [b"n", b"1"])
+    longer, at = codec().append(lp, 5, 0, 9, 3, [b"n", b"2"])
+    del at
+    assert [id for _, *id in codec().ids(longer, 5, 0)] == [[5, 0], [9, 3]]
+    added = longer[len(lp) - 1 : -1]
+    elements = int.from_bytes(longer[4:6], "little") - int.from_bytes(lp[4:6], "little")
+    skeleton = opens.skeleton(lp)
+    body = frame.Append(1, 9, 3, 1, elements, added)
+    assert gaps.own_ids(skeleton, StreamID(5, 0), body) == ((9, 3), (9, 3))
+    assert gaps.own_ids(skeleton, StreamID(5, 1), body) is None
+    assert gaps.own_ids(skeleton, StreamID(4, 0), body) is None
+    assert gaps.own_ids(skeleton, StreamID(5, 0), body._replace(last_seq=4)) is None
+    assert gaps.own_ids(skeleton, StreamID(5, 0), body._replace(last_ms=8)) is None
+    broken = 0
+    for place in range(len(added)):
+        data = added[:place] + bytes([added[place] ^ 0x41]) + added[place + 1 :]
+        try:
+            found = gaps.own_ids(skeleton, StreamID(5, 0), body._replace(data=data))
+        except CorruptNodeError:
+            broken += 1
+            continue
+        assert found in (None, ((9, 3), (9, 3)))
+    assert broken
+
+
+def test_a_node_is_not_begun_by_bytes_that_are_none(path: Path) -> None:
+    lp = bytearray(codec().new_node(20, 0, [b"n", b"1"]))
+    lp[-3] ^= 0x41
+    forged.append(path, frame.Open(1, 20, 0, 20, 0, 1, bytes(lp)))
+    uuid = frames.uuid(path)
+    wanted = [Wanted(1, StreamID(20, 0), 1 << 64), Wanted(1, StreamID(1, 1), 1 << 64)]
+    found = chains.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
+    assert list(found) == [(1, StreamID(1, 1))]
+
+
+def test_a_stream_expires_once(tmp_path: Path) -> None:
+    """When its time is set again, the time before is forgotten."""
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        store.stream("s").add({b"n": b"1"})
+        for at in (1 << 42, 1 << 43, (1 << 42) + 7):
+            store.stream("s").expire(at=at)
+            rows = snapshot.read(
+                store._engine(), lambda view: len(list(ExpiryTxn(view.index).rows()))
+            )
+            assert rows == 1
+            assert store._engine().wake.next_due_ms == at
+
+
+def test_a_backup_takes_along_the_hints_that_there_are(tmp_path: Path) -> None:
+    path, copy = tmp_path / "store", tmp_path / "copy"
+    with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
+        for _ in range(5):
+            store.stream("s").add({"v": b"x" * 60_000})
+        store.checkpoint()
+    assert names.hint(path, 1).exists()
+    names.hint(path, 2).unlink()
+    with logstore.open(path, background=False) as store:
+        store.backup(copy)
+        active = store._engine().wake.log().active_segment
+    assert names.hint(copy, 1).read_bytes() == names.hint(path, 1).read_bytes()
+    assert not names.hint(copy, 2).exists()
+    assert names.segments(LOCAL, copy) == list(range(1, active + 1))
+    assert names.checkpoints(LOCAL, copy) == names.checkpoints(LOCAL, path) != []
+    assert check(copy).as_dict()["clean"]
