@@ -6,13 +6,18 @@ what was refused leaves no trace. Called inside a commit.
 
 from __future__ import annotations
 
-from logstore.codec import codec
+from typing import TypeAlias
+
+from logstore.codec import RowBatch, codec
 from logstore.engine import adds
 from logstore.engine.state import State
 from logstore.errors import Error
+from logstore.ids import StreamID
 from logstore.wire.failures import failure_of
-from logstore.wire.reply import Encoded, Failure, encode
+from logstore.wire.reply import Encoded, Failure, Reply, encode
 from logstore.wire.steps import AddRows
+
+Run: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
 
 
 class Again(Exception):  # noqa: N818
@@ -28,45 +33,74 @@ def refused(step: AddRows, failure: Failure) -> Encoded:
     return Encoded(encode(failure, 2) * len(step.rows))
 
 
+def encoded(runs: list[Run]) -> Encoded:
+    """The replies of all rows as bytes."""
+    ids = codec().resp_ids
+    return Encoded(
+        b"".join(
+            [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
+        )
+    )
+
+
+def each_reply(runs: list[Run]) -> list[Reply]:
+    """A reply for each row."""
+    found: list[Reply] = []
+    for run in runs:
+        if isinstance(run, Failure):
+            found.append(run)
+            continue
+        id, count = run
+        found.append(bytes(id))
+        for _ in range(count - 1):
+            id = id.next()
+            found.append(bytes(id))
+    return found
+
+
 class Adding:
-    """One such step, until its commit is through."""
+    """Rows of one stream, or some of them, until their commit is through."""
 
-    def __init__(self, step: AddRows) -> None:
-        self._step = step
+    def __init__(
+        self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None
+    ) -> None:  # fmt: skip
+        self._key = key
+        self._rows = rows
+        self._first = first
+        self._end = len(rows) if end is None else end
         self._apart = False
-        self._refused: dict[int, bytes] = {}
+        self._refused: dict[int, Failure] = {}
 
-    def __call__(self, state: State) -> Encoded:
-        """Add them all; the replies. ``Again``: call it in another state."""
-        rows = self._step.rows
+    def __call__(self, state: State) -> list[Run]:
+        """Add them all; what became of them, in order. ``Again``: call it in another state."""
         if not self._apart:
             try:
-                return Encoded(self._add(state, 0, len(rows)))
+                return [self._add(state, self._first, self._end)]
             except Again:
                 self._apart = True
                 raise
             except Error:
                 self._apart = True
-        return Encoded(b"".join([self._one(state, at) for at in range(len(rows))]))
+        return [self._one(state, at) for at in range(self._first, self._end)]
 
-    def _one(self, state: State, at: int) -> bytes:
+    def _one(self, state: State, at: int) -> Run:
         found = self._refused.get(at)
         if found is not None:
             return found
         try:
             return self._add(state, at, at + 1)
         except Error as exc:
-            self._refused[at] = found = encode(failure_of(exc), 2)
+            self._refused[at] = found = failure_of(exc)
             return found
         except Again as again:
-            self._refused[at] = encode(failure_of(again.cause), 2)
+            self._refused[at] = failure_of(again.cause)
             raise
 
-    def _add(self, state: State, first: int, end: int) -> bytes:
+    def _add(self, state: State, first: int, end: int) -> Run:
         buffer = state.buffer
         assert buffer is not None
         mark = buffer.mark()
-        request = adds.Add(self._step.key, self._step.rows, first, end, adds.AUTO)
+        request = adds.Add(self._key, self._rows, first, end, adds.AUTO)
         try:
             added = adds.add(state, request)
         except Error as exc:
@@ -74,4 +108,4 @@ class Adding:
                 raise Again(exc) from exc
             raise
         assert added is not None
-        return codec().resp_ids(*added.first, end - first)
+        return added.first, end - first

@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from logstore import arguments, deadletters
-from logstore.engine import adds, snapshot
+from logstore.engine import snapshot
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.errors import DiskFullError, Error
 from logstore.store import Store
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.reply import Failure, Reply
-from logstore.wire.rows import Adding, Again, refused
+from logstore.wire.rows import Adding, Again, Run, each_reply, encoded, refused
 from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
 
 T = TypeVar("T")
@@ -69,8 +69,7 @@ class _Together:
         self._steps = steps
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
-        self._adding: dict[int, Adding] = {}
-        self._apart = 0  # rows before this place are added one by one
+        self._adding: dict[int, Adding] = {}  # by the place of the first row
 
     def __call__(self, state: State) -> None:
         """Decide all of them that did not fail before."""
@@ -94,14 +93,8 @@ class _Together:
         step = self._steps[place]
         if isinstance(step, Block):  # inside a transaction nothing waits
             step = step.attempt
-        if isinstance(step, AddRows):
-            self.replies[place] = self._adding.setdefault(place, Adding(step))(state)
-            return 1
-        if isinstance(step, AddRow):
-            many = _alike(self._steps, place, self._failed) if place >= self._apart else 1
-            if many > 1 and self._rows(state, place, many):
-                return many
-            step = step.change
+        if isinstance(step, AddRow | AddRows):
+            return self._rows(state, place, step)
         if isinstance(step, Change):
             self.replies[place] = step.reply(step.op(state))
         elif isinstance(step, Look):
@@ -112,40 +105,32 @@ class _Together:
             raise Failed("ERR this command is not allowed inside a transaction")
         return 1
 
-    def _rows(self, state: State, place: int, many: int) -> bool:
-        """Rows for one stream that follow each other, as one operation; False if it is refused."""
-        buffer = state.buffer
-        assert buffer is not None
-        mark = buffer.mark()
-        steps: list[Any] = list(self._steps[place : place + many])
-        batch = arguments.rows([step.row for step in steps], None)
-        request = adds.Add(steps[0].key, batch, 0, many, adds.AUTO)
-        try:
-            added = adds.add(state, request)
-        except Error as exc:
-            self._apart = place + many
-            if buffer.mark() != mark:
-                raise Again(exc) from exc
-            return False
-        assert added is not None
-        id = added.first
-        for at in range(place, place + many):
-            self.replies[at] = bytes(id)
-            id = id.next() if at < place + many - 1 else id
-        return True
+    def _rows(self, state: State, place: int, step: AddRow | AddRows) -> int:
+        """Rows for one stream that follow each other, as one operation; how many steps that are."""
+        adding = self._adding.get(place)
+        if isinstance(step, AddRows):
+            if adding is None:
+                adding = self._adding[place] = Adding(step.key, step.rows)
+            self.replies[place] = encoded(adding(state))
+            return 1
+        if adding is None:
+            rows = [each.row for each in _alike(self._steps, place)]
+            adding = self._adding[place] = Adding(step.key, arguments.rows(rows, None))
+        found = each_reply(adding(state))
+        self.replies[place : place + len(found)] = found
+        return len(found)
 
 
-def _alike(steps: Sequence[Step], place: int, failed: dict[int, Failure]) -> int:
-    """How many rows for the same stream stand here one behind the other."""
-    first = steps[place]
-    assert isinstance(first, AddRow)
-    end = place + 1
-    while end < len(steps) and end not in failed:
-        step = steps[end]
-        if not isinstance(step, AddRow) or step.key != first.key:
+def _alike(steps: Sequence[Step], place: int) -> list[AddRow]:
+    """The rows for the same stream that stand here one behind the other."""
+    found: list[AddRow] = []
+    while place < len(steps):
+        step = steps[place]
+        if not isinstance(step, AddRow) or (found and step.key != found[0].key):
             break
-        end += 1
-    return end - place
+        found.append(step)
+        place += 1
+    return found
 
 
 def _is_change(step: Step) -> bool:
@@ -232,12 +217,40 @@ class Runner:
             except DiskFullError as exc:
                 if len(steps) > 1:  # what gives space back goes on, what takes some is refused
                     return [self._commit([step])[0] for step in steps]
+                if isinstance(steps[0], AddRows):
+                    return [self._first_that_fit(steps[0])]
                 return [self._freeing(steps[0], exc)]
             except Error as exc:
                 return [_refused(step, exc) for step in steps]
             except Exception as exc:
                 log.exception("a command failed")
                 return [_refused(step, exc) for step in steps]
+
+    def _first_that_fit(self, step: AddRows) -> Reply:
+        """Adds that found the disk full together: as many as fit, then the rest is refused."""
+        runs: list[Run] = []
+        at, count = 0, len(step.rows)
+        size = max(1, count // 2)
+        while at < count:
+            end = min(at + size, count)
+            try:
+                runs += self._added(Adding(step.key, step.rows, at, end))
+                at = end
+            except Error as exc:
+                if isinstance(exc, DiskFullError) and end - at > 1:
+                    size = (end - at) // 2
+                    continue
+                runs += [failure_of(exc)] * (count - at)
+                at = count
+        return encoded(runs)
+
+    def _added(self, adding: Adding) -> list[Run]:
+        while True:
+            try:
+                found: list[Run] = deadletters.run(self.store, adding, None)
+                return found
+            except Again:
+                continue
 
     def _freeing(self, step: Step, full: DiskFullError) -> Reply:
         if not isinstance(step, Change) or not step.frees:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import select
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,6 +107,43 @@ def test_adds_that_meet_a_full_disk_are_refused_each(
         line.send(adds(b"s", b"4"))
         assert isinstance(line.reply(), bytes)
         assert line("XLEN", "s") == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 12 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={12 << 20}", "tmpfs", str(mount)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def test_when_the_disk_gets_full_those_that_fit_are_added(small_disk: Path) -> None:
+    """As if they had come alone; none that was refused is there."""
+    values = [os.urandom(900) for _ in range(60)]  # one read of the server
+    with (
+        serving(small_disk / "store", store={"segment_bytes": 1 << 20}) as served,
+        Line(served.port) as line,
+    ):
+        acknowledged, found = 0, []
+        while not any(isinstance(each, Refusal) for each in found):
+            line.send(adds(b"s", *values))
+            found = [line.reply() for _ in values]
+            acknowledged += sum(isinstance(each, bytes) for each in found)
+        refused = [isinstance(each, Refusal) for each in found]
+        assert refused == sorted(refused)
+        assert all(str(each).startswith("MISCONF") for each in found[refused.index(True) :])
+        assert str(line("XADD", "s", "*", "n", values[0])).startswith("MISCONF")
+        assert line("XLEN", "s") == acknowledged
+        last = acknowledged - 60 * (acknowledged // 60)
+        [[_, fields]] = line("XREVRANGE", "s", "+", "-", "COUNT", 1)
+        assert fields[1] == values[last - 1]
 
 
 def test_no_commit_is_as_large_as_all_that_a_client_sent(tmp_path: Path) -> None:
