@@ -22,6 +22,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, names, pinfile
+from tests.recovery.order import Told
 
 ROWS = [{b"n": b"%d" % n, b"pad": bytes(40)} for n in range(60)]
 Store = logstore.Store[bytes]
@@ -75,6 +76,24 @@ def test_what_a_run_gives_back_is_counted(store: Store) -> None:
     assert found["dropped_bytes"] == report.dropped_bytes
 
 
+def test_a_name_that_went_is_gone_for_good(store: Store) -> None:
+    """The hint goes first, then its segment, then both are durable."""
+    engine = store._engine()
+    store.compact(threshold=0.0)
+    number = min(names.segments(LOCAL, engine.path))
+    assert names.hint(engine.path, number).exists()
+    fs = engine.fs = Told()
+    gone: list[str] = []
+    real = fs.remove
+    fs.remove = lambda path: (gone.append(path.name), real(path))[1]  # type: ignore[method-assign]
+    segments.unlink(engine, number)
+    engine.fs = LOCAL
+    paths = names.hint(engine.path, number), names.segment(engine.path, number)
+    assert gone == [path.name for path in paths]
+    assert not any(path.exists() for path in paths)
+    assert fs.done == [("directory", names.LOG)]
+
+
 def test_by_itself_a_run_erases_nothing(store: Store) -> None:
     engine = store._engine()
     report = runner.run(engine, Committer(engine))
@@ -119,6 +138,8 @@ def test_an_erasure_leaves_open_nodes_without_what_was_deleted(tmp_path: Path) -
         store.stream(b"some").delete("1-0", "3-0")
         report = store.compact(purge=True)
         assert report.open_nodes_restated == 2
+        assert report.purge
+        assert report.index_rebuilt
         for name, left, last in ((b"all", [], 4), (b"some", [2, 4], 4), (b"none", [1, 2, 3, 4], 4)):
             stream = store.stream(name)
             assert [entry.id.ms for entry in stream] == left

@@ -189,3 +189,25 @@ def test_a_checkpoint_knows_of_an_open_node_that_is_lost(
     report = recover(path)
     assert [(each.first.ms, each.last.ms, each.segment) for each in report.gone] == [(1, 9, 1)]
     assert _left(path) == []
+
+
+def test_a_segment_with_an_open_node_is_missing(made: Path, tmp_path: Path) -> None:
+    """The newest checkpoint stands behind it: nothing else says that it must be there."""
+    path = shutil.copytree(made, tmp_path / "store")
+    with logstore.open(path, background=False, encoding=None) as store:
+        for _ in range(2):
+            store.checkpoint()
+            store.stream("f").add({b"pad": b"1"})
+    shutil.rmtree(path / "index")
+    frames.file(path, 1).unlink()
+    for hint in (path / "log").glob("*.hint"):
+        hint.unlink()
+    why = "segment 1 is missing, where the open node of b'x' stands"
+    with pytest.raises(logstore.DamagedStoreError, match="is missing") as caught:
+        logstore.open(path, background=False)
+    assert caught.value.segment == 1
+    report = recover(path)
+    assert any(each[:3] == (1, 0, 0) and why in each.why for each in report.damage)
+    (gone,) = [each for each in report.gone if each.stream == b"x"]
+    assert (gone.first.ms, gone.last.ms, gone.entries, gone.segment) == (1, 9, None, 1)
+    assert _left(path) == []

@@ -153,7 +153,8 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
         ]  # fmt: skip
         assert len({each.segment for each in frames}) > 2
         assert atrisk.find(engine, 0) is None
-        for start in sorted({at for at, *_ in added if at}):
+        starts = sorted({at for at, *_ in added if at})
+        for start in starts[:: len(starts) // 12] + starts[-5:]:
             found = atrisk.find(engine, start)
             assert found is not None
             behind = [each for each in frames if each.position >= start]

@@ -236,3 +236,12 @@ def test_a_compacted_segment_that_nothing_left_speaks_of(moved: Compacted, tmp_p
         store.stream("fresh").add({b"n": b"1"}, "1-1")
         assert store.stream("fresh").info().length == 1
         assert store.stream(name).info().length == 17
+
+
+def test_without_a_main_segment_there_is_nothing_to_go_by(moved: Compacted, tmp_path: Path) -> None:
+    for link in chain.main_links(LOCAL, moved.path, moved.uuid):
+        names.segment(moved.path, link.number).unlink()
+    with pytest.raises(DamagedStoreError, match="no main segment"):
+        salvage(moved.path, tmp_path / "new")
+    with pytest.raises(DamagedStoreError, match="no segment"):
+        recover(moved.path)
