@@ -3,10 +3,9 @@
 The names are those of the plain faces, with the same arguments; calls are awaited and run in a few
 threads of the store's own. Who waits for entries holds no thread: see ``aiowait``.
 
-Invariants: an AsyncStore belongs to the event loop that opened it. Tasks that wait for the same
-group, with the same ``claim_idle``, are served first come, first served; this order is of the
-process alone: they take no tickets, so those who wait in other processes or in threads may be
-served before them. A read with ``timeout=0`` is out of turn, and a time-out gives the place up.
+Invariants: an AsyncStore belongs to the event loop that opened it. Tasks that wait for a group take
+tickets, as threads and other processes do, and all of them are served first come, first served; a
+time-out keeps the place for the same task. A read with ``timeout=0`` is out of turn.
 
 A task that is cancelled loses nothing: what it would have read stays in the stream, and what a
 group delivered to it in that moment is pending with its consumer, and comes by ``backlog`` (with
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -29,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from logstore import reading
 from logstore.aiostream import AsyncStream
-from logstore.aiowait import Waiter, Watcher, closed, wait_for
+from logstore.aiowait import Watcher, closed, wait_for
 from logstore.deadletters import OnDead
 from logstore.entry import Entry
 from logstore.ids import IDLike, StreamID
@@ -87,7 +85,6 @@ class AsyncStore:
         self._store = store
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-aio")
         self._watcher = Watcher(store._engine)
-        self._queues: dict[object, deque[Waiter]] = {}
         self._closed = False
 
     async def _run(self, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:

@@ -1,27 +1,21 @@
 """Consumer groups for asyncio: the names of :class:`logstore.Group`, awaited.
 
-Invariants: only the first task in the queue of a group tries, and each try looks at a snapshot
-before it commits, so that waiting writes nothing to the log but once that the consumer was seen; a
-worker takes the same steps as a plain one (``workloop``). See ``aio``.
+Invariants: tasks stand in the queue of a group with threads and processes (``aioturn``); a worker
+takes the same steps as a plain one (``workloop``). See ``aio``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from logstore import arguments, groupwait, worker, workloop
-from logstore.aiowait import wait_for
+from logstore import aioturn, arguments, worker, workloop
 from logstore.deadletters import OnDead
 from logstore.delivery import Autoclaimed, DeletedDelivery, Delivery
-from logstore.engine.burials import Limit
-from logstore.engine.slots import PLAIN
 from logstore.group import Group
 from logstore.ids import IDLike
 from logstore.info import ConsumerInfo, GroupInfo, PendingInfo
@@ -34,8 +28,6 @@ if TYPE_CHECKING:
 Name = str | bytes
 Timeout = float | timedelta | None
 Handler = Callable[[Delivery[Any]], object]
-RETRY_MIN_S, RETRY_MAX_S = 0.001, 5.0  # between two looks for what became idle
-STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
 
 
 class AsyncGroup:
@@ -73,64 +65,20 @@ class AsyncGroup:
                 self._group._read, who, limit, deadline, noack=noack, claim_idle_ms=idle_ms,
                 max_bytes=most_bytes,
             )  # fmt: skip
-        return await self._wait(who, limit, deadline, noack, idle_ms, idle_ms, max_bytes=most_bytes)
+        return await self._wait(
+            who, limit, deadline, noack=noack, claim_idle_ms=idle_ms, max_bytes=most_bytes
+        )
 
     async def _wait(
-        self, who: bytes, limit: int, deadline: float | None, noack: bool, idle_ms: int | None,
-        place: object, alive: Callable[[], object] | None = None, worker: bool = False,
-        dead: Limit | None = None, on_dead: OnDead[Any] | None = None, max_bytes: int = 0,
+        self, who: bytes, limit: int, deadline: float | None,
+        alive: Callable[[], object] | None = None, **options: Any,
     ) -> list[Delivery[Any]]:  # fmt: skip
+        """Read, or wait in the queue of the group; options as of ``Group._waiting``."""
         group = self._group
-        probe = groupwait.Wait(
-            group._store, group._stream, group._name, who, lambda *_: [], limit, idle_ms, None,
-            noack,
-        )  # fmt: skip
-        due_ms: int | None = None  # when the next entry can be claimed
-        takes_over = False  # whether time alone may bring something
-
-        def show() -> None:
-            if not probe.ready(probe.look()):
-                probe.show()
-
-        def attempt() -> list[Delivery[Any]]:
-            nonlocal due_ms, takes_over
-            offer = probe.look()
-            due_ms = None
-            takes_over = offer is not None and offer.wish != PLAIN
-            if offer is not None and not probe.ready(offer):
-                due_ms = offer.claimable_at_ms
-                return []
-            return group._read(
-                who, limit, 0.0, noack=noack, claim_idle_ms=idle_ms, worker=worker, dead=dead,
-                on_dead=on_dead, max_bytes=max_bytes,
-            )  # fmt: skip
-
-        def pause_s() -> float | None:
-            if not takes_over:
-                return STOP_S if worker else None
-            left_s = math.inf if due_ms is None else (due_ms - group._now_ms()) / 1000
-            return max(RETRY_MIN_S, min(left_s, STOP_S if worker else RETRY_MAX_S))
-
-        async def tried() -> list[Delivery[Any]]:
-            return await self._run(attempt)
-
-        async def lives() -> None:
-            if alive is not None:
-                await self._run(alive)
-
-        await self._run(show)
-        queues, key = self._store._queues, (group._stream, group._name, place)
-        queue = queues.setdefault(key, deque())
-        try:
-            found = await wait_for(
-                self._store._watcher, [group._stream], tried, deadline, queue=queue,
-                pause_s=pause_s,
-                alive=None if alive is None else lives,
-            )  # fmt: skip
-        finally:
-            if not queue and queues.get(key) is queue:
-                del queues[key]
-        return found or []
+        wait = group._waiting(who, limit, **options)
+        worker = bool(options.get("worker"))
+        found = await aioturn.read(self._store, wait, deadline, alive, worker=worker)
+        return group._deliveries(who, found)
 
     async def backlog(
         self, consumer: Name, after: IDLike = "0", *, count: int | None = None
@@ -225,8 +173,9 @@ class _AsyncWorker:
         loop = self._loop
         try:
             return await self._group._wait(
-                loop.consumer, loop.work.batch, step.until, False, loop.claim_idle_ms,
-                ("consume", loop.claim_idle_ms), loop.alive, True, loop.limit, loop.work.on_dead,
+                loop.consumer, loop.work.batch, step.until, loop.alive,
+                claim_idle_ms=loop.claim_idle_ms, worker=True, dead=loop.limit,
+                on_dead=loop.work.on_dead,
             )  # fmt: skip
         except workloop.Stopped:
             return []

@@ -147,11 +147,14 @@ class Watcher:
         """Wake every waiter, to find the store closed; the thread ends soon."""
         with self._mutex:
             self._closed = True
-            waiters = self._all()
+            waiters, watched = self._all(), self._thread is not None
         _wake(waiters)
+        engine = self.engine() if watched else None
+        if engine is not None and engine.follow is None:
+            engine.wake.waits.poke()
 
     def join(self) -> None:
-        """Wait for the end of the thread, a slice at most."""
+        """Wait for the end of the thread: at once, or in a read-only store a slice at most."""
         thread = self._thread
         if thread is not None:
             thread.join()

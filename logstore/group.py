@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore import arguments, deadletters, groupwait, worker, workloop
 from logstore.deadletters import OnDead
@@ -60,12 +60,18 @@ class Group(GroupChanges[T]):
         )  # fmt: skip
 
     def _read(
-        self, who: bytes, limit: int, deadline: float | None, *, noack: bool = False,
+        self, who: bytes, limit: int, deadline: float | None, **options: Any
+    ) -> list[Delivery[T]]:
+        """Read, and wait for what comes until the deadline; options as of ``_waiting``."""
+        return self._deliveries(who, self._waiting(who, limit, **options).until(deadline))
+
+    def _waiting(
+        self, who: bytes, limit: int, *, noack: bool = False,
         claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
         worker: bool = False, dead: Limit | None = None, on_dead: OnDead[T] | None = None,
         max_bytes: int = 0,
-    ) -> list[Delivery[T]]:  # fmt: skip
-        """Read, and wait for what comes until the deadline; ``alive`` raises to end it.
+    ) -> groupwait.Wait:  # fmt: skip
+        """A read that may wait; ``alive`` raises to end it.
 
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
         ``dead`` is its own limit, ``on_dead`` is told of what was buried.
@@ -78,11 +84,10 @@ class Group(GroupChanges[T]):
                 max_bytes=max_bytes,
             )  # fmt: skip
 
-        wait = groupwait.Wait(
+        return groupwait.Wait(
             self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
             noack, on_dead, worker or max_bytes > 0, max_bytes > 0,
         )  # fmt: skip
-        return self._deliveries(who, wait.until(deadline))
 
     def backlog(
         self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None

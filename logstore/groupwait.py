@@ -23,8 +23,8 @@ from logstore.engine.hands import NO_ONE, Hand
 from logstore.engine.offers import Offer
 from logstore.engine.slots import PLAIN
 from logstore.engine.state import State
+from logstore.engine.stay import Stay, Tried
 from logstore.engine.ticket import Queue
-from logstore.engine.tickets import Tried
 from logstore.ids import StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logstore.store import Store
 
 
-class _Moved(Exception):  # noqa: N818
+class Moved(Exception):  # noqa: N818  (control flow)
     """The group was removed, or another one of its name stands in its place."""
 
 
@@ -62,14 +62,14 @@ class Wait(NamedTuple):
                 break
             try:
                 found = self._serve(offer, deadline)
-            except _Moved:
+            except Moved:
                 continue
             if found or found is None:
                 return found or []
             shown = True  # what it was handed was deleted since
-        return [] if shown and self.look() is not None else self._at_once()
+        return [] if shown and self.look() is not None else self.at_once()
 
-    def _at_once(self) -> list[Delivered]:
+    def at_once(self) -> list[Delivered]:
         """Read, and ask for nothing that only those who wait need."""
         found: list[Delivered] = deadletters.run(
             self.store, lambda state: self.once(state, True), None, on_dead=self.on_dead
@@ -85,17 +85,16 @@ class Wait(NamedTuple):
             ),
         )
 
-    def ready(self, offer: Offer | None) -> bool:
-        """Whether a read gives something now, be it an error."""
-        return offer is None or offer.fresh or offer.claimable(self.now_ms())
-
-    def show(self) -> None:
-        """Mark the consumer as seen."""
-        self.store._commit(self._show, None)
-
-    def _show(self, state: State) -> None:
-        _, group = groups.existing(state, self.stream, self.group)
-        groups.seen(state, group, groups.consumer(state, group, self.consumer))
+    def stay(self, owner: object) -> Stay[list[Delivered]] | None:
+        """A stay in the queue, which has not begun; None if the group is gone."""
+        offer = self.look()
+        if offer is None:
+            return None
+        shared, stand = self.store._live(), _Stand(self, offer)
+        return Stay(
+            shared.engine, shared.committer, self.stream, offer.group, stand.attempt,
+            wish=offer.wish, owner=owner, enter=stand.enter, collect=stand.collect,
+        )  # fmt: skip
 
     def _serve(self, offer: Offer, deadline: float | None) -> list[Delivered] | None:
         shared = self.store._live()
@@ -105,10 +104,6 @@ class Wait(NamedTuple):
             wish=offer.wish, owner=(threading.get_ident(), self.consumer),
             alive=self.alive or self.store._engine, enter=stand.enter, collect=stand.collect,
         )  # fmt: skip
-
-    def now_ms(self) -> int:
-        """The store's clock."""
-        return self.store._engine().clock.now_ms()
 
 
 class _Stand:
@@ -151,10 +146,10 @@ class _Stand:
         wait = self._wait
         offer = wait.look(first=not ahead)
         if offer is None or offer.group != self._number:
-            raise _Moved
-        now_ms = wait.now_ms()
+            raise Moved
+        now_ms = wait.store._engine().clock.now_ms()
         if not ahead:
-            if wait.ready(offer):
+            if offer.fresh or offer.claimable(now_ms):
                 return Tried(*self._run(lambda state: self._read(state, takes_new=True)))
         elif offer.claimable(now_ms):
             if any(offer.suits(wish, now_ms) for wish in ahead):
@@ -179,7 +174,7 @@ class _Stand:
     def _group(self, state: State) -> tuple[StreamRecord, GroupRecord]:
         found = groups.maybe(state, self._wait.stream, self._wait.group)
         if found is None or found[1].number != self._number:
-            raise _Moved
+            raise Moved
         return found
 
     def _read(self, state: State, *, takes_new: bool) -> tuple[list[Delivered], bool]:

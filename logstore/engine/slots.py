@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
@@ -62,8 +62,9 @@ class Row(NamedTuple):
 class Slots:
     """The table, in memory that all processes of a store share."""
 
-    def __init__(self, memory: memoryview, address: int) -> None:
+    def __init__(self, memory: memoryview, address: int, poke: Callable[[], object] = bool) -> None:
         self._memory = memory
+        self._poke = poke  # wake threads that watch many slots
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
@@ -233,6 +234,8 @@ class Slots:
                 continue
             self.count_up(row.slot)
             woken = self.wake(row.slot)
+            if not woken:
+                self._poke()
             # Once more: who stopped waiting before it was woken may not have seen it.
             if not self.waits(row):
                 continue

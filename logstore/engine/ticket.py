@@ -28,9 +28,9 @@ class GroupTicket:
     ) -> None:
         self._waits = engine.wake.waits
         self._line = line
-        self._key = key
         self.slot = slot
-        self._wish = wish
+        self.wish = wish
+        self.key = key
         self.number = number
 
     @classmethod
@@ -55,13 +55,21 @@ class GroupTicket:
 
     def load(self) -> int:
         """Say that it waits, then the word to sleep on; try after it."""
-        self._waits.announce(self._line, group=True)
-        self._waits.slots.beat(self.slot)
-        return self._waits.slots.load(self.slot)
+        self.beat()
+        return self.word()
 
     def ahead(self) -> list[int] | None:
         """The wishes of those before it; None if it is not its turn, whatever there is."""
-        return self._waits.slots.ahead(self._key, self.number, self._wish)
+        return self._waits.slots.ahead(self.key, self.number, self.wish)
+
+    def beat(self) -> None:
+        """Its owner stirs, and waits on."""
+        self._waits.announce(self._line, group=True)
+        self._waits.slots.beat(self.slot)
+
+    def word(self) -> int:
+        """The word to sleep on."""
+        return self._waits.slots.load(self.slot)
 
     def wait(self, seen: int, timeout_s: float) -> bool:
         """Sleep until woken, at most so long; whether it was woken since ``seen``."""
@@ -74,7 +82,7 @@ class GroupTicket:
         Call it when this one no longer waits: who wakes it in between is seen by one of the two.
         """
         if seen is None or self._waits.slots.load(self.slot) != seen:
-            self._waits.slots.wake_first(self._key)
+            self._waits.slots.wake_first(self.key)
 
     def handed(self, engine: Engine, committer: Committer) -> Hand | None:
         """What another handed to it; LOCK is taken only if that one may have died over it."""
@@ -86,7 +94,7 @@ class GroupTicket:
             with committer.locked():
                 came = snapshot.read(
                     engine,
-                    lambda view: handover.settle_locked(view.index.groups, waits, self._key, slot),
+                    lambda view: handover.settle_locked(view.index.groups, waits, self.key, slot),
                 )
             if not came:
                 return None
@@ -100,8 +108,8 @@ class GroupTicket:
     def keep(self, owner: object) -> None:
         """Keep the place of one that rests for the next call of ``owner``."""
         slots = self._waits.slots
-        before = slots.kept.pop((self._key, owner), None)
-        slots.kept[self._key, owner] = (self.slot, self.number, time.monotonic())
+        before = slots.kept.pop((self.key, owner), None)
+        slots.kept[self.key, owner] = (self.slot, self.number, time.monotonic())
         if before is not None:
             slots.free(before[0])
 

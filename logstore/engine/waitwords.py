@@ -42,7 +42,7 @@ class Waits:
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
-        self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET)
+        self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
         self.hands = Hands(memory[HANDS_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
         self.given: list[int] = []  # slots that were served, not yet woken; under the mutex
@@ -59,6 +59,16 @@ class Waits:
         pending.add(EVERY)
         at = (LINES_OFFSET + EVERY * LINE_BYTES) >> 2  # last: who saw it sees the others, too
         words[at] = (words[at] + 1) & 0xFFFFFFFF
+
+    def poke(self) -> None:
+        """Wake those who watch all streams, such as the thread that waits for tasks: a slot on
+        which nobody sleeps was counted up, without a commit. May be missed for a slice: this is
+        not under LOCK, and two that count at once may count once.
+        """
+        at = LINES_OFFSET + EVERY * LINE_BYTES
+        if self._longs[at + _UNTIL >> 3] >= monotonic_ms():
+            self._words[at >> 2] = (self._words[at >> 2] + 1) & 0xFFFFFFFF
+            futex.wake(self._address + at)
 
     def given_locked(self, slots: list[int]) -> None:
         """What these were offered is theirs: the commit is published.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import aio, aiogroup, workloop
+from logstore import aio, workloop
 from tests.engine.procs import Forked
 
 Work = Callable[[aio.AsyncStore], Awaitable[None]]
@@ -168,7 +168,7 @@ def test_a_cancelled_waiter_loses_nothing(tmp_path: Path) -> None:
         await group.read("c")
         assert [each.id.ms for each in await group.backlog("c")] == [*range(1, 31)]
         assert sorted(set(got)) == sorted(got)
-        assert not store._queues
+        assert not store._watcher._turns
 
     go(tmp_path, work)
 
@@ -312,7 +312,6 @@ def test_an_idle_worker_is_stopped_before_its_round_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: int | None
 ) -> None:
     monkeypatch.setattr(workloop, "ROUND_S", 600.0)
-    monkeypatch.setattr(aiogroup, "RETRY_MAX_S", 600.0)
 
     async def work(store: aio.AsyncStore) -> None:
         stop = asyncio.Event()

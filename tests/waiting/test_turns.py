@@ -1,0 +1,213 @@
+"""Prevents tasks that are served out of turn, and places that nobody gives back.
+
+One queue for tasks, threads and processes. Waiters here sleep until they are woken, but where a
+test says that they look by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import aio
+from logstore.aiogroup import AsyncGroup
+from logstore.engine import slots as slots_module
+from logstore.engine import tickets
+from logstore.engine.slots import FREE
+from logstore.engine.stay import Tried
+from logstore.store import Store
+from tests.store.look import engine_of
+from tests.waiting.crowd import LONG_S, eventually, group_of, key_of, owners, queue, reader
+
+Work = Callable[[aio.AsyncStore, Store[Any]], Awaitable[None]]
+
+
+def go(path: Path, work: Work) -> None:
+    """Run it with an open store, in a loop of its own."""
+
+    async def main() -> None:
+        async with aio.open(path / "store", sync="os", background=False) as store:
+            group_of(store._store)
+            async with asyncio.timeout(60):
+                await work(store, store._store)
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    await asyncio.to_thread(eventually, condition)
+
+
+async def group(store: aio.AsyncStore) -> AsyncGroup:
+    """The group that all wait for."""
+    return await store.stream("work").group("g", "0")
+
+
+async def task(store: aio.AsyncStore, who: str, **options: Any) -> asyncio.Task[Any]:
+    """A task that reads once; it stands in the queue."""
+    plain = store._store
+    before = len(queue(plain))
+    made = asyncio.create_task(
+        (await group(store)).read(who, **{"count": 1, "timeout": LONG_S, **options})
+    )
+    await until(lambda: len(queue(plain)) > before)
+    return made
+
+
+def used(store: Store[Any]) -> list[int]:
+    """Slots that are not free."""
+    slots = engine_of(store).wake.waits.slots
+    return [slot for slot in range(slots._used()) if slots.row(slot).state != FREE]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once: bool) -> None:
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        first = await task(store, "task 1")
+        child = await asyncio.to_thread(reader, plain, "process")
+        second = await task(store, "task 2")
+        thread = threading.Thread(
+            target=group_of(plain).read, args=("thread",), kwargs={"count": 1, "timeout": LONG_S}
+        )
+        thread.start()
+        await until(lambda: len(queue(plain)) == 4)
+        third = await task(store, "task 3")
+        if at_once:
+            plain.stream("work").add_many({"n": n} for n in range(5))
+        for n in range(0 if at_once else 5):
+            plain.stream("work").add({"n": n})
+            await until(lambda n=n: len(owners(plain)) == n + 1)  # type: ignore[misc]
+        found = await asyncio.gather(first, second, third)
+        assert [int(each.fields[b"n"]) for (each,) in found] == [0, 2, 4]
+        await asyncio.to_thread(child.join)
+        await asyncio.to_thread(thread.join)
+        assert owners(plain) == ["task 1", "process", "task 2", "thread", "task 3"]
+        assert used(plain) == []
+
+    go(tmp_path, work)
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -> None:
+    """Its wake-up comes without a commit, and to a thread that sleeps on no slot."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        def once(_: object) -> Tried[None]:
+            if plain.stream("work").first is None:
+                return Tried(None)
+            time.sleep(0.3)  # the watching thread has seen the commit, and sleeps again
+            raise logstore.UsageError("mine")
+
+        def fail() -> None:
+            shared = plain._live()
+            with suppress(logstore.UsageError):
+                tickets.serve(shared.engine, shared.committer, b"work", key_of(plain), once, None)
+
+        first = threading.Thread(target=fail)
+        first.start()
+        await until(lambda: len(queue(plain)) == 1)
+        second = await task(store, "second")
+        plain.stream("work").add({"a": "b"})
+        assert await asyncio.wait_for(second, 10)
+        await asyncio.to_thread(first.join)
+        assert used(plain) == []
+
+    go(tmp_path, work)
+
+
+def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
+    """Longer than a waiter may go without stirring: the watching thread stirs for its tasks."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        first, second = await task(store, "first"), await task(store, "second")
+        child = await asyncio.to_thread(reader, plain, "process")
+        await asyncio.sleep(1.5)
+        plain.stream("work").add_many({"n": n} for n in range(3))
+        found = await asyncio.wait_for(asyncio.gather(first, second), 10)
+        assert [int(each.fields[b"n"]) for (each,) in found] == [0, 1]
+        await asyncio.to_thread(child.join)
+
+    go(tmp_path, work)
+
+
+def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        child = await asyncio.to_thread(reader, plain, "process")
+        first = await task(store, "first")
+        os.kill(child.pid, signal.SIGSTOP)
+        plain.stream("work").add({"a": "b"})
+        await asyncio.sleep(0.2)
+        assert not first.done()
+        child.kill()
+        assert await asyncio.wait_for(first, 10)
+
+    go(tmp_path, work)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.002, 0.005, 0.02])
+def test_a_cancelled_task_gives_its_place_back(tmp_path: Path, after_s: float) -> None:
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        work = await group(store)
+        for _ in range(20):
+            made = asyncio.create_task(work.read("c", timeout=LONG_S))
+            await asyncio.sleep(after_s)
+            made.cancel()
+            await asyncio.gather(made, return_exceptions=True)
+        await until(lambda: not used(plain))
+        assert not store._watcher._turns
+        plain.stream("work").add({"a": "b"})
+        assert await work.read("c", timeout=LONG_S)
+
+    go(tmp_path, work)
+
+
+def test_a_task_keeps_its_place_over_time_outs(tmp_path: Path) -> None:
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        work = await group(store)
+
+        async def patiently() -> Any:
+            while not (found := await work.read("first", count=1, timeout=0.05)):
+                pass
+            return found
+
+        first = asyncio.create_task(patiently())
+        await until(lambda: bool(queue(plain)))
+        second = await task(store, "second")
+        await asyncio.sleep(0.3)
+        plain.stream("work").add_many({"n": n} for n in range(2))
+        await asyncio.gather(first, second)
+        assert sorted(owners(plain)) == ["first", "second"]
+        assert used(plain) == []
+
+    go(tmp_path, work)
+
+
+def test_without_a_ticket_it_is_served_without_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots_module, "SLOTS", 4)
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        table = engine_of(plain).wake.waits.slots
+        with plain._live().committer.locked():
+            while table.take_locked(5, 1):
+                pass
+        late = asyncio.create_task((await group(store)).read("late", timeout=LONG_S))
+        await asyncio.sleep(0.1)
+        plain.stream("work").add({"a": "b"})
+        assert await asyncio.wait_for(late, 10)
+        table.give_back()
+
+    go(tmp_path, work)
