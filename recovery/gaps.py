@@ -14,11 +14,12 @@ out); a stream or a consumer whose name was lost gets one of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine import opens
+from logstore.engine import nodes, opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.segments import SegmentGone
@@ -166,6 +167,28 @@ class Gaps:
         self._gone(record, first, record.open_master, record.last, None)
         record.open_version = 0
         state.touch(record)
+
+    def count_entries(self, state: State, record: StreamRecord) -> None:
+        """After damage a stream has the entries that its nodes say, and no ID above its last one,
+        whatever frames counted."""
+        state.flush()
+        live = 0
+        for _, locator in state.index.nodes(record.number):
+            live += locator.live
+            record.last = max(record.last, locator.last)
+        node = state.index.open_node(record.number) if record.open_version else None
+        if node is not None:
+            live += nodes.open_counts(node)[0]
+            with suppress(*UNREADABLE):
+                found = nodes.open_ref(state, record)
+                record.last = max(record.last, found.last if found is not None else record.last)
+        if live == record.length:
+            return
+        self._report.lengths[record.number] = record.length, record.first
+        record.entries_added = max(record.entries_added, live)
+        record.length = live
+        with suppress(*UNREADABLE):
+            record.first = nodes.first_live(state, record)
 
     # -- open nodes ---------------------------------------------------------------------------
     def sound(self, record: StreamRecord, node: OpenNode, active: int) -> OpenNode | None:

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from logstore import format as fmt
-from logstore.engine import nodes, opens
+from logstore.engine import opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
@@ -247,7 +246,7 @@ class Rebuild:
         for record in list(state.index.records()):
             record.nodes, record.node_bytes = counts.get(record.number, [0, 0])
             if self._gaps or self._gaps.repaired:
-                self._count_entries(state, record)
+                self._gaps.count_entries(state, record)
             state.touch(record)
         self._report.orphans = dict(self._gaps.orphans)
         state.meta = state.meta._replace(
@@ -281,19 +280,3 @@ class Rebuild:
         record.open_version = 0
         state.drop_open(record.number)
         state.touch(record)
-
-    def _count_entries(self, state: State, record: StreamRecord) -> None:
-        """After damage a stream has the entries that its nodes say, whatever frames counted."""
-        state.flush()
-        found = state.index.nodes(record.number)
-        live = sum(locator.live for _, locator in found)
-        node = state.index.open_node(record.number) if record.open_version else None
-        if node is not None:
-            live += nodes.open_counts(node)[0]
-        if live == record.length:
-            return
-        self._report.lengths[record.number] = record.length, record.first
-        record.entries_added = max(record.entries_added, live)
-        record.length = live
-        with suppress(*UNREADABLE):
-            record.first = nodes.first_live(state, record)

@@ -134,8 +134,10 @@ def _load_unsure(
         record = state.record(body.stream)
         master = StreamID(body.master_ms, body.master_seq)
         last = StreamID(body.last_ms, body.last_seq)
-        if record is None or not record.length or last < record.first:
+        if record is None or last < record.first:
             continue
+        if record.entries_added and not record.length:
+            continue  # all of it is deleted; of a stream that never had any, the frames are lost
         if record.open_version and last >= record.open_master:
             continue
         floor = state.index.node_floor(body.stream, last)

@@ -21,7 +21,6 @@ from logstore.fs import FileSystem
 from logstore.log import names, reader, version
 
 CHECKPOINT_MAX_BYTES = 16 << 30
-CHUNK_MAX_BYTES = 64 << 20
 KEPT = 2
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.codec import codec
 from logstore.engine.apply import apply
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.state import State
 from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
+from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
+from logstore.log import frame as frames
 from logstore.log.producerframe import NOTHING, Idempotent
 from logstore.log.reader import LogFrame
 from logstore.recovery import compare
@@ -189,3 +192,46 @@ def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
         assert run(forget(producer=b"p", upto=ids[0])) == [1, 5, 6, 7]
         assert run(forget(producer=b"q", upto=ids[5])) == [6, 7]
         assert run(forget(producer=b"q", upto=(0, 0))) == [6, 7]
+
+
+def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
+    """Numbers of streams and segments are never given twice; a node that is written once more
+    lives where it was written last."""
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        store.stream("s").add({b"f": b"v"}, "1-0")
+        lp = codec().new_node(50, 0, [b"f", b"v"])
+
+        def step(state: State) -> None:
+            at = 7 << 32
+
+            def done(body: frames.Body) -> Meta:
+                nonlocal at
+                at += 100
+                apply(state, at, 60, body)
+                return state.meta
+
+            assert done(frames.Create(40, b"t")).next_stream == 41
+            assert done(frames.Create(20, b"u")).next_stream == 41
+            assert done(frames.Adopt(30, ())).next_segment == 31
+            assert done(frames.Adopt(20, ())).next_segment == 31
+            assert done(frames.DropSegment(40)).next_segment == 41
+            assert done(frames.DropSegment(20)).next_segment == 41
+            assert done(frames.Seal(50))[:] == state.meta
+            assert (state.meta.active_segment, state.meta.next_segment) == (50, 51)
+            done(frames.Seal(45))
+            assert (state.meta.active_segment, state.meta.next_segment) == (50, 51)
+            for number, living in ((8, {8: (1, 60)}), (9, {8: (0, 0), 9: (1, 60)})):
+                at = number << 32
+                done(frames.Node(40, 50, 0, 50, 0, 1, lp))
+                for segment, counted in living.items():
+                    row = state.segment(segment)
+                    assert row is not None
+                    assert (row.live_nodes, row.live_bytes) == counted
+            record = state.record(40)
+            assert record is not None
+            assert record.nodes == 2  # as each frame says; a replay counts from what is there
+            raise StopIteration
+
+        with pytest.raises(StopIteration):
+            Committer(store._engine()).run(step)
+        assert store.streams() == [b"s"]

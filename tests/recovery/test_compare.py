@@ -16,7 +16,7 @@ import pytest
 from logstore.fs import FileSystem
 from logstore.index.env import Generation, open_generation, open_untouched
 from logstore.index.expirytxn import ExpiryTxn
-from logstore.index.groupkeys import idle_key
+from logstore.index.groupkeys import idle_key, name_key
 from logstore.index.keys import StreamRecord
 from logstore.index.settingtxn import OF_STREAM
 from logstore.index.txn import IndexTxn
@@ -72,6 +72,11 @@ def _idle(index: IndexTxn) -> None:
     index.groups._delete(idle_key(group.number, oldest, first))
 
 
+def _group_name(index: IndexTxn) -> None:
+    (group,) = index.groups.all_groups()
+    index.groups._delete(name_key(group.stream, group.name))
+
+
 def _length(index: IndexTxn) -> None:
     record = _record(index, b"busy")
     record.length += 1
@@ -121,6 +126,10 @@ CHANGES: dict[str, tuple[Change, str, str | None]] = {
     "consumer gone": (lambda index: _consumer(index, gone=True), "consumers of", "or consumers"),
     "consumer": (lambda index: _consumer(index, gone=False), "consumers of group", None),
     "pending entry": (_pending, "pending entries of group", "pending entries or"),
+    "name of a group": (
+        _group_name, "the name of group b'workers' is missing",
+        "the name of group b'workers' is missing",
+    ),
     "idle": (_idle, "the idle index of group", "the idle index of group"),
     "settings": (
         lambda index: index.settings.delete(OF_STREAM, _record(index, b"single").number),

@@ -17,6 +17,7 @@ from logstore.engine.core import Engine
 from logstore.errors import DamagedStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL
+from logstore.ids import StreamID
 from logstore.log import chain, checkpoint, names
 from logstore.recovery import restore
 from logstore.recovery.recover import recover
@@ -119,7 +120,7 @@ def test_sizes_of_segments_are_counted_anew(tmp_path: Path, hinted: bool) -> Non
 class Compacted:
     """A store whose nodes were moved into a compacted segment, in which some were deleted since."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, later: bool = True) -> None:
         self.path = path
         with logstore.open(
             path, encoding=None, background=False, node_max_entries=4, segment_bytes=64 << 10
@@ -128,7 +129,8 @@ class Compacted:
             store.stream("t").add({b"n": b"1"}, "1-1")
             store.stream("s").delete("2-2", "3-3", "20-20")
             store.compact(threshold=0.0)
-            store.stream("s").delete("5-5")
+            if later:
+                store.stream("s").delete("5-5")
         self.uuid = frames.uuid(path)
         heads = chain.heads(LOCAL, path, self.uuid)
         (self.number,) = [n for n, (head, _) in heads.items() if head.role == fmt.Role.COMPACTED]
@@ -236,6 +238,32 @@ def test_a_compacted_segment_that_nothing_left_speaks_of(moved: Compacted, tmp_p
         store.stream("fresh").add({b"n": b"1"}, "1-1")
         assert store.stream("fresh").info().length == 1
         assert store.stream(name).info().length == 17
+
+
+def test_of_streams_that_no_frame_names_their_nodes_are_left(tmp_path: Path) -> None:
+    made = Compacted(tmp_path / "store", later=False)
+    path = made.path
+    for each in (path / "checkpoint").iterdir():
+        each.unlink()
+    shutil.rmtree(path / "index")
+    for link in chain.main_links(LOCAL, path, made.uuid)[:-1]:
+        names.segment(path, link.number).unlink()
+    for hint in (path / "log").glob("*.hint"):
+        hint.unlink()
+    report = recover(path)
+    name = b"stream-1-whose-name-was-lost"
+    assert _held(path)[name] == S
+    masters: list[Any] = [each.body() for each in made.nodes]
+    assert sorted(each.partition(" of b")[0] for each in report.unsure) == sorted(
+        f"node {StreamID(each.master_ms, each.master_seq)}" for each in masters
+    )
+    with _open(path) as store:
+        stream = store.stream(name)
+        assert (stream.info().length, stream.last_id.ms) == (17, 20)
+        stream.add({b"n": b"99"}, "99-99")
+        store.stream("fresh").add({b"n": b"1"}, "1-1")
+        records = snapshot.read(store._engine(), lambda view: list(view.index.records()))
+    assert [record.number for record in records] == [1, 2, 3]
 
 
 def test_without_a_main_segment_there_is_nothing_to_go_by(moved: Compacted, tmp_path: Path) -> None:
