@@ -214,6 +214,9 @@ def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
             assert done(frames.Create(20, b"u")).next_stream == 41
             assert done(frames.Adopt(30, ())).next_segment == 31
             assert done(frames.Adopt(20, ())).next_segment == 31
+            item = frames.AdoptItem(99, 1, 0, 1, 0, 64, 9, 1, ())
+            done(frames.Adopt(30, (item, item._replace(stream=40, master_ms=3, last_ms=4))))
+            assert [master.ms for master, _ in state.index.nodes(40)] == [3]
             assert done(frames.DropSegment(40)).next_segment == 41
             assert done(frames.DropSegment(20)).next_segment == 41
             assert done(frames.Seal(50))[:] == state.meta
@@ -229,7 +232,7 @@ def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
                     assert (row.live_nodes, row.live_bytes) == counted
             record = state.record(40)
             assert record is not None
-            assert record.nodes == 2  # as each frame says; a replay counts from what is there
+            assert record.nodes == 3  # as each frame says; a replay counts from what is there
             raise StopIteration
 
         with pytest.raises(StopIteration):

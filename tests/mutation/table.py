@@ -59,6 +59,11 @@ def explained(page: Path = PAGE) -> set[tuple[str, str, str]]:
     return {(module, before, after) for module, before, after, _ in rows}
 
 
+def is_explained(outcome: Outcome) -> bool:
+    """Whether the page says why no test has to notice it."""
+    return (outcome.module, outcome.before, outcome.after) in explained()
+
+
 def text(outcomes: Iterable[Outcome], mutants: dict[str, int]) -> str:
     """The table: a line for each module, and the sums of each room and of all."""
     known = explained()
