@@ -9,20 +9,19 @@ The clock is the monotonic one, never the store's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from logstore.engine import dues
 from logstore.engine.core import Engine
 from logstore.engine.pace import PACE
 from logstore.engine.waitwords import EVERY, line_of
-from logstore.engine.wake import Wake
-from logstore.errors import FileSystemError
+from logstore.engine.watch import watching
 from logstore.log import names as files
 
 T = TypeVar("T")
-POLL_S = 0.01  # of a read-only store, which may not write that somebody waits
+POLL_S = 0.01  # of a read-only store that nobody has open for writing
+ANEW_SLICES = 5  # after so many a read-only store looks whether WAKE is another file
 
 
 def wait_streams(
@@ -83,38 +82,21 @@ def left_of(deadline: float | None) -> float:
 def _poll(
     engine: Engine, try_once: Callable[[], T], deadline: float | None, check: Callable[[], object]
 ) -> T | None:
-    """Waiting in a read-only store: look at what writers publish, and now and then at the log."""
+    """Waiting in a read-only store: watch what writers publish, look at the log now and then."""
     while True:
-        with _published(engine) as published:
-            before = published()
+        with watching(engine.fs, engine.path / files.WAKE) as watch:
             found = try_once()
             if found:
                 return found
-            again = time.monotonic() + PACE.slice_s
+            again = time.monotonic() + ANEW_SLICES * PACE.slice_s
             while True:
                 if _over(deadline):
                     return None
-                time.sleep(max(0.0, min(POLL_S, left_of(deadline))))
+                left_s = max(0.0, min(left_of(deadline), PACE.slice_s))
+                if watch is None:
+                    time.sleep(min(POLL_S, left_s))
+                news = watch is not None and watch.wait(left_s)
                 check()
-                if time.monotonic() >= again or published() != before:
+                if news or time.monotonic() >= again:
                     break
         engine.notice_drops()
-
-
-@contextmanager
-def _published(engine: Engine) -> Iterator[Callable[[], int | None]]:
-    """How far writers have published, asked as often as wanted: WAKE stays open meanwhile."""
-    try:
-        file = engine.fs.open(engine.path / files.WAKE)
-    except (FileNotFoundError, FileSystemError):
-        yield lambda: None
-        return
-
-    def published() -> int | None:
-        words = Wake.peek_in(file)
-        return words.applied if words is not None else None
-
-    try:
-        yield published
-    finally:
-        file.close()

@@ -28,11 +28,17 @@ SLOTS_OFFSET = LINES_OFFSET + 320 * LINE_BYTES
 HANDS_OFFSET = SLOTS_OFFSET + TABLE_BYTES
 END = HANDS_OFFSET + SLOTS * HAND_BYTES
 _UNTIL, _GROUPS_UNTIL = 8, 16  # in a line, behind the word
+CALL_MS = 10  # at least so long between two calls of those who watch unseen (``watch``)
 
 
 def line_of(name: bytes) -> int:
     """The line of a stream, by name: one that does not exist yet can be waited for."""
     return crc32(name) & (LINES - 1)
+
+
+def every_offset() -> int:
+    """Where the word of all streams stands in WAKE."""
+    return LINES_OFFSET + EVERY * LINE_BYTES
 
 
 class Waits:
@@ -45,6 +51,7 @@ class Waits:
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
         self.hands = Hands(memory[HANDS_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
+        self._called_ms = 0
         self.given: list[int] = []  # slots that were served, not yet woken; under the mutex
 
     # -- the committer's -----------------------------------------------------------------------
@@ -87,8 +94,12 @@ class Waits:
         given, self.given = self.given, []
         for slot in given:
             self.slots.wake(slot)
-        now = 0
+        now = monotonic_ms()
         grouped: set[int] = set()
+        if now - self._called_ms >= CALL_MS:
+            self._called_ms = now
+            futex.wake(self._address + LINES_OFFSET + EVERY * LINE_BYTES)
+            lines.discard(EVERY)
         for line in lines:
             at = LINES_OFFSET + line * LINE_BYTES
             until, groups_until = (
@@ -97,7 +108,6 @@ class Waits:
             )
             if not until and not groups_until:
                 continue
-            now = now or monotonic_ms()
             if until >= now:
                 futex.wake(self._address + at)
             if groups_until >= now:

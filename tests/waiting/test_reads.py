@@ -94,6 +94,38 @@ def test_a_reader_without_the_right_to_write(store: Store[Any], tmp_path: Path) 
         assert 0.15 <= took(lambda: reader.stream("a").read(timeout=0.15))[1] < 0.4
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.02, 0.3])
+def test_a_reader_without_the_right_to_write_is_called(
+    store: Store[Any], tmp_path: Path, after_s: float
+) -> None:
+    """It sleeps, not only looks, when nothing happened for a while; the first commit wakes it, and
+    it sees those that follow at once, which call nobody.
+    """
+    stream = store.stream("a")
+    with logstore.open(tmp_path / "store", readonly=True) as reader:
+        for round_number in range(3):
+            last = f"{round_number}-9"
+
+            def add(last: str = last, number: int = round_number) -> None:
+                stream.add({"a": "b"}, f"{number}-8")
+                time.sleep(after_s)
+                stream.add({"a": "b"}, last)
+
+            timer = later(0.15, add)
+            found, seconds = took(lambda last=last: first_from(reader, last))  # type: ignore[misc]
+            timer.join()
+            assert str(found) == last
+            assert seconds < 10
+
+
+def first_from(store: Store[Any], id: str) -> Any:
+    """The first entry from an ID on; waits for it."""
+    ms, seq = id.split("-")
+    (found,) = store.stream("a").read(f"{ms}-{int(seq) - 1}", timeout=30)
+    return found.id
+
+
 def test_the_dollar_sign_is_settled_at_the_call(store: Store[Any]) -> None:
     stream = store.stream("a")
     stream.add({"a": "b"}, "1-0")
