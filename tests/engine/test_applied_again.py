@@ -19,6 +19,7 @@ from logstore.engine.state import State
 from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
 from logstore.index.keys import Meta
+from logstore.index.settingtxn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
@@ -238,3 +239,38 @@ def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
         with pytest.raises(StopIteration):
             Committer(store._engine()).run(step)
         assert store.streams() == [b"s"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.4, 0.6, 0.8])
+def test_a_group_that_was_destroyed_stays_so(share: float, tmp_path: Path) -> None:
+    """From any place of the log on; its stream is there."""
+    with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
+        stream = store.stream("s")
+        for ms in range(1, 5):
+            stream.add({b"f": b"v"}, f"{ms}-0")
+        group = stream.group("g")
+        group.create(start="0")
+        group.configure(max_deliveries=3, dead_letter="dead")
+        group.read("ann", count=3)
+        group.ack("1-0")
+        group.nack("2-0")
+        group.remove_consumer("ann")
+        group.read("bob", count=3)
+        group.destroy()
+        log = _log(store._engine())
+
+        def again(state: State) -> None:
+            for each in log[int(share * len(log)) :]:
+                body = each.body()
+                assert body is not None
+                apply(state, each.position, each.payload_bytes, body)
+            assert list(state.index.groups.all_groups()) == []
+            state.flush()
+            assert [list(state.index.settings.rows(which)) for which in (OF_GROUP, OF_STREAM)] == [
+                [], [],
+            ]  # fmt: skip
+            raise StopIteration
+
+        with pytest.raises(StopIteration):
+            Committer(store._engine()).run(again)
+        assert not group.exists()

@@ -60,16 +60,16 @@ class Atlas:
         for test in tests:
             cost = self.seconds[test] / (1 + 9 * kills[test])
             by_file[test.partition("::")[0]].append((cost, test))
-        # The quickest test of each file, then the second, for those of a file see the same; but of
-        # the module's own room four at a time.
+        # Those of the module's own room first. The quickest test of each file, then the second, for
+        # those of a file see the same.
         room = f"tests/{PurePath(module).parent.name}/"
         turns = [
-            (rank // (4 if name.startswith(room) else 1), cost, test)
+            (not name.startswith(room), rank, cost, test)
             for name, some in by_file.items()
             for rank, (cost, test) in enumerate(sorted(some))
         ]
         chosen: list[str] = []
-        for _, _, test in sorted(turns):
+        for *_, test in sorted(turns):
             if self.seconds[test] <= seconds or not chosen:
                 seconds -= self.seconds[test]
                 chosen.append(test)

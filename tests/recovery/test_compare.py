@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from logstore.fs import FileSystem
+from logstore.index import scheduletxn
 from logstore.index.env import Generation, open_generation, open_untouched
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.groupkeys import idle_key, name_key
@@ -92,6 +93,14 @@ def _schedule(index: IndexTxn) -> None:
     index.schedules.delete(row.stream, (row.due_ms, row.number))
 
 
+def _due_row(index: IndexTxn) -> None:
+    """One of its two rows, and its count stays."""
+    (row,) = index.schedules.due()
+    schedules = index.schedules
+    key = scheduletxn._DUE.pack(scheduletxn._BY_DUE, row.due_ms, row.number)
+    schedules._txn.delete(key, db=schedules._database)
+
+
 def _forgotten(index: IndexTxn) -> None:
     stream = _record(index, b"once").number
     first = next(iter(index.producers.by_age(stream)))
@@ -137,6 +146,7 @@ CHANGES: dict[str, tuple[Change, str, str | None]] = {
     ),
     "expiry": (_expiry, "expire differs", None),
     "scheduled": (_schedule, "scheduled entries differ", None),
+    "due": (_due_row, "scheduled entries differ", "scheduled entries are missing"),
     "what is remembered": (_forgotten, "what is remembered of idempotent adds differs", None),
     "counts of producers": (_tally, "counts of idempotent adds differ", None),
 }  # fmt: skip
