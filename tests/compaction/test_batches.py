@@ -17,9 +17,11 @@ import logstore
 from logstore import format as fmt
 from logstore.compaction import measure, nodes, output, segments
 from logstore.compaction.nodes import Chooser
+from logstore.compaction.report import CompactionReport
 from logstore.engine import snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
+from logstore.engine.throttle import no_pause
 from logstore.fs import LOCAL
 from logstore.log import chain, names
 from tests.corruption import frames as stored
@@ -233,3 +235,29 @@ def test_a_number_is_above_all_that_are_there_or_were(store: Store) -> None:
     assert fourth.number == 92
     for each in (second, third, fourth):
         each.abandon()
+
+
+def test_nodes_of_which_nothing_lives_only_go(store: Store) -> None:
+    """They are named, and no byte of them is written."""
+    engine, committer = store._engine(), Committer(store._engine())
+    sources = [each for each in nodes._candidates(engine, lambda _: True, no_pause) if each][:2]
+    made = output.begin(engine, committer)
+    made.add(nodes.Group(sources, 0, b""))
+    ((item, group),) = made.items
+    assert group.parts == sources
+    assert (item.stream, item.payload_bytes, item.offset, item.entries) == (1, 0, 0, 0)
+    assert (item.master_ms, item.master_seq) == sources[0].master
+    assert item.replaced == tuple((each.master.ms, each.master.seq) for each in sources)
+    assert made.offset == fmt.SEGMENT_HEAD_BYTES
+    report = CompactionReport()
+    length = store.stream(b"a").info().length
+    segments.adopt(engine, committer, made, report)
+    assert (report.nodes_written, report.nodes_skipped, report.segments_written) == (0, 0, 0)
+    there = {master for _, stream, master, _ in _nodes(engine) if stream == 1}
+    assert there
+    assert not there & {each.master for each in sources}
+    assert length > 0
+
+
+def _nodes(engine: Engine) -> list[tuple[Any, ...]]:
+    return snapshot.read(engine, lambda view: list(view.index.all_nodes()))

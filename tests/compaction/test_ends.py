@@ -261,7 +261,9 @@ def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
             segments.seal(engine, committer)
             runner.sweep(engine, committer, report, {active}, 1.0)
             restated.append(report.open_nodes_restated)
-    assert 0 < restated[0] < restated[1] < restated[2]
+    assert restated[0] >= 2
+    assert restated[1] >= restated[0] + 2
+    assert restated[2] >= restated[1] + 2
     assert report.segments_dropped >= 3
     assert store.stream(b"open").info().length == 3
 

@@ -140,13 +140,13 @@ def test_boot_is_whole_or_none(path: Path) -> None:
     assert known is not None
     assert not boot.damaged(LOCAL, path)
     for data in (
-        b"", b"\0", bytes(4), bytes(5), bytes(100), whole[:4], whole[:-1], whole + b"\0",
+        b"", b"\0", bytes(3), bytes(5), bytes(100), whole[:4], whole[:-1], whole + b"\0",
         *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))),
     ):  # fmt: skip
         place.write_bytes(data)
         assert boot.read(LOCAL, path) is None
         assert boot.damaged(LOCAL, path)
-    place.write_bytes(bytes(4))
+    place.write_bytes(bytes(5))
     why = "BOOT is damaged: the index is rebuilt when the store is opened"
     assert check(path).damage == [Damage(0, 0, 0, why)]
     place.unlink()
@@ -154,6 +154,14 @@ def test_boot_is_whole_or_none(path: Path) -> None:
     assert not boot.damaged(LOCAL, path)
     place.write_bytes(whole)
     assert boot.read(LOCAL, path) == known
+
+
+def test_zeros_are_no_boot(path: Path) -> None:
+    """Four of them are the checksum of nothing."""
+    (path / names.BOOT).write_bytes(bytes(4))
+    assert boot.read(LOCAL, path) is None
+    assert boot.damaged(LOCAL, path)
+    assert little.held(path) == {b"x": X, b"y": Y}
 
 
 def test_what_boot_says_comes_back(path: Path) -> None:

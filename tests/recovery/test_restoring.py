@@ -18,7 +18,7 @@ from logstore.errors import DamagedStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.log import chain, checkpoint, names
+from logstore.log import chain, checkpoint, names, segment
 from logstore.recovery import restore
 from logstore.recovery.recover import recover
 from logstore.recovery.report import Damage, RecoveryReport
@@ -115,6 +115,28 @@ def test_sizes_of_segments_are_counted_anew(tmp_path: Path, hinted: bool) -> Non
         assert rows[link.number].born_ms == link.created_ms
     assert [row[:3] for row in rows.values()] == [row[:3] for row in before.values()]
     assert (meta.active_segment, meta.next_segment) == (links[-1].number, links[-1].number + 1)
+
+
+def test_a_segment_ends_where_the_next_one_says(path: Path) -> None:
+    """Also if no frame seals it: what stood behind was voided."""
+    last = frames.everything(path)[-1]
+    end = fmt.position(1, last.end_offset)
+    head = segment.SegmentHead(fmt.Role.MAIN, 2, frames.uuid(path), end, last.commit, 77)
+    segment.create(LOCAL, path, head).close()
+    with frames.file(path, 1).open("ab") as file:
+        file.write(b"void")
+    for left in (names.checkpoints(LOCAL, path), []):
+        with _open(path) as store:
+            engine = store._engine()
+            rows = snapshot.read(engine, lambda view: view.index.segment_rows())
+            meta = snapshot.read(engine, lambda view: view.meta)
+        assert rows[1].total_bytes == last.end_offset
+        assert (meta.active_segment, meta.applied, meta.commit) == (2, end, last.commit)
+        assert (meta.last_frame, meta.last_crc) == (last.position, last.crc)
+        assert little.held(path) == {b"s": list(range(1, 21))}
+        shutil.rmtree(path / "index")
+        for position in left:
+            names.checkpoint(path, position).unlink()
 
 
 class Compacted:
