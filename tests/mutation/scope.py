@@ -25,7 +25,6 @@ TESTS = (
     "tests/groups",
     "tests/lifetimes",
     "tests/retention",
-    "tests/scan",
     "tests/schedules",
     "tests/settings",
     "tests/store",
@@ -34,10 +33,9 @@ TESTS = (
     "tests/tools/test_check.py",
     "tests/tools/test_compact.py",
     "tests/tools/test_recover.py",
-    "tests/model",
     "tests/crash/test_torn.py",
     "tests/crash/test_failures.py",
-    "tests/crash/states",
+    "tests/crash/states/test_found.py",
 )
 # They start processes, servers or Spark, wait for the clock, or take long without telling more.
 LEFT_OUT = (
@@ -45,6 +43,7 @@ LEFT_OUT = (
     "tests/compaction/test_soak.py",
     "tests/schedules/test_kill.py",
     "tests/schedules/test_waiting.py",
+    "tests/groups/test_machine.py",
     "tests/groups/test_worker.py",
     "tests/retention/test_background.py",
     "tests/store/test_peers.py",

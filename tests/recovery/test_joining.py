@@ -24,7 +24,10 @@ from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import boot, passes, trust
+from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
+from tests.corruption import frames
+from tests.recovery import little
 
 Store = logstore.Store[bytes]
 
@@ -123,6 +126,21 @@ def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
             store.stream("s").add({b"f": b"v"}, "6-0")
     with _open(path) as store:
         assert _ids(store) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_damaged_store_is_not_recovered_while_another_one_has_it_open(path: Path) -> None:
+    before = sorted((path / names.LOG).iterdir())
+    little.cut(path, frames.everything(path)[3])
+    with _other(path):
+        shutil.rmtree(path / "index")
+        with pytest.raises(StoreInUseError, match="open elsewhere"):
+            recover(path)
+        assert sorted((path / names.LOG).iterdir()) == before
+    report = recover(path)
+    assert report.damage
+    assert report.first_opener
+    with _open(path) as store:
+        assert _ids(store) == [1, 2, 4, 5]
 
 
 def _dies(path: Path) -> None:
