@@ -57,6 +57,7 @@ class Compactor:
         self._tombstones: dict[int, tuple[int, int]] = {}  # bytes, and the live bytes at that time
         self._left: dict[int, float] = {}  # segments that could not be dropped, and until when
         self._tidy = False
+        self._looked = False
 
     def tick(self, pause: Pause) -> None:
         """Do a round, if one is due."""
@@ -64,7 +65,9 @@ class Compactor:
         if started_s < self._next_s:
             return
         self._next_s = started_s + LOOK_S  # whatever fails below is not tried at once
-        self._count_tombstones(pause)
+        if self._looked:  # not by who has it open for a moment: it takes a look at every node
+            self._count_tombstones(pause)
+        self._looked = True
         self._shrink_index()
         due = bool(self._victims())
         took_s = time.monotonic() - started_s

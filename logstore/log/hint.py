@@ -32,16 +32,12 @@ def shortened(found: reader.LogFrame) -> reader.LogFrame:
 def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
     """The body of a hint, and how many items it has."""
     parts: list[bytes] = []
-    count = 0
-    for found in items:
-        kept = shortened(found).payload
-        parts.append(_ITEM.pack(
-            found.offset, found.payload_bytes, found.commit, found.ordinal, found.crc, len(kept),
-            found.kind, found.flags,
-        ))  # fmt: skip
-        parts.append(kept)
-        count += 1
-    return b"".join(parts), count
+    add, item, head_bytes = parts.append, _ITEM.pack, frames.DATA_HEAD_BYTES.get
+    for _, offset, size, commit, _, ordinal, kind, flags, crc, payload in items:
+        kept = payload[: head_bytes(kind)]  # without a limit: all of it
+        add(item(offset, size, commit, ordinal, crc, len(kept), kind, flags))
+        add(kept)
+    return b"".join(parts), len(parts) // 2
 
 
 def write(

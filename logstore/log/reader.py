@@ -93,10 +93,10 @@ def parse(data: bytes, at: int, seed: int, segment: int, offset: int) -> LogFram
     end = at + _HEAD_BYTES + size
     if end > len(data):
         raise _corrupt("it is cut off", segment, offset)
-    place = fmt.position(segment, offset).to_bytes(8, "little")
-    payload = data[at + _HEAD_BYTES : end]
-    found = crc32c(payload, crc32c(place + data[at + 4 : at + _HEAD_BYTES], seed))
-    if found != crc:
+    body = at + _HEAD_BYTES
+    payload = data[body:end]
+    place = (segment << 32 | offset).to_bytes(8, "little")
+    if crc32c(payload, crc32c(place + data[at + 4 : body], seed)) != crc:
         raise _corrupt("the checksum does not fit", segment, offset)
     return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, crc, payload)
 

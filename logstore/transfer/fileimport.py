@@ -25,7 +25,7 @@ from logstore.transfer.intake import PIECE_BYTES, Claim, Intake
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18
 _HEADS = (b"REDIS", b"VALKEY")
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
