@@ -188,6 +188,7 @@ def _kill(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.inside
 @pytest.mark.parametrize("published", [True, False])
 def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     """Published: the other finds in the index that it was served. Else it is served again."""
@@ -205,7 +206,7 @@ def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     first = _dies(when, store)
     second = Reading(store, "second", count=1)
     add(store, 0, 1)
-    os.waitpid(first.pid, 0)
+    assert os.WTERMSIG(os.waitpid(first.pid, 0)[1]) == signal.SIGKILL
     assert second.wait() == ([1] if published else [0])
     assert owners(store) == (["dying", "second"] if published else ["second"])
     assert queue(store) == []
