@@ -16,6 +16,7 @@ from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import chain, frame, hint, names, reader, segment, storefile
 from logstore.log.segment import SegmentHead
 from logstore.log.storefile import StoreFile
+from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
 from tests.recovery.order import Told
 
@@ -124,3 +125,21 @@ def test_the_marker_of_a_store_is_whole_or_refused(tmp_path: Path) -> None:
     older = content._replace(version=fmt.OLDEST_VERSION)
     assert storefile.upgrade(LOCAL, tmp_path, older) == content
     assert storefile.read(LOCAL, tmp_path) == content
+
+
+def test_a_damaged_head_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / names.LOG).mkdir()
+    file = segment.create(LOCAL, tmp_path, HEAD)
+    file.pwrite(b"x", 20)
+    with pytest.raises(CorruptFrameError) as caught:
+        segment.read_head(file, 3, UUID)
+    assert (caught.value.segment, caught.value.offset) == (3, 0)
+    file.close()
+
+
+def test_a_commit_of_nothing_ends_where_it_begins() -> None:
+    buffer = CommitBuffer(3 << 32 | 64, 12)
+    assert (buffer.start, buffer.end, buffer.last_start) == (buffer.start,) * 3
+    assert (buffer.number, buffer.last_crc, len(buffer), buffer.mark()) == (12, 0, 0, 0)
+    assert buffer.encode(1, 2) == b""
+    assert buffer.frame_at(buffer.start) is None

@@ -56,16 +56,16 @@ class Atlas:
         lines = range(mutant.first, mutant.last + 1) if mutant.first else list(reached)
         tests = set[str]().union(*(reached[line] for line in lines if line in reached))
         kills = self.kills[module]
-        by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        by_function: dict[str, list[tuple[float, str]]] = defaultdict(list)
         for test in tests:
             cost = self.seconds[test] / (1 + 9 * kills[test])
-            by_file[test.partition("::")[0]].append((cost, test))
-        # Those of the module's own room first. The quickest test of each file, then the second, for
-        # those of a file see the same.
+            by_function[test.partition("[")[0]].append((cost, test))
+        # Those of the module's own room first. Of each function the quickest, then the second: with
+        # other parameters it sees much the same.
         room = f"tests/{PurePath(module).parent.name}/"
         turns = [
             (not name.startswith(room), rank, cost, test)
-            for name, some in by_file.items()
+            for name, some in by_function.items()
             for rank, (cost, test) in enumerate(sorted(some))
         ]
         chosen: list[str] = []

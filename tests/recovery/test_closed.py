@@ -17,7 +17,7 @@ from logstore.engine import care, segments
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.fs import File, FileSystem
-from logstore.log import chain, names, segment
+from logstore.log import chain, names, pinfile, segment
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import atrisk, backups, chains, overlay, passes, readonly, restate
 from logstore.recovery.chains import Wanted
@@ -137,6 +137,13 @@ def test_a_compaction(path: Path, fs: Kept) -> None:
     runner.run(engine, committer, purge=True)
     care.write_missing_hints(engine)
     passes.close_engine(engine)
+
+
+def test_a_pin(tmp_path: Path, fs: Kept) -> None:
+    (tmp_path / names.PINS).mkdir()
+    pin = pinfile.Pin(pinfile.new_id(), None, 1000, 500, 77)
+    pinfile.write(fs, tmp_path, pin)
+    assert pinfile.renew(fs, tmp_path, pin.id, 999).expires_ms == 1499
 
 
 def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:

@@ -240,3 +240,13 @@ def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     with pytest.raises(DamagedStoreError, match="has no segment"):
         readonly.open_engine(fs, alone, OPTIONS)
     assert [each.exists() for each in fs.homes] == [False]
+
+
+def test_who_closed_follows_no_more(alone: Path) -> None:
+    engine, _ = readonly.open_engine(LOCAL, alone, OPTIONS)
+    follow = engine.follow
+    assert follow is not None
+    follow()
+    readonly.close_engine(engine)
+    with pytest.raises(logstore.Error, match="closed"):
+        follow()

@@ -9,7 +9,13 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.errors import CorruptionError, DamagedStoreError, FileSystemError, NotAStoreError
+from logstore.errors import (
+    CorruptionError,
+    DamagedStoreError,
+    FileSystemError,
+    NotAStoreError,
+    OptionError,
+)
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, names, segment, storefile
 from logstore.options import StoreLimits
@@ -203,3 +209,11 @@ def test_where_names_cannot_be_made_durable_no_store_is_made(tmp_path: Path) -> 
     assert not (place / names.STORE).exists()
     creation.create_store(Refused(PermissionError(13, "EACCES")), place, StoreLimits(), 1)
     assert (place / names.STORE).exists()
+
+
+def test_no_store_is_made_with_limits_that_cannot_be(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    place.mkdir()
+    with pytest.raises(OptionError):
+        creation.create_store(LOCAL, place, StoreLimits(segment_bytes=1), 1)
+    assert list(place.iterdir()) == []

@@ -152,3 +152,19 @@ def test_a_segment_that_is_missing_takes_its_entries_along(made: Path, tmp_path:
     again = recover(path)
     assert {each[:3] for each in again.damage} == {(1, 0, 0)}
     assert little.held(path) == {b"z": list(range(20, 26))}
+
+
+def test_of_a_stream_that_was_dropped_nothing_is_told_to_be_gone(tmp_path: Path) -> None:
+    """Its number says no name: the bytes are told, under none."""
+    path = tmp_path / "store"
+    little.make(path)
+    with logstore.open(path, background=False) as store:
+        store.drop("y")
+    shutil.rmtree(path / "index")
+    log = frames.everything(path)
+    little.cut(path, log[14])
+    report = salvage(path, tmp_path / "new")
+    assert little.held(tmp_path / "new") == {b"x": X}
+    (gone,) = report.gone
+    assert (gone.stream, gone.entries, gone.offset) == (b"", None, log[14].offset)
+    assert "cannot be told" in gone.why
