@@ -1,4 +1,4 @@
-"""Prevents an index from being built anew for nothing, and an erasure that ends early from silence."""
+"""Prevents an index from being built anew for nothing, an erasure from ending early in silence."""
 
 from __future__ import annotations
 
