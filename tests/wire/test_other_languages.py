@@ -38,7 +38,9 @@ def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except subprocess.TimeoutExpired:
         pytest.skip(f"go-redis was not had and built in {BUILD_S} s")
     if built.returncode:
-        pytest.skip("go-redis cannot be had here: `go build -mod=mod` in tests/wire/goredis says why")
+        pytest.skip(
+            "go-redis cannot be had here: `go build -mod=mod` in tests/wire/goredis says why"
+        )
     return copy / "program"
 
 
