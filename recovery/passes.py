@@ -25,7 +25,7 @@ from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import atrisk, boot, copying, creation, rebuild, restate, trust
+from logstore.recovery import atrisk, boot, copying, creation, leaving, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
 
@@ -185,7 +185,9 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     if clean:
         _publish_clean(engine, report)
     else:
+        written_to = leaving.written_to(engine, known)
         _finish_tail(engine, report)
+        leaving.leave(engine, written_to)
     report.at_risk = atrisk.find(engine, failed_at)
 
 

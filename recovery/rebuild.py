@@ -26,7 +26,7 @@ from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery import boot, restore
+from logstore.recovery import boot, leaving, restore
 from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
@@ -50,8 +50,9 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
         generation.close()
     fs.rename(temporary, path)
     # A crash before this names the old generation, which nobody has written to meanwhile.
-    if not engine.options.readonly:
-        boot.write(fs, store, boot.dirty(number, boot.identity(path / "data.mdb"), engine.promised))
+    here = boot.identity(path / "data.mdb")
+    if not engine.options.readonly and not leaving.was_cut(boot.read(fs, store), here):
+        boot.write(fs, store, boot.dirty(number, here, engine.promised))
     report.rebuilt = True
     report.rebuild_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("index generation %d rebuilt in %d ms", number, report.rebuild_ms)

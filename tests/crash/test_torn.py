@@ -10,6 +10,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
+from logstore.engine import process
 from logstore.errors import DamagedStoreError
 from logstore.fs import LOCAL
 from logstore.log import names, reader, segment, storefile
@@ -202,3 +203,30 @@ def test_a_log_that_ends_before_a_checkpoint(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:-1])
     with pytest.raises(DamagedStoreError, match="checkpoint"):
         script.open_store(copy, "os")
+
+
+@pytest.mark.parametrize("size", [100, 5000])
+def test_what_an_opening_did_not_see_stays_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A lost commit may stand in a block behind the end of the file, and the next power cut may
+    show it there, in place of what was added since.
+    """
+    prepared, cuts = Prepared(tmp_path), [tmp_path / f"cut-{number}" for number in range(2)]
+    seen = prepared.ends[9]
+    prepared.become(prepared.data[:seen])
+    for number, path in enumerate((prepared.path, cuts[0])):
+        monkeypatch.setattr(process, "boot_id", lambda number=number: f"boot {number}")
+        with script.open_store(path, "os") as store:
+            assert script.dump(store) == prepared.states[9]
+            if number:
+                store.stream("c").add({"v": b"n" * size}, id="1-1")
+            shutil.copytree(path, cuts[number])
+    file = names.segment(cuts[1], 1)
+    length = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:seen] + prepared.data[seen:length])
+    monkeypatch.setattr(process, "boot_id", lambda: "boot 2")
+    with script.open_store(cuts[1], "os") as store:
+        found = script.dump(store)
+        found.pop(b"c", None)
+        assert found == prepared.states[9]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
+from logstore import format as fmt
 from logstore.options import Sync
 from logstore.recovery.check import check
 from tests.power import load, tails
@@ -278,7 +279,8 @@ def _look(path: Path, result: Path, life: int, segment_bytes: int, *, deep: bool
     if torn:
         log = path / "log"
         segments = sorted(int(each.stem) for each in log.glob("*.log"))
-        said["voided"] = segments[-1] > torn["segment"]
+        at = fmt.position(torn["segment"], torn["offset"])
+        said["voided"] = any(tails.previous_end(path, each) == at for each in segments)
         said["kinds"] = tails.kinds_of(path, Path(store.recovery["saved_to"]), life)
     said["order"] = load.read_tagged(store, ORDER)
     said["owned"] = {slot: load.look(store, slot).as_json() for slot in range(WRITERS)}

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from logstore.fs import LOCAL
-from logstore.log import reader, storefile
+from logstore.log import names, reader, segment, storefile
 from logstore.log.writer import crc_seed
 from tests.power.model import TAG
 
@@ -28,6 +28,15 @@ class Shifted:
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """As a file's."""
         return self._data[offset - self._at : offset - self._at + size_bytes]
+
+
+def previous_end(store: Path, number: int) -> int:
+    """Where the segment before this one ends, as this one says."""
+    file = LOCAL.open(names.segment(store, number))
+    try:
+        return segment.read_head(file, number, storefile.read(LOCAL, store).uuid).previous_end
+    finally:
+        file.close()
 
 
 def kinds_of(store: Path, saved: Path, life: int) -> Counter[str]:

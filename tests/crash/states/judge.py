@@ -15,11 +15,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from logstore import format as fmt
 from logstore import fsinfo, opening
 from logstore.engine import process
-from logstore.fs import File, FileSystem
+from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.env import Generation
-from logstore.log import names, storefile
+from logstore.log import names, segment, storefile
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.crash.states.explore import REMOUNTED, RESTARTED, State
@@ -75,6 +76,20 @@ class LazyFileSystem(FileSystem):
     def temporary_directory(self) -> Path:
         """Where the states are."""
         return Path(tempfile.mkdtemp(dir=self._scratch))
+
+
+def _is_end(store: Path, at: dict[str, int]) -> bool:
+    """Whether a new segment says that the one before ends there, whatever stands behind."""
+    end = fmt.position(at["segment"], at["offset"])
+    uuid = storefile.read(LOCAL, store).uuid
+    for number in names.segments(LOCAL, store):
+        file = LOCAL.open(names.segment(store, number))
+        try:
+            if segment.read_head(file, number, uuid).previous_end == end:
+                return True
+        finally:
+            file.close()
+    return False
 
 
 class Judge:
@@ -145,14 +160,13 @@ class Judge:
         found = next((each for each in run.contents if each == found), found)  # one in memory
         assert not report["damage"], report["damage"]
         assert "opened" not in str(report["why_not_trusted"]), report["why_not_trusted"]
-        segments = sum(path.endswith(".log") for path in state.image)
-        now = len(list((root / STORE / names.LOG).glob("*.log")))
+        voided = report["torn_at"] is not None and _is_end(root / STORE, report["torn_at"])
         trusted, torn = bool(report["index_trusted"]), int(report["torn_bytes"])
         self._settle(session, found, trusted=trusted)
         shutil.rmtree(root)
         verdict = Verdict(
             0, None, bool(report["created"]), trusted, report["commits_finished"], torn,
-            bool(torn) and now > segments, report["restated_segments"],
+            voided, report["restated_segments"],
         )  # fmt: skip
         return Opened(found, trusted, verdict)
 
