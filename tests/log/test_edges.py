@@ -48,7 +48,9 @@ def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> Non
     place = names.segment(tmp_path, 3)
     place.with_name(place.name + names.TEMPORARY).write_bytes(b"x" * 500)
     told = Told()
-    segment.create(told, tmp_path, HEAD).close()
+    file = segment.create(told, tmp_path, HEAD)
+    assert file.path == place  # what an error of it names
+    file.close()
     assert place.read_bytes() == segment.pack_head(HEAD)
     temporary = place.name + names.TEMPORARY
     assert told.done == [("sync", temporary), ("rename", place.name), ("directory", names.LOG)]

@@ -16,7 +16,7 @@ from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, copying, probe, readonly
+from logstore.recovery import boot, compare, copying, probe, readonly, trust
 from logstore.recovery.boot import Boot
 from logstore.recovery.check import check
 from logstore.recovery.report import Damage
@@ -199,6 +199,24 @@ def test_why_an_index_is_not_trusted() -> None:
         (open_boot, here._replace(inode=9), file), (open_boot, here._replace(born_ns=9), file),
     ):  # fmt: skip
         assert why(known, now, size)
+
+
+def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
+    """With the place where it ends; not if it went on later, or if loss is accepted."""
+    with logstore.open(path, background=False) as store:
+        engine = store._engine()
+        size = names.segment(path, 1).stat().st_size
+        trust.check_log_reaches(engine, 1 << 32 | size)
+        for position, place in ((1 << 32 | size + 1, (1, size)), (5 << 32 | 100, (5, 0))):
+            with pytest.raises(logstore.DamagedStoreError) as caught:
+                trust.check_log_reaches(engine, position)
+            assert (caught.value.segment, caught.value.offset) == place
+        names.segment(path, 7).write_bytes(b"")
+        trust.check_log_reaches(engine, 5 << 32 | 100)
+        names.segment(path, 7).unlink()
+        engine.accept_loss = True
+        trust.check_log_reaches(engine, 5 << 32 | 100)
+        engine.accept_loss = False
 
 
 def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:

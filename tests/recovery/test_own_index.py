@@ -82,6 +82,28 @@ def _place(frame: LogFrame) -> tuple[int, int]:
     return frame.offset, frame.end_offset
 
 
+def test_every_node_of_a_damaged_segment_is_looked_at(tmp_path: Path) -> None:
+    """Also behind nodes of sound ones; it is put together from its adds."""
+    path = tmp_path / "store"
+    with logstore.open(
+        path, encoding=None, background=False, node_max_entries=4, segment_bytes=64 << 10
+    ) as store:
+        store.stream("a").add_many((f"{ms}-{ms}", {b"n": b"%d" % ms}) for ms in range(1, 9))
+        while len(frames.segments(path)) < 2:
+            store.stream("fill").add({b"pad": bytes(40_000)})
+        store.drop("fill")
+        for ms in range(1, 10):
+            store.stream("b").add({b"n": b"%d" % ms}, f"{ms}-{ms}")
+    for each in frames.of(path, 2):
+        if each.kind == Kind.NODE and each.payload[0] == 3:
+            little.cut(path, each)
+    report = salvage(path, tmp_path / "new")
+    assert report.index == "its own"
+    assert (report.gone, report.unsure) == ([], [])
+    assert len(report.damage) == 2
+    assert little.held(tmp_path / "new") == {b"a": Y[:8], b"b": Y[:9]}
+
+
 def _node(*rows: int) -> tuple[StreamID, bytes]:
     lp = codec().new_node(rows[0], 0, [b"n", b"v"])
     for ms in rows[1:]:

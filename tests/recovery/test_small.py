@@ -14,6 +14,7 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
 from logstore.engine import opens, snapshot
+from logstore.engine.commit import Committer
 from logstore.errors import CorruptNodeError, FileSystemError
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -21,7 +22,7 @@ from logstore.ids import StreamID
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.log import chain, frame, names
 from logstore.log.writer import CommitBuffer
-from logstore.recovery import chains, creation, gaps, traces
+from logstore.recovery import backups, chains, creation, gaps, traces
 from logstore.recovery.chains import Wanted
 from logstore.recovery.check import _Check, check
 from logstore.recovery.recover import recover
@@ -208,3 +209,20 @@ def test_a_backup_takes_along_the_hints_that_there_are(tmp_path: Path) -> None:
     assert names.segments(LOCAL, copy) == list(range(1, active + 1))
     assert names.checkpoints(LOCAL, copy) == names.checkpoints(LOCAL, path) != []
     assert check(copy).as_dict()["clean"]
+
+
+def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("s").add({"n": 1})
+        store.checkpoint()
+        engine = store._engine()
+        fs = engine.fs = Told()
+        backups.take(engine, Committer(engine), copy)
+        engine.fs = LOCAL
+    made = fs.done.index(("rename", names.STORE))
+    for done in (
+        ("sync", names.segment(copy, 1).name), ("directory", names.LOG),
+        ("directory", names.CHECKPOINTS),
+    ):  # fmt: skip
+        assert done in fs.done[:made]
