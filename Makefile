@@ -54,7 +54,7 @@ format: ## let ruff repair and format what it can
 bench: ## the benchmarks, as ratios against a peer in the same run
 	@$(ENV) test compiled -- python -m benchmarks $(ARGS)
 
-torture: ## the long tests, other runs each time; one table. An hour; TIMES=2: twice as long
+torture: ## the long tests, other runs each time; one table. Over an hour; TIMES=2: twice that
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)
 
 mutation: ## break the product at one place at a time: do the tests notice? It goes on where it was
