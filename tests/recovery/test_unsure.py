@@ -22,6 +22,7 @@ from logstore.index.keys import Locator, StreamRecord
 from logstore.log import chain
 from logstore.log.reader import LogFrame
 from logstore.recovery import restore
+from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from tests.corruption import frames
 from tests.recovery import little
@@ -182,3 +183,28 @@ def test_live_bits_count_the_nodes_of_a_segment(role: int, made: Path, tmp_path:
         assert [each.position for each in unsure] == [
             each.position for each in nodes[2 : 3 if main else 4]
         ]
+
+
+def test_a_stream_of_which_only_nodes_are_left_gets_a_name(tmp_path: Path) -> None:
+    """No frame that is left says that there was such a stream."""
+    path = tmp_path / "store"
+    with logstore.open(
+        path, encoding=None, background=False, node_max_entries=4, segment_bytes=64 << 10
+    ) as store:
+        store.stream("s").add_many([*ROWS, ("17-17", {b"n": b"17"})])
+        store.stream("s").delete("17-17")
+        store.compact(threshold=0.0)
+    for each in [*(path / "checkpoint").iterdir(), *(path / "log").glob("*.hint")]:
+        each.unlink()
+    shutil.rmtree(path / "index")
+    for link in chain.main_links(LOCAL, path, frames.uuid(path))[:-1]:
+        frames.file(path, link.number).unlink()
+    report = recover(path)
+    assert little.held(path) == {b"stream-1-whose-name-was-lost": list(range(1, 17))}
+    assert len([each for each in report.unsure if each.startswith("node ")]) == 4
+    with logstore.open(path, encoding=None, background=False) as store:
+        store.stream("fresh").add({b"n": b"1"}, "1-1")
+        assert store.stream("stream-1-whose-name-was-lost").last_id == StreamID(16, 16)
+    assert little.held(path) == {
+        b"fresh": [1], b"stream-1-whose-name-was-lost": list(range(1, 17)),
+    }  # fmt: skip
