@@ -24,6 +24,7 @@ from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from logstore import reading
 from logstore.aiostream import AsyncStream
@@ -85,6 +86,7 @@ class AsyncStore:
         self._store = store
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-aio")
         self._watcher = Watcher(store._engine)
+        self._readers: WeakSet[asyncio.Task[Any]] = WeakSet()  # see ``aioturn``
         self._closed = False
 
     async def _run(self, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:

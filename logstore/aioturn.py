@@ -11,12 +11,14 @@ what such a step finds is in its consumer's backlog. A deadline is never early.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logstore import groupwait
-from logstore.aiowait import Waiter, wait_for
+from logstore.aiowait import wait_for
+from logstore.aiowaiter import Waiter
 from logstore.engine.deliveries import Delivered
 from logstore.engine.stay import Stay
 
@@ -33,7 +35,7 @@ async def read(
     alive: Callable[[], object] | None = None, *, worker: bool = False,
 ) -> list[Delivered]:  # fmt: skip
     """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
-    owner = (id(asyncio.current_task()), wait.consumer)
+    owner = (_known(store), wait.consumer)
     while not _over(deadline):
         stay = await store._run(wait.stay, owner)
         if stay is None:
@@ -59,7 +61,9 @@ class _Turn:
     def __init__(self, store: AsyncStore, stay: Stay[list[Delivered]]) -> None:
         self._store = store
         self._stay = stay
-        self._running: asyncio.Future[Any] | None = None
+        self._mutex = threading.Lock()
+        self._runs = False  # a step, in a thread
+        self._gone = False
 
     async def take(
         self, stream: bytes, deadline: float | None, alive: Callable[[], object] | None, *,
@@ -105,22 +109,46 @@ class _Turn:
 
     async def _do(self, call: Callable[[], R]) -> R:
         """One step, in a thread: who is cancelled meanwhile does not end it."""
-        running = asyncio.ensure_future(self._store._run(call))
-        self._running = running
-        return await asyncio.shield(running)
+        return await self._store._run(self._step, call)
+
+    def _step(self, call: Callable[[], R]) -> R:
+        with self._mutex:
+            if self._gone:
+                raise asyncio.CancelledError
+            self._runs = True
+        try:
+            return call()
+        finally:
+            if self._ended():
+                self._stay.leave()
+
+    def _ended(self) -> bool:
+        """The step is through; whether nobody waits for it any more."""
+        with self._mutex:
+            self._runs = False
+            return self._gone
 
     def leave(self) -> None:
-        """Give the place back, now or when the step is through that still runs."""
-        running = self._running
-        if running is None or running.done():
+        """Give the place back, now or when the step is through that still runs: by its thread, as
+        the loop may be closed by then.
+        """
+        with self._mutex:
+            self._gone = True
+            runs = self._runs
+        if not runs:
             self._stay.leave()
-        else:
-            running.add_done_callback(self._left)
 
-    def _left(self, running: asyncio.Future[Any]) -> None:
-        if not running.cancelled():
-            running.exception()  # looked at: nobody else will
-        self._stay.leave()
+
+def _known(store: AsyncStore) -> int:
+    """The identity of the task at hand, whose places are given back when it is done: many tasks
+    that come to a time-out once and end would hold all there are.
+    """
+    task = asyncio.current_task()
+    if task is not None and task not in store._readers:
+        slots = store._watcher.engine().wake.waits.slots
+        store._readers.add(task)
+        task.add_done_callback(lambda done: slots.forget(id(done)))
+    return id(task)
 
 
 def _over(deadline: float | None) -> bool:

@@ -13,80 +13,25 @@ left or the store is closed. A time-out is never early.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
+from logstore.aiowaiter import Waiter, wake_all
 from logstore.engine import dues
 from logstore.engine.core import Engine
 from logstore.engine.pace import PACE
 from logstore.engine.ticket import GroupTicket
 from logstore.engine.waiting import POLL_S
-from logstore.engine.waitwords import EVERY, line_of
+from logstore.engine.waitwords import EVERY
 from logstore.engine.wake import Wake
 from logstore.errors import ClosedError
 from logstore.log import names as files
 
 R = TypeVar("R")
-
-
-class Waiter:
-    """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
-
-    def __init__(
-        self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
-        ticket: GroupTicket | None = None,
-    ) -> None:  # fmt: skip
-        self.lines = {line_of(name) for name in names}
-        self.ticket = ticket
-        self.word = 0  # of the ticket, when its event was set last
-        self.event = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-        self._queue = queue
-
-    def wake(self) -> None:
-        """Set its event, from any thread."""
-        _wake((self,))
-
-    @property
-    def behind(self) -> bool:
-        """Whether another one of its queue comes first; asked from any thread."""
-        try:
-            return self._queue is not None and self._queue[0] is not self
-        except IndexError:  # nobody is in it yet
-            return False
-
-    async def wait(self, deadline: float | None, most_s: float | None) -> None:
-        """Until woken, until the deadline, at most ``most_s``."""
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if most_s is not None:
-            left = most_s if left is None else min(left, most_s)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                await self.event.wait()
-
-
-def _wake(waiters: Iterable[Waiter]) -> None:
-    """Set the events of waiters, each in its loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
-    for waiter in waiters:
-        by_loop.setdefault(waiter.loop, []).append(waiter)
-    running = asyncio._get_running_loop()
-    for loop, its in by_loop.items():
-        if loop is running:
-            _set(its)
-            continue
-        with suppress(RuntimeError):  # it is closed: nobody waits
-            loop.call_soon_threadsafe(_set, its)
-
-
-def _set(waiters: list[Waiter]) -> None:
-    for waiter in waiters:
-        waiter.event.set()
 
 
 class _Line:
@@ -148,7 +93,7 @@ class Watcher:
         with self._mutex:
             self._closed = True
             waiters, watched = self._all(), self._thread is not None
-        _wake(waiters)
+        wake_all(waiters)
         engine = self.engine() if watched else None
         if engine is not None and engine.follow is None:
             engine.wake.waits.poke()
@@ -168,7 +113,7 @@ class Watcher:
                 if now != seen:
                     self._notify(engine, everybody=now[0] == seen[0])
                     seen = now
-                self._call()
+                self._call(engine)
                 if engine.closed:
                     break
         finally:
@@ -176,7 +121,7 @@ class Watcher:
                 if self._thread is threading.current_thread():
                     self._thread = None
                 waiters = self._all()
-            _wake(waiters)  # whatever ended it: they look, and find out
+            wake_all(waiters)  # whatever ended it: they look, and find out
 
     def _all(self) -> set[Waiter]:
         return self._turns.union(*(line.waiters for line in self._lines.values()))
@@ -198,16 +143,18 @@ class Watcher:
                 if everybody or word != line.word:
                     line.word = word
                     changed |= line.waiters
-        _wake(waiter for waiter in changed if not waiter.behind)
+        wake_all(waiter for waiter in changed if not waiter.behind)
 
-    def _call(self) -> None:
-        """Wake those whose tickets were called; once a slice beat for all, and wake those whose
-        turn it could be, as threads wake by themselves then.
+    def _call(self, engine: Engine) -> None:
+        """Wake those whose tickets were called; once a slice beat for all, and wake those who may
+        find something that nobody called them for: an offer of one that died, or whose turn it can
+        be, what was committed since they looked, or left by who stands before them elsewhere.
         """
         now = time.monotonic()
         beats = now - self._beat_s >= PACE.slice_s
         called: set[Waiter] = set()
         first: dict[tuple[int, int], tuple[int, Waiter]] = {}
+        applied = engine.wake.applied
         with self._mutex:
             for waiter in self._turns:
                 ticket = waiter.ticket
@@ -218,12 +165,20 @@ class Watcher:
                     called.add(waiter)
                 if beats:
                     ticket.beat()
+                    if ticket.offered():
+                        called.add(waiter)
                     among = ticket.key, ticket.wish
                     if among not in first or ticket.number < first[among][0]:
                         first[among] = ticket.number, waiter
+        if first:
+            lowest = engine.wake.waits.slots.lowest()
+            for (key, _), (number, waiter) in first.items():
+                if waiter.applied != applied or lowest.get(key, number) < number:
+                    waiter.applied = applied
+                    called.add(waiter)
         if beats:
             self._beat_s = now
-        _wake(called | {waiter for _, waiter in first.values()})
+        wake_all(called)
 
 
 def closed() -> ClosedError:

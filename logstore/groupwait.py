@@ -21,7 +21,9 @@ from logstore.engine import deliveries, groups, handover, offers, ranges, snapsh
 from logstore.engine.deliveries import Delivered
 from logstore.engine.hands import NO_ONE, Hand
 from logstore.engine.offers import Offer
+from logstore.engine.ranges import Batch
 from logstore.engine.slots import PLAIN
+from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.engine.stay import Stay, Tried
 from logstore.engine.ticket import Queue
@@ -161,10 +163,22 @@ class _Stand:
         """What another handed to it, without what was deleted since."""
         wait = self._wait
         engine = wait.store._engine()
+
+        def once(batch: Callable[[Snapshot], Batch]) -> Batch:
+            def look(view: Snapshot) -> Batch:
+                record = view.record(wait.stream)
+                if record is None or view.index.groups.number(record.number, wait.group) != number:
+                    return Batch([], None)  # made anew: what is there now was given to nobody
+                return batch(view)
+
+            return snapshot.read(engine, look)
+
+        number = self._number
         found: list[Delivered] = []
         rest: tuple[StreamID, StreamID] | None = (hand.first, hand.last)
         while rest is not None:
-            entries, rest = ranges.read_batch(engine, wait.stream, *rest, -1)
+            entries, rest = ranges.read_on(once, wait.stream, *rest, -1)
+            engine.metrics.count("read_entries", len(entries))
             found += [
                 Delivered(StreamID(ms, seq), items, 0, 1, hand.time_ms)
                 for _, ms, seq, items in entries

@@ -122,6 +122,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         step = _decide(engine, batch, state, words)
         if step >= 0:
             txn.abort()
+            engine.wake.waits.withdraw_locked(state.handed)
             return step
         buffer = state.buffer
         assert buffer is not None
@@ -143,9 +144,9 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         if state.next_due_ms is not None:
             engine.wake.next_due_ms = state.next_due_ms  # or the tail check does it
         engine.publish(meta)
-        engine.wake.waits.bump_locked(state.woken)
-        if state.handed:
+        if state.handed:  # before the word of all streams: who saw it looks for what was given
             engine.wake.waits.given_locked(state.handed)
+        engine.wake.waits.bump_locked(state.woken)
         batch.committed = batch.over = True
     except BaseException:
         if batch.txn is not None:

@@ -292,9 +292,9 @@ class Engine:
             self.lock.close()
 
     def set_aside(self) -> None:
-        """In a child after fork: files are closed, never unlocked; nothing else is touched."""
+        """In a child after fork: files are closed, never unlocked; nothing shared is touched."""
         self.closed = True
-        self.lock.close()
-        self.users.close()
-        for file in [*self.care_files, *([self._active] if self._active is not None else [])]:
+        self.wake.waits.slots.set_aside()
+        active = [] if self._active is None else [self._active]
+        for file in [self.lock.file, self.users, *self.care_files, *active]:
             file.close()

@@ -7,8 +7,7 @@ theirs.
 Invariants: the index says who got what, this only where to look. An offer is written under LOCK
 before its commit, and ``GIVEN`` after it was published; whoever sees an offer that nobody is just
 committing takes LOCK and asks the index whether it came about (``handover.settle_locked``). The
-owner sets what it would take under LOCK, or to nothing before it is seen to wait again; all else is
-written under LOCK.
+owner sets what it would take, to nothing before it is seen to wait; all else is written under LOCK.
 """
 
 from __future__ import annotations
@@ -58,7 +57,9 @@ class Hands:
     def set_taker(self, slot: int, consumer: int, most: int) -> None:
         """From now on this consumer takes so many entries at once, or ``NO_ONE`` any."""
         at = slot * HAND_BYTES >> 3
-        self._longs[at + _CONSUMER], self._longs[at + _COUNT] = consumer, most
+        self._longs[at + _CONSUMER] = NO_ONE
+        self._longs[at + _COUNT] = most
+        self._longs[at + _CONSUMER] = consumer  # last: the count is whole when this is seen
 
     def takes(self, slot: int, hand: Hand) -> bool:
         """Whether its taker is as it was."""

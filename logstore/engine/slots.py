@@ -69,7 +69,7 @@ class Slots:
         self._longs = memory.cast("Q")
         self._address = address
         self._self = struct.unpack("<QQ", process.packed_self())
-        self._mine: set[int] = set()  # slots of this process
+        self._mine: dict[int, int] = {}  # slots of this process, and their tickets
         # Tickets between two calls of their owner, by group and owner: slot, ticket, since when.
         self.kept: dict[tuple[int, object], tuple[int, int, float]] = {}
 
@@ -88,8 +88,13 @@ class Slots:
         return (self.row(slot) for slot in range(self._used()))
 
     # -- the owner's ---------------------------------------------------------------------------
-    def take_locked(self, key: int, line: int, wish: int = PLAIN) -> tuple[int, int] | None:
-        """A slot at the end of the queue, and its ticket; None if all are taken."""
+    def take_locked(
+        self, key: int, line: int, wish: int = PLAIN, prepare: Callable[[int], object] = bool
+    ) -> tuple[int, int] | None:
+        """A slot at the end of the queue, and its ticket; None if all are taken.
+
+        ``prepare`` is given the slot before it is seen to wait.
+        """
         used = self._used()
         while used and self.row(used - 1).state == FREE:
             used -= 1
@@ -98,22 +103,30 @@ class Slots:
             slot = next((row.slot for row in self._rows() if not self._owned(row)), used)
         if slot >= SLOTS:
             return None
-        self._mine.add(slot)
         longs, at = self._longs, self._at(slot)
         ticket = longs[0] + 1
         longs[0] = ticket
+        self._mine[slot] = ticket
         self._words[at + _STATE >> 2] = FREE
         longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
         longs[at + _PID >> 3], longs[at + _START >> 3] = self._self
         longs[at + _BEAT >> 3], longs[at + _WISH >> 3] = monotonic_ms(), wish
         self._words[at + _LINE >> 2] = line
+        prepare(slot)
         self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
         longs[1] = max(used, slot + 1)
         return slot, ticket
 
-    def set_state(self, slot: int, state: int) -> None:
-        """Waiting, or between two calls."""
-        self._words[self._at(slot) + _STATE >> 2] = state
+    def holds(self, slot: int, ticket: int) -> bool:
+        """Whether a slot is this process's, and has this ticket still."""
+        return self._mine.get(slot) == ticket
+
+    def set_state(self, slot: int, ticket: int, state: int) -> None:
+        """Waiting, or between two calls; nothing if the slot was given back, and may be another's:
+        who fails gives back once more, and so does the child of a fork.
+        """
+        if self._mine.get(slot) == ticket:
+            self._words[self._at(slot) + _STATE >> 2] = state
 
     def served_locked(self, slot: int) -> None:
         """Its owner need not wait any more; nothing if it has just left the queue."""
@@ -134,17 +147,30 @@ class Slots:
         """What it would take besides new entries; before it waits."""
         self._longs[self._at(slot) + _WISH >> 3] = wish
 
-    def free(self, slot: int) -> None:
-        """Give a slot back."""
-        if slot in self._mine:
-            self._mine.discard(slot)
-            self.set_state(slot, FREE)
+    def free(self, slot: int, ticket: int) -> None:
+        """Give a slot back; nothing if that was done before."""
+        self.set_state(slot, ticket, FREE)
+        if self._mine.get(slot) == ticket:
+            del self._mine[slot]
+
+    def forget(self, whose: object) -> None:
+        """Give back what is kept for one that does not come back: the first part of its owner."""
+        for key, owner in list(self.kept):
+            if isinstance(owner, tuple) and owner[0] == whose:
+                found = self.kept.pop((key, owner), None)
+                if found is not None:
+                    self.free(*found[:2])
 
     def give_back(self) -> None:
         """Give back all slots of this process: it closes the store."""
         self.kept.clear()
-        for slot in list(self._mine):
-            self.free(slot)
+        for slot, ticket in list(self._mine.items()):
+            self.free(slot, ticket)
+
+    def set_aside(self) -> None:
+        """In a child after fork: the slots are its parent's."""
+        self.kept.clear()
+        self._mine.clear()
 
     def beat(self, slot: int) -> None:
         """The owner stirs."""
@@ -169,6 +195,18 @@ class Slots:
                 found.append(self.row(slot))
         if len(found) > 1:
             found.sort(key=_by_ticket)
+        return found
+
+    def lowest(self) -> dict[int, int]:
+        """The lowest ticket that waits, by group."""
+        words, longs = self._words, self._longs
+        found: dict[int, int] = {}
+        for slot in range(self._used()):
+            at = self._at(slot)
+            if words[at + _STATE >> 2] == WAITING:
+                key, ticket = longs[at + _KEY >> 3], longs[at + _TICKET >> 3]
+                if ticket < found.get(key, ticket + 1):
+                    found[key] = ticket
         return found
 
     def waits(self, row: Row) -> bool:

@@ -69,6 +69,7 @@ class Stay(Generic[T]):
         self._queue = queue = Queue(self._engine, self._stream, self._key, self._wish, kept)
         found, left, _ = self._enter(queue)
         if not found:
+            queue.joined()
             self._engine.metrics.count("waits")
             return None
         if queue.ticket is not None:

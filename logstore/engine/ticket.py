@@ -40,17 +40,19 @@ class GroupTicket:
         """The ticket that ``owner`` kept from its last call; it waits again."""
         slots = engine.wake.waits.slots
         old = time.monotonic() - KEPT_S
-        for each, (slot, _, since) in list(slots.kept.items()):
+        for each, (slot, number, since) in list(slots.kept.items()):
             if since < old and each != (key, owner) and slots.kept.pop(each, None) is not None:
-                slots.free(slot)
+                slots.free(slot, number)
         found = slots.kept.pop((key, owner), None)
         if found is None:
             return None
         slot, number, _ = found
+        if not slots.holds(slot, number):
+            return None  # given back by who was interrupted when it was kept
         slots.beat(slot)
         slots.set_wish(slot, wish)
         engine.wake.waits.hands.set_taker(slot, NO_ONE, 0)  # until it joins
-        slots.set_state(slot, WAITING)
+        slots.set_state(slot, number, WAITING)
         return cls(engine, line_of(stream), key, slot, number, wish)
 
     def load(self) -> int:
@@ -84,6 +86,10 @@ class GroupTicket:
         if seen is None or self._waits.slots.load(self.slot) != seen:
             self._waits.slots.wake_first(self.key)
 
+    def offered(self) -> bool:
+        """Whether there is something in its hand, given or not."""
+        return self._waits.hands.state(self.slot) != NOTHING
+
     def handed(self, engine: Engine, committer: Committer) -> Hand | None:
         """What another handed to it; LOCK is taken only if that one may have died over it."""
         waits, slot = self._waits, self.slot
@@ -102,7 +108,7 @@ class GroupTicket:
 
     def rest(self) -> None:
         """Stop waiting: what it holds in its hand after this is all it gets."""
-        self._waits.slots.set_state(self.slot, IDLE)
+        self._waits.slots.set_state(self.slot, self.number, IDLE)
         self._waits.slots.fence()
 
     def keep(self, owner: object) -> None:
@@ -111,11 +117,11 @@ class GroupTicket:
         before = slots.kept.pop((self.key, owner), None)
         slots.kept[self.key, owner] = (self.slot, self.number, time.monotonic())
         if before is not None:
-            slots.free(before[0])
+            slots.free(*before[:2])
 
     def close(self) -> None:
-        """Leave the queue."""
-        self._waits.slots.free(self.slot)
+        """Leave the queue; harmless if it did."""
+        self._waits.slots.free(self.slot, self.number)
 
 
 class Queue:
@@ -129,6 +135,7 @@ class Queue:
         self._line = line_of(stream)
         self._key = key
         self._wish = wish
+        self._taker = (NO_ONE, 0)
         self.ticket = ticket
 
     def others_locked(self, *, ahead: bool = False) -> list[Row]:
@@ -153,19 +160,32 @@ class Queue:
 
     def served_locked(self, served: bool) -> None:
         """Whether this one read something: then it waits no more, and nothing is handed to it."""
-        if self.ticket is not None:
-            self.waits.slots.set_state(self.ticket.slot, IDLE if served else WAITING)
+        ticket = self.ticket
+        if ticket is not None:
+            self.waits.slots.set_state(ticket.slot, ticket.number, IDLE if served else WAITING)
 
     def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
         """Wait at the end of it, unless it has its place already; ``ticket`` stays None if all
         are taken. To this consumer up to ``most`` (0: any number of) entries may be handed.
         """
         waits = self.waits
-        if self.ticket is None:
-            waits.announce(self._line, group=True)
-            found = waits.slots.take_locked(self._key, self._line, self._wish)
-            if found is None:
-                return
+        self._taker = consumer, most
+        if self.ticket is not None:
+            return
+
+        def prepare(slot: int) -> None:  # what its last owner would have taken counts no more
+            waits.hands.set_locked(slot, NOTHING)
+            waits.hands.set_taker(slot, NO_ONE, 0)
+
+        waits.announce(self._line, group=True)
+        found = waits.slots.take_locked(self._key, self._line, self._wish, prepare)
+        if found is not None:
             self.ticket = GroupTicket(self._engine, self._line, self._key, *found, self._wish)
-            waits.hands.set_locked(self.ticket.slot, NOTHING)
-        waits.hands.set_taker(self.ticket.slot, consumer, most)
+
+    def joined(self) -> None:
+        """The commit in which it joined came about, and so its consumer is there: from now on it
+        may be handed something. Before it comes itself, and nobody gets past it.
+        """
+        ticket = self.ticket
+        if ticket is not None and self.waits.slots.holds(ticket.slot, ticket.number):
+            self.waits.hands.set_taker(ticket.slot, *self._taker)

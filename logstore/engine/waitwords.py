@@ -16,7 +16,7 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex
-from logstore.engine.hands import GIVEN, HAND_BYTES, Hands
+from logstore.engine.hands import GIVEN, HAND_BYTES, NOTHING, Hands
 from logstore.engine.pace import PACE
 from logstore.engine.slots import SLOTS, TABLE_BYTES, Slots
 
@@ -87,6 +87,11 @@ class Waits:
             self.hands.set_locked(slot, GIVEN)
             self.slots.count_up(slot)
         self.given += slots
+
+    def withdraw_locked(self, slots: list[int]) -> None:
+        """What these were offered is decided once more: nothing of it happened."""
+        for slot in slots:
+            self.hands.set_locked(slot, NOTHING)
 
     def wake_pending(self) -> None:
         """Wake who waits for what was counted up; LOCK is free again."""

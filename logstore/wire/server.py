@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logstore.aiowait import Waiter, Watcher, wait_for
+from logstore.aiowait import Watcher, wait_for
+from logstore.aiowaiter import Waiter
 from logstore.errors import ClosedError, UsageError
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked

@@ -17,6 +17,8 @@ import pytest
 
 import logstore
 from logstore import groupwait
+from logstore.engine.hands import NO_ONE
+from logstore.engine.slots import SERVED
 from logstore.engine.waitwords import Waits
 from logstore.engine.wake import Wake
 from logstore.store import Store
@@ -27,6 +29,7 @@ from tests.waiting.crowd import (
     SOON_S,
     eventually,
     group_of,
+    key_of,
     owners,
     queue,
     queued,
@@ -43,9 +46,9 @@ class Reading(threading.Thread):
         self._who = who
         self._options = {"timeout": LONG_S, **options}
         self.got: list[int] | None = None
-        before = len(queue(store))
+        before = store.metrics()["waits"]
         self.start()
-        eventually(lambda: len(queue(store)) > before)
+        eventually(lambda: store.metrics()["waits"] > before)
 
     def run(self) -> None:
         """Read."""
@@ -64,6 +67,13 @@ def add(store: Store[Any], *numbers: int) -> None:
     store.stream("work").add_many({"n": n} for n in numbers)
 
 
+def takers(store: Store[Any]) -> int:
+    """How many wait that something can be handed to."""
+    waits = engine_of(store).wake.waits
+    rows = waits.slots.waiting(key_of(store))
+    return len([row for row in rows if waits.hands.row(row.slot).consumer != NO_ONE])
+
+
 def commits(store: Store[Any]) -> int:
     """Commits of all processes."""
     return engine_of(store).wake.log().commit
@@ -75,6 +85,7 @@ def test_one_commit_serves_all_that_wait(store: Store[Any]) -> None:
     with ExitStack() as stack:
         for who in range(10):
             stack.enter_context(reader(store, f"w{who}"))
+        eventually(lambda: takers(store) == 10)
         with store._live().committer.locked():  # who joined has committed so
             before = commits(store)
         add(store, *range(10))
@@ -188,11 +199,8 @@ def _kill(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.inside
-@pytest.mark.parametrize("published", [True, False])
-def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
-    """Published: the other finds in the index that it was served. Else it is served again."""
-    group_of(store)
+def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
+    """A process that waits, and is killed over what it hands to others when it is served."""
 
     def when() -> None:
         if published:
@@ -203,7 +211,15 @@ def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
                 _kill() if any(self.waits.hands.state(n) for n in range(4)) else begin(self, number)
             )
 
-    first = _dies(when, store)
+    return _dies(when, store)
+
+
+@pytest.mark.inside
+@pytest.mark.parametrize("published", [True, False])
+def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
+    """Published: the other finds in the index that it was served. Else it is served again."""
+    group_of(store)
+    first = killed_handing_over(store, published=published)
     second = Reading(store, "second", count=1)
     add(store, 0, 1)
     assert os.WTERMSIG(os.waitpid(first.pid, 0)[1]) == signal.SIGKILL
@@ -268,7 +284,7 @@ def test_a_slot_that_was_left_while_it_was_served_is_used_again(store: Store[Any
     slots = engine_of(store).wake.waits.slots
     with store._live().committer.locked():
         for _ in range(3):
-            slot, _ = slots.take_locked(5, 1) or (-1, 0)
-            slots.free(slot)
-            slots.set_state(slot, 3)  # as if both had been stored at once
+            slot, ticket = slots.take_locked(5, 1) or (-1, 0)
+            slots.free(slot, ticket)
+            slots._words[slots._at(slot) + 4 >> 2] = SERVED  # as if both were stored at once
         assert slots._used() == 1

@@ -112,7 +112,7 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     assert group.read("second", timeout=0.3, claim_idle=0.05) == []
     slots.set_wish(taken[0], PLAIN)
     assert [each.id.ms for each in group.read("second", timeout=0.3, claim_idle=0.05)] == [1]
-    slots.free(taken[0])
+    slots.free(*taken)
 
 
 def test_whose_turn_it_can_be(store: Store[Any]) -> None:
@@ -128,8 +128,8 @@ def test_whose_turn_it_can_be(store: Store[Any]) -> None:
     assert [slots.load(slot) - was for (slot, _), was in zip(made, before, strict=True)] == [
         1, 1, 0, 0, 1, 0
     ]  # fmt: skip
-    for slot, _ in made:
-        slots.free(slot)
+    for slot, ticket in made:
+        slots.free(slot, ticket)
 
 
 def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:

@@ -1,0 +1,248 @@
+"""Prevents offers that are taken for gifts, or made to those who do not wait for them.
+
+Entries are offered before a commit, and given if it came about: it may be decided once more, or
+never end, and who is offered something may just be leaving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import aio, arguments, groupwait
+from logstore.engine import adds, groups, handover, process, walks
+from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
+from logstore.engine.slots import IDLE
+from logstore.engine.waitwords import Waits
+from logstore.store import Store
+from tests.store.look import engine_of
+from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, reader
+from tests.waiting.test_handover import Reading, add, killed_handing_over
+from tests.waiting.test_places import Held
+from tests.waiting.test_turns import go, task, until
+
+
+def hand_over(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
+    """Add entries and hand them to those who wait, in one commit; what was in the hands then."""
+    waits, key = engine_of(store).wake.waits, key_of(store)
+
+    def step(state: Any) -> list[int]:
+        batch = arguments.rows([{"n": n} for n in range(numbers)], None)
+        adds.add(state, adds.Add(b"work", batch, 0, numbers, adds.AUTO))
+        found = groups.existing(state, b"work", b"g")
+        rows = waits.slots.waiting(key)
+        for _ in range(times):
+            handover.hand_over(state, waits, *found, rows)
+        return [waits.hands.state(row.slot) for row in rows]
+
+    given: list[int] = store._commit(step, None)
+    return given
+
+
+@pytest.mark.usefixtures("patient")
+def test_in_one_commit_nobody_is_handed_something_twice(store: Store[Any]) -> None:
+    """As two threads do that share a commit."""
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
+    assert hand_over(store, 5, times=2) == [OFFERED, OFFERED]
+    assert [first.wait(), second.wait()] == [[0], [1]]
+    assert owners(store) == ["first", "second"]
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("rejoins", [True, False])
+def test_who_is_leaving_is_offered_nothing(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch, rejoins: bool
+) -> None:
+    """It says so between the look at the queue and the offer, or comes back already."""
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
+    slots = engine_of(store).wake.waits.slots
+    leaving = slots.waiting(key_of(store))[0]
+    offer = Hands.offer_locked
+
+    def late(self: Hands, slot: int, *args: Any) -> None:
+        offer(self, slot, *args)
+        if slot == leaving.slot and rejoins:
+            self.set_taker(slot, NO_ONE, 0)
+        elif slot == leaving.slot:
+            slots.set_state(slot, leaving.ticket, IDLE)
+
+    monkeypatch.setattr(Hands, "offer_locked", late)
+    hand_over(store, 1)
+    monkeypatch.undo()
+    assert second.wait() == [0]
+    assert first.is_alive()
+    slots.set_state(leaving.slot, leaving.ticket, leaving.state)
+    add(store, 1)
+    assert first.wait() == [1]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("whose", ["other", "c"])
+def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], whose: str) -> None:
+    """Another consumer, or the same one in another read: it was returned there."""
+    group = group_of(store)
+    add(store, 0)
+    (had,) = group.read(whose, count=1)
+    waiting = Reading(store, "c", count=1)
+    key = key_of(store)
+    found = group._view(lambda view: walks.find(view.index.groups, key, had.id))
+    assert found is not None
+    waits = engine_of(store).wake.waits
+    (row,) = waits.slots.waiting(key)
+    with store._live().committer.locked():
+        time_ms = found.time_ms - (whose == "c")
+        waits.hands.offer_locked(row.slot, had.id, had.id, time_ms)
+        waits.slots.count_up(row.slot)
+    waits.slots.wake(row.slot)
+    eventually(lambda: waits.hands.state(row.slot) == NOTHING)
+    add(store, 1)
+    assert waiting.wait() == [1]
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_timed_out_is_handed_nothing_until_it_comes_back(store: Store[Any]) -> None:
+    group = group_of(store)
+    assert group.read("first", count=1, timeout=0.01) == []
+    second = Reading(store, "second", count=1)
+    add(store, 0, 1)
+    assert second.wait() == [0]
+    assert owners(store) == ["second"]
+    assert [each.fields[b"n"] for each in group.read("first", timeout=LONG_S)] == [b"1"]
+
+
+def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
+    """It would lie there, while others could have it."""
+    group_of(store)
+    stopped = reader(store, "stopped")
+    eventually(lambda: engine_of(store).wake.waits.hands.row(0).consumer != NO_ONE)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    eventually(lambda: process.stopped(stopped.pid))
+    try:
+        assert hand_over(store, 1) == [NOTHING]
+        assert owners(store) == []
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    add(store, 1)
+    stopped.join()
+    assert owners(store) == ["stopped"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are awake by now, and two would do the work of one."""
+    held = threading.Event()
+    attempt = groupwait._Stand.attempt
+
+    def slow(self: Any, ahead: Any) -> Any:
+        if self._wait.consumer == b"first" and store.stream("work").first is not None:
+            held.wait(5)
+        return attempt(self, ahead)
+
+    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    first = Reading(store, "first", count=1)
+    add(store, 0)
+    second = Reading(store, "second", count=1)
+    assert owners(store) == []
+    held.set()
+    assert first.wait() == [0]
+    add(store, 1)
+    assert second.wait() == [1]
+    assert store.metrics()["handed"] == 0
+
+
+def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> None:
+    """Else the same consumer in another thread may read it in the same millisecond: both got it."""
+    waiting = Reading(store, "c", count=1)
+    waits, number = engine_of(store).wake.waits, key_of(store)
+    rows = waits.slots.waiting(number)
+    offered: list[int] = []
+
+    def fails(state: Any) -> None:
+        adds.add(state, adds.Add(b"work", arguments.rows([{"n": 0}], None), 0, 1, adds.AUTO))
+        assert handover.hand_over(state, waits, *groups.existing(state, b"work", b"g"), rows)
+        offered.append(waits.hands.state(rows[0].slot))
+        raise logstore.UsageError("mine")
+
+    with pytest.raises(logstore.UsageError):
+        store._commit(fails, None)
+    assert offered == [OFFERED]
+    assert waits.hands.state(rows[0].slot) == NOTHING
+    add(store, 1)
+    assert waiting.wait() == [1]
+
+
+def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody delivered that: it would come once more."""
+    collect = groupwait._Stand.collect
+
+    def late(self: Any, hand: Any) -> Any:
+        store.drop("work")
+        store.stream("work").add({"n": 77}, id=hand.first)
+        group_of(store)
+        return collect(self, hand)
+
+    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
+    add(store, 0, 1)
+    assert first.wait() == [0]
+    assert second.wait() == [77]
+    assert owners(store) == ["second"]
+
+
+@pytest.mark.inside
+@pytest.mark.parametrize("published", [True, False])
+def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) -> None:
+    """They look by themselves, each of them, and find what the index says."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        first = await asyncio.to_thread(killed_handing_over, plain, published=published)
+        tasks = [await task(store, f"task {n}") for n in range(3)]
+        await until(lambda: plain.metrics()["waits"] == 3)
+        await asyncio.to_thread(add, plain, *range(4))
+        await asyncio.to_thread(os.waitpid, first.pid, 0)
+        found = await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        numbers = [int(each.fields[b"n"]) for (each,) in found]
+        assert numbers == ([1, 2, 3] if published else [0, 1, 2])
+
+    go(tmp_path, work)
+
+
+@pytest.mark.inside
+def test_what_it_is_handed_as_it_gives_up_it_returns(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_of(store)
+    held = Held(monkeypatch, "give_up")
+    late = Reading(store, "late", count=1, timeout=0.05)
+    assert held.reached.wait(SOON_S)
+    assert hand_over(store, 1) == [OFFERED]
+    held.goes_on.set()
+    assert late.wait() == [0]
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_who_was_offered_something_by_the_dead_is_offered_nothing_besides(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first would never be returned."""
+    first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Waits, "given_locked", lambda *_: None)  # died when it had published
+        patch.setattr(Waits, "wake_pending", lambda *_: None)
+        assert hand_over(store, 1) == [OFFERED, NOTHING]
+    assert hand_over(store, 1) == [GIVEN, OFFERED]
+    assert len(first.wait()) == len(second.wait()) == 1
+    assert owners(store) == ["first", "second"]
