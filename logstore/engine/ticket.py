@@ -97,6 +97,7 @@ class GroupTicket:
         if state == NOTHING:
             return None
         if state != GIVEN:
+            engine.check_open()
             with committer.locked():
                 came = snapshot.read(
                     engine,

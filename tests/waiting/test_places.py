@@ -31,6 +31,28 @@ from tests.waiting.test_handover import Reading, add
 from tests.waiting.test_turns import go, group, task, until, used
 
 
+def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None:
+    """What became of it cannot be asked any more: it is in the backlog, if anywhere."""
+    raised: list[object] = []
+    with logstore.open(tmp_path / "store", sync="os", background=False) as store:
+        group = group_of(store)
+        hands, number = engine_of(store).wake.waits.hands, key_of(store)
+
+        def work() -> None:
+            try:
+                group.read("c", timeout=LONG_S)
+            except logstore.Error as error:
+                raised.append(error)
+
+        waiting = threading.Thread(target=work)
+        waiting.start()
+        eventually(lambda: len(queue(store)) == 1)
+        (row,) = engine_of(store).wake.waits.slots.waiting(number)
+    hands.offer_locked(row.slot, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
+    waiting.join(SOON_S)
+    assert [type(each) for each in raised] == [logstore.ClosedError]
+
+
 class Held:
     """Steps of one kind that are held up, before or after they are done."""
 
