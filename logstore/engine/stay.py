@@ -102,16 +102,13 @@ class Stay(Generic[T]):
         """What there is, whoever waits for it."""
         return self._try(()).found or None
 
-    def give_up(self, *, keeps: bool = True) -> T | None:
-        """It is too late; the place is kept for its owner's next call, or given back."""
+    def give_up(self) -> T | None:
+        """It is too late; the place is kept for its owner's next call."""
         ticket = self._place()
         ticket.rest()
         if (had := self._handed()) is not None:
             return had
-        if keeps:
-            ticket.keep(self._owner)
-        else:
-            ticket.close()
+        ticket.keep(self._owner)
         ticket.pass_on(self.seen)
         return None
 
