@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +20,7 @@ from logstore.aiowait import wait_for
 from logstore.aiowaiter import Waiter
 from logstore.engine.deliveries import Delivered
 from logstore.engine.stay import Stay
+from logstore.engine.waiting import over
 
 if TYPE_CHECKING:
     from logstore.aio import AsyncStore
@@ -36,7 +36,7 @@ async def read(
 ) -> list[Delivered]:  # fmt: skip
     """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
     owner = (_known(store), wait.consumer)
-    while not _over(deadline):
+    while not over(deadline):
         stay = await store._run(wait.stay, owner)
         if stay is None:
             break  # the group is gone: reading says so
@@ -86,7 +86,7 @@ class _Turn:
                 found = await self._do(stay.step)
                 if found is not None:
                     return found
-                if _over(deadline):
+                if over(deadline):
                     return await self._do(stay.give_up)
                 if alive is not None:
                     try:
@@ -149,7 +149,3 @@ def _known(store: AsyncStore) -> int:
         store._readers.add(task)
         task.add_done_callback(lambda done: slots.forget(id(done)))
     return id(task)
-
-
-def _over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline

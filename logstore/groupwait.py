@@ -11,7 +11,6 @@ held in between.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.engine.stay import Stay, Tried
 from logstore.engine.ticket import Queue
+from logstore.engine.waiting import over
 from logstore.ids import StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -57,13 +57,13 @@ class Wait(NamedTuple):
 
     def until(self, deadline: float | None) -> list[Delivered]:
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
-        shown = False
-        while not _over(deadline):
-            offer = self.look()
-            if offer is None:
+        shown, alive = False, self.alive or self.store._engine
+        while not over(deadline):
+            stay = self.stay((threading.get_ident(), self.consumer))
+            if stay is None:
                 break
             try:
-                found = self._serve(offer, deadline)
+                found = tickets.take_turn(self.store._engine(), self.stream, stay, deadline, alive)
             except Moved:
                 continue
             if found or found is None:
@@ -88,7 +88,9 @@ class Wait(NamedTuple):
         )
 
     def stay(self, owner: object) -> Stay[list[Delivered]] | None:
-        """A stay in the queue, which has not begun; None if the group is gone."""
+        """A stay in the queue, which has not begun; None if the group is gone. ``owner`` keeps a
+        place over time-outs: the thread or task, and its consumer.
+        """
         offer = self.look()
         if offer is None:
             return None
@@ -96,15 +98,6 @@ class Wait(NamedTuple):
         return Stay(
             shared.engine, shared.committer, self.stream, offer.group, stand.attempt,
             wish=offer.wish, owner=owner, enter=stand.enter, collect=stand.collect,
-        )  # fmt: skip
-
-    def _serve(self, offer: Offer, deadline: float | None) -> list[Delivered] | None:
-        shared = self.store._live()
-        stand = _Stand(self, offer)
-        return tickets.serve(
-            shared.engine, shared.committer, self.stream, offer.group, stand.attempt, deadline,
-            wish=offer.wish, owner=(threading.get_ident(), self.consumer),
-            alive=self.alive or self.store._engine, enter=stand.enter, collect=stand.collect,
         )  # fmt: skip
 
 
@@ -216,7 +209,3 @@ class _Stand:
 
     def _run(self, step: Callable[[State], Any]) -> Any:
         return deadletters.run(self._wait.store, step, None, on_dead=self._wait.on_dead)
-
-
-def _over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from logstore import arguments
-from logstore.engine.waiting import wait_streams
+from logstore.engine.waiting import over, wait_streams
 from logstore.entry import Entry
 from logstore.errors import OptionError, UsageError
 from logstore.ids import MAX_ID, IDLike, StreamID, parse_id
@@ -125,7 +125,7 @@ def read_stream(
         return Budget(allowed).above(stream, start)
 
     found = look()
-    if found or _over(deadline):
+    if found or over(deadline):
         return found
     store = stream._store
     waited = wait_streams(store._engine(), [stream._name], look, deadline, store._engine)
@@ -162,7 +162,7 @@ def read_many(
         return found
 
     found = look()
-    if found or _over(deadline):
+    if found or over(deadline):
         return found
     if not places and deadline is None:
         raise UsageError("no stream is named: there is nothing to wait for")
@@ -196,7 +196,3 @@ def _follow(
 def _start(stream: StreamHandle[Any], after: IDLike) -> StreamID:
     """The ID that ``after`` stands for now."""
     return stream.last_id if after in ("$", b"$", "+", b"+") else parse_id(after)
-
-
-def _over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline

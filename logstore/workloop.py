@@ -25,6 +25,7 @@ from logstore.engine.burials import Limit
 from logstore.engine.redelivery import GIVEN_BACK_ONLY
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
+from logstore.engine.waiting import over
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import ZERO_ID
 from logstore.reading import deadline_of
@@ -119,7 +120,7 @@ class Loop(Generic[T]):
         while not self.stop:
             batch = yield from self._next(deadline)
             if not batch:
-                if _over(deadline):
+                if over(deadline):
                     break
                 continue
             before = self._handled
@@ -127,7 +128,7 @@ class Loop(Generic[T]):
             if self._handled > before:
                 pause = PAUSE_S
             elif not went_on:
-                if _over(deadline):
+                if over(deadline):
                     break  # only what fails again and again is left
                 yield Sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
@@ -250,7 +251,3 @@ def _limit(group: Group[Any], work: Work) -> Limit | None:
     if name == group._stream:
         raise OptionError("dead_letter must be another stream: its entries would come back")
     return Limit(work.max_deliveries, name)
-
-
-def _over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline

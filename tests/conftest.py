@@ -6,7 +6,9 @@ what is marked `alone` runs behind all others, by itself: see CONTRIBUTING.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ LONG = (
     "groups", "model", "compaction", "fuzz", "demo", "tools/test_cli.py", "transfer",
 )  # fmt: skip
 TOLD = "told"
+SMALL_DISK_BYTES = 12 << 20
 
 # A failure prints what reproduces it; the examples found stay under build/.
 set_hypothesis_home_dir(ROOT / "build" / "hypothesis")
@@ -72,3 +75,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, text in report.user_properties:
                 if name == TOLD:
                     terminalreporter.write_line(f"\n{text}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of ``SMALL_DISK_BYTES``, to be filled."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(mount)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)

@@ -48,7 +48,7 @@ def wait_streams(
         found = try_once()
         if found:
             return found
-        if _over(deadline):
+        if over(deadline):
             return None
         if not slept:
             count("waits")
@@ -64,12 +64,13 @@ def wait_streams(
                 break
             if unchanged and wake.applied != applied:
                 break  # its writer died between publishing and counting up
-            if _over(deadline):
+            if over(deadline):
                 return None
         count("wakeups")
 
 
-def _over(deadline: float | None) -> bool:
+def over(deadline: float | None) -> bool:
+    """Whether it is reached; None: there is none."""
     return deadline is not None and time.monotonic() >= deadline
 
 
@@ -90,7 +91,7 @@ def _poll(
                 return found
             again = time.monotonic() + ANEW_SLICES * PACE.slice_s
             while True:
-                if _over(deadline):
+                if over(deadline):
                     return None
                 left_s = max(0.0, min(left_of(deadline), PACE.slice_s))
                 if watch is None:

@@ -5,15 +5,13 @@ begins, and from leaving anything of a run that did not come to its end.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import logstore
 from logstore import format as fmt
 from logstore.compaction import measure, nodes, output, segments
 from logstore.compaction.nodes import Chooser
@@ -24,30 +22,9 @@ from logstore.engine.core import Engine
 from logstore.engine.throttle import no_pause
 from logstore.fs import LOCAL
 from logstore.log import chain, names
+from tests.compaction.conftest import Store
 from tests.corruption import frames as stored
 from tests.recovery.order import Told
-
-ROWS = [{b"n": b"%d" % n, b"pad": bytes(40)} for n in range(60)]
-Store = logstore.Store[bytes]
-
-
-def _open(path: Path) -> Store:
-    return logstore.open(path, encoding=None, background=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """Small nodes of three streams in several segments; every third entry deleted."""
-    with logstore.open(
-        tmp_path / "store", encoding=None, background=False, node_max_entries=5,
-        segment_bytes=64 << 10,
-    ) as made:  # fmt: skip
-        for turn in range(3):
-            for name in (b"a", b"b", b"c"):
-                ids = made.stream(name).add_many(ROWS)
-                made.stream(name).delete(*list(ids)[turn::3])
-            made.stream(b"large").add({b"pad": bytes(40_000)})
-        yield made
 
 
 def _victims(engine: Engine) -> list[set[int]]:

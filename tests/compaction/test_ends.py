@@ -5,13 +5,11 @@ too little or too much.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import logstore
 from logstore import format as fmt
 from logstore.compaction import measure, nodes, runner, segments
 from logstore.compaction.nodes import Chooser
@@ -22,29 +20,8 @@ from logstore.engine.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, names, pinfile
+from tests.compaction.conftest import Store, open_plain
 from tests.recovery.order import Told
-
-ROWS = [{b"n": b"%d" % n, b"pad": bytes(40)} for n in range(60)]
-Store = logstore.Store[bytes]
-
-
-def _open(path: Path) -> Store:
-    return logstore.open(path, encoding=None, background=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """Small nodes of three streams in several segments; every third entry deleted."""
-    with logstore.open(
-        tmp_path / "store", encoding=None, background=False, node_max_entries=5,
-        segment_bytes=64 << 10,
-    ) as made:  # fmt: skip
-        for turn in range(3):
-            for name in (b"a", b"b", b"c"):
-                ids = made.stream(name).add_many(ROWS)
-                made.stream(name).delete(*list(ids)[turn::3])
-            made.stream(b"large").add({b"pad": bytes(40_000)})
-        yield made
 
 
 def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
@@ -130,7 +107,7 @@ def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
 
 def test_an_erasure_leaves_open_nodes_without_what_was_deleted(tmp_path: Path) -> None:
     """One of which nothing is left goes; the stream keeps its last ID."""
-    with _open(tmp_path / "store") as store:
+    with open_plain(tmp_path / "store") as store:
         for name in (b"all", b"some", b"none"):
             for ms in range(1, 5):
                 store.stream(name).add({b"n": b"%d" % ms}, f"{ms}-0")

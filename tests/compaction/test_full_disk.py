@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import logstore
 from logstore.recovery.check import check
-
-DISK_BYTES = 12 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 12 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(mount)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+from tests.conftest import SMALL_DISK_BYTES
 
 
 def fill(store: logstore.Store[bytes]) -> int:
@@ -110,7 +88,7 @@ def test_groups_on_a_full_disk(small_disk: Path) -> None:
 def test_no_store_is_made_on_a_full_disk(small_disk: Path) -> None:
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="space"):
-        filler.write_bytes(bytes(2 * DISK_BYTES))
+        filler.write_bytes(bytes(2 * SMALL_DISK_BYTES))
     with pytest.raises(logstore.DiskFullError):
         logstore.open(small_disk / "store")
     filler.unlink()

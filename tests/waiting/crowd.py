@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import logstore
+from logstore.engine.stay import Stay, Tried
+from logstore.engine.tickets import take_turn
 from logstore.group import Group
 from logstore.store import Store
 from tests.engine.procs import Forked
@@ -44,6 +47,17 @@ def key_of(store: Store[Any]) -> int:
     )
     assert number is not None
     return number
+
+
+def take(
+    store: Store[Any], key: int, once: Callable[[], Tried[Any]], deadline: float | None, *,
+    owner: object = None, alive: Callable[[], object] | None = None,
+) -> Any:  # fmt: skip
+    """Stand in the queue of the group ``key`` of ``work`` until ``once`` finds something."""
+    shared = store._live()
+    whose = threading.get_ident() if owner is None else owner
+    stay = Stay(shared.engine, shared.committer, b"work", key, lambda _: once(), owner=whose)
+    return take_turn(shared.engine, b"work", stay, deadline, alive)
 
 
 def owners(store: Store[Any]) -> list[str]:

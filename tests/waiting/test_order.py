@@ -10,7 +10,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import slots, tickets
+from logstore.engine import slots
 from logstore.engine.pace import PACE
-from logstore.engine.tickets import Tried
+from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
@@ -34,6 +33,7 @@ from tests.waiting.crowd import (
     queue,
     queued,
     reader,
+    take,
 )
 
 WAITERS = 10
@@ -120,12 +120,12 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
     def die_at_work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
 
-            def once(_: object) -> Tried[None]:
+            def once() -> Tried[None]:
                 if theirs.stream("work").first is not None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return Tried(None)
 
-            _serve(theirs, key, "first", LONG_S, once)
+            take(theirs, key, once, time.monotonic() + LONG_S, owner="first")
 
     PACE.stale_ms = 60_000  # it is seen to be dead, and not merely to have done nothing for long
     try:
@@ -185,15 +185,6 @@ def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) 
     assert owners(store) == ["second", "first"]
 
 
-def _serve(
-    store: Store[Any], key: int, who: object, timeout: float, once: Callable[[Any], Tried[Any]]
-) -> Any:
-    shared = store._live()
-    return tickets.serve(
-        shared.engine, shared.committer, b"work", key, once, time.monotonic() + timeout, owner=who
-    )
-
-
 @pytest.mark.usefixtures("patient")
 def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> None:
     group_of(store)
@@ -201,7 +192,7 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> No
     began: list[float] = []
 
     def give_up(store: Store[Any]) -> None:
-        def once(_: object) -> Tried[None]:
+        def once() -> Tried[None]:
             """Looks in vain; then, too late for it, an entry comes, and wakes it alone."""
             began.append(time.monotonic())
             if len(began) == 2:  # the first try was before it took its ticket
@@ -210,7 +201,7 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> No
                 time.sleep(max(0.0, began[0] + timeout - time.monotonic()))
             return Tried(None)
 
-        assert _serve(store, key, "first", timeout, once) is None
+        assert take(store, key, once, time.monotonic() + timeout, owner="first") is None
 
     first = threading.Thread(target=give_up, args=(store,))
     first.start()
@@ -235,7 +226,7 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
         if stopped:
             raise KeyboardInterrupt
 
-    def once(_: object) -> Tried[str]:
+    def once() -> Tried[str]:
         if store.stream("work").first is None:
             return Tried(None)
         if how == "leaves some":
@@ -243,12 +234,8 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
         raise logstore.UsageError(how)
 
     def work() -> None:
-        shared = store._live()
         with suppress(KeyboardInterrupt, logstore.UsageError):
-            tickets.serve(
-                shared.engine, shared.committer, b"work", key, once, None,
-                alive=alive if how == "is interrupted" else None,
-            )  # fmt: skip
+            take(store, key, once, None, alive=alive if how == "is interrupted" else None)
 
     first = threading.Thread(target=work)
     first.start()

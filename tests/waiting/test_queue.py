@@ -8,17 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import logstore
-from logstore.engine import tickets
-from logstore.engine.tickets import Tried
+from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
+from tests.waiting.crowd import take
 
 KEY = 77
 WAITERS = 10
@@ -37,12 +38,8 @@ def serve(
     store: Store[Any], who: object, timeout: float, once: Callable[[], Any] | None = None
 ) -> Any:
     """Wait in the queue for one entry."""
-    shared = store._live()
-    return tickets.serve(
-        shared.engine, shared.committer, b"work", KEY,
-        lambda _: Tried((once or (lambda: pop(store, who)))()), time.monotonic() + timeout,
-        owner=who,
-    )  # fmt: skip
+    try_once = once or partial(pop, store, who)
+    return take(store, KEY, lambda: Tried(try_once()), time.monotonic() + timeout, owner=who)
 
 
 def waiting(store: Store[Any]) -> list[int]:

@@ -22,12 +22,11 @@ import logstore
 from logstore import aio
 from logstore.aiogroup import AsyncGroup
 from logstore.engine import slots as slots_module
-from logstore.engine import tickets
 from logstore.engine.slots import FREE
 from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, eventually, group_of, key_of, owners, queue, reader
+from tests.waiting.crowd import LONG_S, eventually, group_of, key_of, owners, queue, reader, take
 
 Work = Callable[[aio.AsyncStore, Store[Any]], Awaitable[None]]
 
@@ -104,16 +103,15 @@ def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -
     """Its wake-up comes without a commit, and to a thread that sleeps on no slot."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        def once(_: object) -> Tried[None]:
+        def once() -> Tried[None]:
             if plain.stream("work").first is None:
                 return Tried(None)
             time.sleep(0.3)  # the watching thread has seen the commit, and sleeps again
             raise logstore.UsageError("mine")
 
         def fail() -> None:
-            shared = plain._live()
             with suppress(logstore.UsageError):
-                tickets.serve(shared.engine, shared.committer, b"work", key_of(plain), once, None)
+                take(plain, key_of(plain), once, None)
 
         first = threading.Thread(target=fail)
         first.start()

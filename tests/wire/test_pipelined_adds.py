@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,21 +106,6 @@ def test_adds_that_meet_a_full_disk_are_refused_each(
         line.send(adds(b"s", b"4"))
         assert isinstance(line.reply(), bytes)
         assert line("XLEN", "s") == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 12 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={12 << 20}", "tmpfs", str(mount)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def test_when_the_disk_gets_full_those_that_fit_are_added(small_disk: Path) -> None:
