@@ -27,13 +27,14 @@ MODULES = (
     "format",
     "index.groupkeys", "index.grouptxn", "index.keys", "index.settingtxn", "index.txn",
     "log.frame", "log.groupframe", "log.writer",
-    "engine.acks", "engine.adds", "engine.apply", "engine.attempt", "engine.claims",
-    "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
+    "engine.acks", "engine.adds", "engine.apply", "engine.arrivals", "engine.attempt",
+    "engine.claims", "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
     "engine.groupstate", "engine.handover", "engine.hands", "engine.kept", "engine.lag",
-    "engine.line", "engine.lock", "engine.lookup", "engine.metrics", "engine.nodes", "engine.opens",
-    "engine.pendings", "engine.pendingset", "engine.redelivery", "engine.references",
-    "engine.retention", "engine.segments", "engine.settingstate", "engine.slots", "engine.state",
-    "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.line", "engine.lock", "engine.lookup", "engine.metrics", "engine.nodes",
+    "engine.offers", "engine.opens", "engine.pendings", "engine.pendingset", "engine.ranges",
+    "engine.redelivery", "engine.references", "engine.retention", "engine.segments",
+    "engine.settingstate", "engine.slots", "engine.snapshot", "engine.state", "engine.stay",
+    "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
 )  # fmt: skip
 
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from logstore.store import Store
 
 
+KNOWN_MAX = 1024  # groups that are remembered
+
+
 class Moved(Exception):  # noqa: N818  (control flow)
     """The group was removed, or another one of its name stands in its place."""
 
@@ -91,33 +94,54 @@ class Wait(NamedTuple):
         """A stay in the queue, which has not begun; None if the group is gone. ``owner`` keeps a
         place over time-outs: the thread or task, and its consumer.
         """
-        offer = self.look()
-        if offer is None:
-            return None
-        shared, stand = self.store._live(), _Stand(self, offer)
+        shared = self.store._live()
+        known, name = shared.engine.wake.waits.plain, (self.stream, self.group)
+        number, wish = known.get(name, 0), PLAIN
+        if not number or self.claim_idle_ms is not None:
+            offer = self.look()
+            if offer is None:
+                return None
+            number, wish = offer.group, offer.wish
+            if self.claim_idle_ms is None and not self.noack and wish == PLAIN:
+                if len(known) >= KNOWN_MAX:
+                    known.clear()
+                known[name] = number
+        stand = _Stand(self, number, wish)
         return Stay(
-            shared.engine, shared.committer, self.stream, offer.group, stand.attempt,
-            wish=offer.wish, owner=owner, enter=stand.enter, collect=stand.collect,
+            shared.engine, shared.committer, self.stream, number, stand.attempt, wish=wish,
+            owner=owner, enter=stand.enter, collect=stand.collect,
         )  # fmt: skip
+
+    def moved(self) -> Moved:
+        """To be raised: what was known of the group does not hold any more."""
+        waits = self.store._engine().wake.waits
+        waits.plain.pop((self.stream, self.group), None)
+        return Moved()
 
 
 class _Stand:
     """One stay in the queue: what is done there, each a commit or a snapshot of its own."""
 
-    def __init__(self, wait: Wait, offer: Offer) -> None:
+    def __init__(self, wait: Wait, number: int, wish: int) -> None:
         self._wait = wait
-        self._number = offer.group
+        self._number = number
+        self._wish = wish
         # To others only what is new can be handed, by count, and so that it is pending after.
-        self._takes_hands = offer.wish == PLAIN and not wait.noack and not wait.measured
+        self._takes_hands = wish == PLAIN and not wait.noack and not wait.measured
         self._queue: Queue | None = None
 
     def enter(self, queue: Queue) -> Tried[list[Delivered]]:
         """Read, if those before it in the queue can be served by the way; else join them."""
         self._queue = queue
         wait = self._wait
+        if self._takes_hands and self._joins(queue):
+            return Tried(None)
 
         def step(state: State) -> tuple[list[Delivered], bool]:
             record, group = self._group(state)
+            settings = state.settings.group(group.number)
+            if offers.wish(settings, wait.claim_idle_ms, noack=wait.noack) != self._wish:
+                raise wait.moved()  # it was configured since
             if queue.handed_locked(state):
                 return [], True  # before it gave up last time, or rather not quite
             who = groups.consumer(state, group, wait.consumer)
@@ -136,12 +160,32 @@ class _Stand:
 
         return Tried(*self._run(step))
 
+    def _joins(self, queue: Queue) -> bool:
+        """Join the queue without a commit, if that is all that it would do."""
+        shared, wait = self._wait.store._live(), self._wait
+        engine = shared.engine
+
+        def vain(view: Snapshot) -> int:
+            return offers.vain(view, wait.stream, wait.group, self._number, wait.consumer)
+
+        if queue.ticket is not None and queue.ticket.offered():
+            return False
+        applied = engine.wake.applied
+        consumer = snapshot.read(engine, vain)
+        if consumer:
+            with shared.committer.locked():  # for as short as can be
+                if engine.wake.applied != applied:
+                    consumer = snapshot.read(engine, vain)
+                if consumer:
+                    queue.join_locked(consumer, wait.limit)
+        return consumer > 0
+
     def attempt(self, ahead: Sequence[int]) -> Tried[list[Delivered]]:
         """Read if there is something for it that those before it in the queue would not take."""
         wait = self._wait
         offer = wait.look(first=not ahead)
         if offer is None or offer.group != self._number:
-            raise Moved
+            raise wait.moved()
         now_ms = wait.store._engine().clock.now_ms()
         if not ahead:
             if offer.fresh or offer.claimable(now_ms):
@@ -181,7 +225,7 @@ class _Stand:
     def _group(self, state: State) -> tuple[StreamRecord, GroupRecord]:
         found = groups.maybe(state, self._wait.stream, self._wait.group)
         if found is None or found[1].number != self._number:
-            raise Moved
+            raise self._wait.moved()
         return found
 
     def _read(self, state: State, *, takes_new: bool) -> tuple[list[Delivered], bool]:

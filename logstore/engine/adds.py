@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logstore.codec import Packed, PackedNode, RowBatch, codec
 from logstore.engine import nodes, opens
 from logstore.engine.removals import vacate
-from logstore.engine.state import State
+from logstore.engine.state import Before, State
 from logstore.engine.trims import TrimRule, trim
 from logstore.errors import IDOrderError, InvalidIDError, StreamNotFoundError
 from logstore.format import OPEN_BODY
@@ -74,6 +74,8 @@ def add(state: State, request: Add) -> Added | None:
         if not request.create:
             return None
         record = create(state, request.name)
+    if record.number not in state.grown:
+        state.grown[record.number] = Before(last, record.entries_added)
     if count != 1 or not _add_one(state, record, request, added.first):
         _add_rows(state, record, request, added)
     state.counts["added_entries"] += count

@@ -18,8 +18,8 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.engine import revival, tail
-from logstore.engine.core import Engine
+from logstore.engine import arrivals, revival, tail
+from logstore.engine.core import Engine, log
 from logstore.engine.state import State
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CorruptFrameError, FileSystemError
@@ -65,6 +65,7 @@ class Batch:
     appended = False
     committed = False
     over = False  # every request has its outcome
+    hands_out = True  # what is added goes to those who wait for it
 
     def __init__(self, requests: list[Request]) -> None:
         self.requests = requests
@@ -146,7 +147,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
         engine.publish(meta)
         if state.handed:  # before the word of all streams: who saw it looks for what was given
             engine.wake.waits.given_locked(state.handed)
-        engine.wake.waits.bump_locked(state.woken)
+        engine.wake.waits.bump_locked(state.woken, state.sated)
         batch.committed = batch.over = True
     except BaseException:
         if batch.txn is not None:
@@ -179,9 +180,26 @@ def _decide(engine: Engine, batch: Batch, state: State, words: LogWords) -> int:
         state.kept.applied = words.applied
         state.kept.generation = words.generation
         return DONE
+    if state.grown and batch.hands_out and (step := _hand_out(engine, batch, state)) >= 0:
+        return step
     start, limit = buffer.start & fmt.OFFSET_MAX, engine.limits.segment_bytes
     if buffer.end & fmt.OFFSET_MAX > limit and start > fmt.SEGMENT_HEAD_BYTES:
         return ROLL
+    return -1
+
+
+def _hand_out(engine: Engine, batch: Batch, state: State) -> int:
+    """Serve those who wait for what is added; -1, or what to do instead."""
+    try:
+        arrivals.hand_out(state, engine.wake.waits)
+    except SegmentTooFull:
+        return ROLL
+    except Exception:  # noqa: BLE001  who waits for it meets the same, and raises: no add does
+        engine.wake.waits.withdraw_locked(state.handed)
+        log.warning("what was added could not be handed to those who wait for it", exc_info=True)
+        batch.hands_out = False
+        state.kept.clear()
+        return AGAIN
     return -1
 
 

@@ -135,11 +135,15 @@ def consumer(state: State, group: GroupRecord, name: bytes) -> ConsumerRecord:
 def seen(state: State, group: GroupRecord, found: ConsumerRecord, *, active: bool = False) -> None:
     """The consumer tried to read, or with ``active`` got something, now."""
     active_ms = state.now_ms if active else found.active_ms
-    lately = 0 <= state.now_ms - found.seen_ms < SEEN_MS
-    if active_ms != found.active_ms or not lately:
+    if active_ms != found.active_ms or not lately(found, state.now_ms):
         state.emit(frames.Consumer(
             group.number, found.number, state.now_ms, active_ms, 1, found.name
         ))  # fmt: skip
+
+
+def lately(found: ConsumerRecord, now_ms: int) -> bool:
+    """Whether a consumer was seen, so that it need not be written down once more."""
+    return 0 <= now_ms - found.seen_ms < SEEN_MS
 
 
 def create_consumer(state: State, stream: bytes, group: bytes, name: bytes) -> bool:

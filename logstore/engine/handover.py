@@ -33,32 +33,45 @@ def hand_over(
     With ``spare`` nothing is given unless there is more than they take: who wants the rest need not
     do the work of those before it, who are awake by now, else.
     """
-    takers, whole = _takers(state, waits, group, rows)
-    if spare and not whole:
+    fresh = _fresh(state, waits, record, group, rows, spare)
+    if not fresh:
         return False
-    shares: list[list[Delivered]] = []
-    while takers:
-        shares = _shares(state, record, group, takers, spare)
-        if spare and len(shares) < len(takers):
+    left: set[int] = set()  # the queue, while this looks at it
+    while True:
+        rows = [row for row in rows if row.slot not in left]
+        takers, whole = _takers(state, waits, group, rows, 0 if spare else len(fresh))
+        shares = _shares(fresh, takers)
+        if spare and (not whole or sum(map(len, shares)) == len(fresh)):
             return False
-        gone = _offered(state, waits, takers, shares)
-        if not gone:
+        left = _offered(state, waits, takers, shares)
+        if not left:
             break
-        takers = [each for each in takers if each[0].slot not in gone]
-        shares = []
     for (row, hand), share in zip(takers, shares, strict=False):
         deliveries.deliver(state, record, group, hand.consumer, share)
         state.handed.append(row.slot)
     return whole and len(shares) == len(takers)
 
 
+def _fresh(
+    state: State, waits: Waits, record: StreamRecord, group: GroupRecord, rows: list[Row],
+    spare: bool,
+) -> list[Delivered]:  # fmt: skip
+    """What is new, as much as all of these take, with ``spare`` and one entry more."""
+    each = [waits.hands.most(row.slot) for row in rows]
+    most = sum(each) if all(each) else 0
+    if spare and not most:
+        return []
+    return deliveries.fresh(state, record, group, most + spare, Room(0))
+
+
 def _takers(
-    state: State, waits: Waits, group: GroupRecord, rows: list[Row]
+    state: State, waits: Waits, group: GroupRecord, rows: list[Row], enough: int
 ) -> tuple[list[tuple[Row, Hand]], bool]:
-    """Those that something can be handed to, up to the first that lives and must come itself;
-    whether there is none of these.
+    """Those that something can be handed to, up to the first that lives and must come itself, or
+    until they take ``enough`` (0: there is no end); whether it is all that live.
     """
     found: list[tuple[Row, Hand]] = []
+    wanted = 0
     comes_itself = redelivery.idle_ms(state.settings.group(group.number), None) is not None
     for row in rows:
         if row.slot in state.handed:
@@ -66,28 +79,21 @@ def _takers(
         hand = waits.hands.row(row.slot)
         if hand.state == OFFERED and settle_locked(state.groups.txn, waits, row.key, row.slot):
             continue
-        if not row.alive():
+        owner = row.owner_state()
+        if owner == process.GONE:
             continue
         known = hand.consumer != NO_ONE and state.groups.consumer(group.number, hand.consumer)
-        if comes_itself or row.wish != PLAIN or not known or process.stopped(row.pid):
+        if comes_itself or row.wish != PLAIN or not known or owner == process.STOPPED:
             return found, False
         found.append((row, hand))
+        wanted += hand.most or enough
+        if 0 < enough <= wanted:
+            return found, row is rows[-1]
     return found, True
 
 
-def _shares(
-    state: State, record: StreamRecord, group: GroupRecord, takers: list[tuple[Row, Hand]],
-    spare: bool,
-) -> list[list[Delivered]]:  # fmt: skip
-    """What each of the first of them gets; shorter than they are if there is not enough, with
-    ``spare`` for one entry more.
-    """
-    most = 0 if any(not hand.most for _, hand in takers) else sum(hand.most for _, hand in takers)
-    if spare and not most:
-        return []
-    fresh = deliveries.fresh(state, record, group, most + 1 if spare else most, Room(0))
-    if spare and len(fresh) <= most:
-        return []
+def _shares(fresh: list[Delivered], takers: list[tuple[Row, Hand]]) -> list[list[Delivered]]:
+    """What each of the first of them gets; shorter than they are if there is not enough."""
     shares: list[list[Delivered]] = []
     at = 0
     for _, hand in takers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import codec
-from logstore.engine import nodes, redelivery, walks
+from logstore.engine import groups, nodes, redelivery, walks
 from logstore.engine.lookup import Lookup
 from logstore.engine.redelivery import GIVEN_BACK_MS
 from logstore.engine.slots import PLAIN
@@ -18,6 +18,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
+from logstore.settings import GroupSettings
 
 
 class Offer(NamedTuple):
@@ -53,17 +54,38 @@ def look(
     settings = view.index.settings.group(found.number)
     idle_ms = redelivery.idle_ms(settings, asked_idle_ms, noack=noack)
     fresh = _fresh(view, record, found)
-    if idle_ms is None:
-        return Offer(found.number, fresh, PLAIN)
-    wish = min(idle_ms, GIVEN_BACK_MS)  # who asks for more takes only what was given back
-    if not found.pending or (fresh and first):
-        return Offer(found.number, fresh, wish)
+    wished = wish(settings, asked_idle_ms, noack=noack)
+    if idle_ms is None or not found.pending or (fresh and first):
+        return Offer(found.number, fresh, wished)
     clears = redelivery.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
     first_id = ZERO_ID if clears else nodes.first_id(record)
     oldest_ms = walks.oldest(view.index.groups, found.number, among, first_id)
     at_ms = None if oldest_ms is None else redelivery.due_ms(oldest_ms, idle_ms)
-    return Offer(found.number, fresh, wish, oldest_ms, at_ms)
+    return Offer(found.number, fresh, wished, oldest_ms, at_ms)
+
+
+def wish(settings: GroupSettings, asked_idle_ms: int | None, *, noack: bool) -> int:
+    """What a slot says that its reader takes besides new entries."""
+    idle_ms = redelivery.idle_ms(settings, asked_idle_ms, noack=noack)
+    # Who asks for more takes only what was given back.
+    return PLAIN if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
+
+
+def vain(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
+    """The number of a reader that wants new entries only, if there is none for it, and it was seen
+    so lately that a read in vain changes nothing; else 0.
+    """
+    record = view.record(stream)
+    found = None if record is None else view.index.group(record.number, group)
+    if record is None or found is None or found.number != number or found.last < record.last:
+        return 0
+    if redelivery.idle_ms(view.index.settings.group(number), None) is not None:
+        return 0
+    groups_txn = view.index.groups
+    who = groups_txn.consumer_number(number, consumer)
+    known = None if who is None else groups_txn.consumer(number, who)
+    return known.number if known is not None and groups.lately(known, view.now_ms) else 0
 
 
 def _anything(_: StreamID) -> bool:

@@ -11,6 +11,7 @@ import struct
 
 from logstore.fs import system_bytes
 
+GONE, RUNS, STOPPED = 0, 1, 2
 _PAIR = struct.Struct("<QQ")
 
 
@@ -23,22 +24,21 @@ def start_ticks(pid: int) -> int:
 
 
 def lives(pid: int, start: int) -> bool:
-    """Whether the process of this pid and start time runs; one that only waits to be reaped does
-    not.
+    """Whether the process of this pid and start time runs, or is stopped."""
+    return state_of(pid, start) != GONE
+
+
+def state_of(pid: int, start: int) -> int:
+    """``GONE``, ``RUNS``, or ``STOPPED``, by a signal or a debugger: it goes on, or is killed. One
+    that only waits to be reaped is gone.
     """
     try:
-        fields = system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()
-        return int(fields[19]) == start and fields[0] not in (b"Z", b"X")
+        fields = system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split(None, 20)
+        if int(fields[19]) != start or fields[0] in (b"Z", b"X"):
+            return GONE
+        return STOPPED if fields[0] in (b"T", b"t") else RUNS
     except (IndexError, ValueError):
-        return not start
-
-
-def stopped(pid: int) -> bool:
-    """Whether a process was stopped, by a signal or a debugger: it goes on, or is killed."""
-    try:
-        return system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[0] in (b"T", b"t")
-    except IndexError:
-        return False
+        return GONE if start else RUNS
 
 
 def packed_self() -> bytes:

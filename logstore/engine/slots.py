@@ -54,9 +54,13 @@ class Row(NamedTuple):
 
     def alive(self) -> bool:
         """Whether its owner lives and stirs."""
+        return self.owner_state() != process.GONE
+
+    def owner_state(self) -> int:
+        """As ``process.state_of`` says; gone, too, is one that does not stir."""
         if monotonic_ms() - self.beat_ms > PACE.stale_ms:
-            return False
-        return self.pid == os.getpid() or process.lives(self.pid, self.start)
+            return process.GONE
+        return process.RUNS if self.pid == os.getpid() else process.state_of(self.pid, self.start)
 
 
 class Slots:
@@ -248,8 +252,8 @@ class Slots:
         """Wake its owner; 0 if nobody slept there."""
         return futex.wake(self._address + self._at(slot))
 
-    def wake_lines(self, lines: set[int]) -> None:
-        """Wake those whose turn it can be in each group whose stream has one of these words."""
+    def queues(self, lines: set[int]) -> dict[int, list[Row]]:
+        """Who waits, in order, by the groups of which the stream has one of these words."""
         queues: dict[int, list[Row]] = {}
         for slot in range(self._used()):
             at = self._at(slot) >> 2
@@ -260,7 +264,16 @@ class Slots:
                 row = self.row(slot)
                 queues.setdefault(row.key, []).append(row)
         for queue in queues.values():
-            self._wake(sorted(queue, key=_by_ticket))
+            queue.sort(key=_by_ticket)
+        return queues
+
+    def wake_lines(self, lines: set[int], sated: set[int]) -> None:
+        """Wake those whose turn it can be in each group whose stream has one of these words, but
+        for these groups.
+        """
+        for key, queue in self.queues(lines).items():
+            if key not in sated:
+                self._wake(queue)
 
     def _wake(self, queue: list[Row]) -> None:
         """Wake each whose wish is smaller than all before it, of those that stirred lately and

@@ -8,7 +8,7 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
@@ -26,13 +26,20 @@ from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
 
 
+class Before(NamedTuple):
+    """A stream as it was before a commit added to it."""
+
+    last: StreamID
+    entries_added: int
+
+
 class State:
     """One write transaction's view."""
 
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
-        "_settings", "_tops", "buffer", "buried", "counts", "handed", "index", "joined", "kept",
-        "limits", "meta", "next_due_ms", "now_ms", "segments", "woken",
+        "_settings", "_tops", "buffer", "buried", "counts", "grown", "handed", "index", "joined",
+        "kept", "limits", "meta", "next_due_ms", "now_ms", "sated", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +58,8 @@ class State:
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
         self.buried: list[Any] = []  # ``burials.Buried``, for who tells of them after the commit
         self.handed: list[int] = []  # slots of waiters that were offered entries (``handover``)
+        self.grown: dict[int, Before] = {}  # streams that this commit adds to, as they were
+        self.sated: set[int] = set()  # groups to which nothing of that is left (``arrivals``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: SettingState | None = None

@@ -103,7 +103,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     engine.kept.clear()
     engine.wake.next_due_ms = due_ms
     words = engine.publish(state.meta)
-    engine.wake.waits.bump_locked(state.woken)
+    engine.wake.waits.bump_locked(state.woken, set())
     return words, torn._replace(commits=count)
 
 

@@ -51,13 +51,24 @@ class Waits:
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
         self.hands = Hands(memory[HANDS_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
+        # Of groups whose readers took new entries only when last looked at: stream, group, number.
+        self.plain: dict[tuple[bytes, bytes], int] = {}
         self._called_ms = 0
+        self._sated: set[int] = set()  # groups nobody need be woken for; under the mutex
         self.given: list[int] = []  # slots that were served, not yet woken; under the mutex
 
     # -- the committer's -----------------------------------------------------------------------
-    def bump_locked(self, names: Iterable[bytes]) -> None:
-        """Streams were changed by a commit that is published now."""
+    def awaited(self, name: bytes) -> bool:
+        """Whether somebody may wait for a group of this stream."""
+        at = LINES_OFFSET + line_of(name) * LINE_BYTES + _GROUPS_UNTIL
+        return self._longs[at >> 3] >= monotonic_ms()
+
+    def bump_locked(self, names: Iterable[bytes], sated: set[int]) -> None:
+        """Streams were changed by a commit that is published now; to these groups it left nothing
+        of what it added.
+        """
         pending, words = self.pending, self._words
+        self._sated = set() if pending else sated
         for name in names:
             line = crc32(name) & (LINES - 1)
             pending.add(line)
@@ -97,6 +108,7 @@ class Waits:
         """Wake who waits for what was counted up; LOCK is free again."""
         lines, self.pending = self.pending, set()
         given, self.given = self.given, []
+        sated, self._sated = self._sated, set()
         for slot in given:
             self.slots.wake(slot)
         now = monotonic_ms()
@@ -118,7 +130,7 @@ class Waits:
             if groups_until >= now:
                 grouped.add(line)
         if grouped:
-            self.slots.wake_lines(grouped)
+            self.slots.wake_lines(grouped, sated)
 
     # -- the waiter's --------------------------------------------------------------------------
     def announce(self, line: int, *, group: bool = False) -> None:

@@ -279,9 +279,11 @@ class Wake:
         futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
 
     def signal_unlock(self) -> None:
-        """After the lock's release: wake those who wait for it, or for what was committed."""
+        """After the lock's release: wake one of those who wait for it, and who waits for what was
+        committed. The one says once more that somebody waits before it tries, and wakes the next.
+        """
         if self._map[_WAITING_OFFSET] != 0:
             _U32.pack_into(self._map, _WAITING_OFFSET, 0)
-            futex.wake(self._address + _WAITING_OFFSET)
+            futex.wake(self._address + _WAITING_OFFSET, 1)
         if self.waits.pending or self.waits.given:
             self.waits.wake_pending()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.engine import arrivals
 from logstore.engine.pace import PACE
 from logstore.store import Store
 
@@ -32,3 +33,9 @@ def patient() -> Iterator[None]:
     PACE.set(PATIENT_S)
     yield
     PACE.set(before)
+
+
+@pytest.fixture
+def left_to_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who adds hands nothing to those who wait, as with large batches: they read for themselves."""
+    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", -1)

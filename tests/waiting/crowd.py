@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import logstore
+from logstore.engine import process
 from logstore.engine.stay import Stay, Tried
 from logstore.engine.tickets import take_turn
 from logstore.group import Group
@@ -74,6 +77,13 @@ def reader(store: Store[Any], who: str, times: int = 1, **options: Any) -> Forke
                 assert group_of(theirs).read(who, **{"count": 1, "timeout": LONG_S, **options})
 
     return queued(store, work)
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP, and wait until it has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    start = process.start_ticks(pid)
+    eventually(lambda: process.state_of(pid, start) == process.STOPPED)
 
 
 def queued(store: Store[Any], work: Callable[[], object]) -> Forked:

@@ -17,16 +17,18 @@ import pytest
 
 import logstore
 from logstore import aio, arguments, groupwait
-from logstore.engine import adds, groups, handover, process, walks
+from logstore.engine import adds, groups, handover, walks
 from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
 from logstore.engine.slots import IDLE
 from logstore.engine.waitwords import Waits
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, reader
+from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, reader, stop
 from tests.waiting.test_handover import Reading, add, killed_handing_over
 from tests.waiting.test_places import Held
 from tests.waiting.test_turns import go, task, until
+
+pytestmark = pytest.mark.usefixtures("left_to_readers")
 
 
 def hand_over(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
@@ -123,8 +125,7 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     group_of(store)
     stopped = reader(store, "stopped")
     eventually(lambda: engine_of(store).wake.waits.hands.row(0).consumer != NO_ONE)
-    os.kill(stopped.pid, signal.SIGSTOP)
-    eventually(lambda: process.stopped(stopped.pid))
+    stop(stopped.pid)
     try:
         assert hand_over(store, 1) == [NOTHING]
         assert owners(store) == []

@@ -33,6 +33,7 @@ from tests.waiting.crowd import (
     queue,
     queued,
     reader,
+    stop,
     take,
 )
 
@@ -145,7 +146,7 @@ def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[An
     try:
         first = reader(store, "first")
         with reader(store, "second", claim_idle=3600):
-            os.kill(first.pid, signal.SIGSTOP)
+            stop(first.pid)
             store.stream("work").add({"a": "b"})
             time.sleep(0.3)
             assert owners(store) == []
@@ -162,7 +163,7 @@ def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
     PACE.stale_ms = PACE.fresh_ms = 60_000
     try:
         with reader(store, "first") as first, reader(store, "second"), reader(store, "third"):
-            os.kill(first.pid, signal.SIGSTOP)
+            stop(first.pid)
             store.stream("work").add({"a": "b"})
             time.sleep(0.3)
             assert owners(store) == []
@@ -177,7 +178,7 @@ def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
 def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) -> None:
     group_of(store)
     with reader(store, "first") as first, reader(store, "second"):
-        os.kill(first.pid, signal.SIGSTOP)
+        stop(first.pid)
         store.stream("work").add({"a": "b"})
         eventually(lambda: owners(store) == ["second"])
         os.kill(first.pid, signal.SIGCONT)

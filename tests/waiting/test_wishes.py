@@ -32,6 +32,7 @@ from tests.waiting.crowd import (
     queue,
     queued,
     reader,
+    stop,
 )
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -69,7 +70,7 @@ def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
     """It takes what it may, and leaves what is new, though it asked for more of both."""
     deliver(store, "1-0")
     with reader(store, "first") as first, reader(store, "claims", count=10, claim_idle=0.4):
-        os.kill(first.pid, signal.SIGSTOP)
+        stop(first.pid)
         store.stream("work").add({"a": "b"}, "2-0")
         eventually(lambda: owners(store) == ["claims"])
         time.sleep(0.1)

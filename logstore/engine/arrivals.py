@@ -1,0 +1,36 @@
+"""Handing what is added to those who wait for it, in the commit that adds it.
+
+As the peers' server serves clients that block. Who waits is spared a commit of its own, and gets
+what it waited for without LOCK: no process that was put off the processor while it held LOCK
+stands between an add and its reader.
+
+Invariants: only to groups that had got all that was there before this commit; what was left over is
+for those who come themselves, and so is what came in large batches: an add does not do the work of
+reads that share nothing with it. All else as ``handover``.
+"""
+
+from __future__ import annotations
+
+from logstore.engine import handover
+from logstore.engine.state import State
+from logstore.engine.waitwords import Waits, line_of
+
+SERVED_MAX_ENTRIES = 256  # added by one commit to one stream
+
+
+def hand_out(state: State, waits: Waits) -> None:
+    """Serve who waits for what this commit added, and say which groups have nothing left."""
+    for number, before in state.grown.items():
+        record = state.record(number)
+        if record is None or not waits.awaited(record.name):
+            continue
+        if record.entries_added - before.entries_added > SERVED_MAX_ENTRIES:
+            continue
+        for key, rows in waits.slots.queues({line_of(record.name)}).items():
+            group = state.groups.by_number(key)
+            if group is None or group.stream != number:
+                continue
+            if before.last <= group.last < record.last:
+                handover.hand_over(state, waits, record, group, rows)
+            if group.last >= record.last:
+                state.sated.add(key)

@@ -1,0 +1,244 @@
+"""Prevents entries that are handed over by who adds them from being lost, doubled, or out of turn;
+and an add from failing, or taking long, for those who wait.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine import arrivals, deliveries
+from logstore.engine.waitwords import Waits
+from logstore.engine.wake import Wake
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners, queue, reader, stop
+from tests.waiting.test_handover import Reading, add, commits
+from tests.waiting.test_turns import go, task, until
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+def reading(store: Store[Any], *names: str, count: int = 1) -> list[Reading]:
+    """Threads in the queue, to whom something can be handed."""
+    return [Reading(store, name, count=count) for name in names]
+
+
+def test_one_commit_adds_and_delivers(store: Store[Any]) -> None:
+    first, second, third = reading(store, "first", "second", "third")
+    before, waking = commits(store), store.metrics()
+    add(store, 0, 1)
+    assert [first.wait(), second.wait()] == [[0], [1]]
+    assert commits(store) == before + 1
+    assert queue(store) == [os.getpid()]
+    found = store.metrics()
+    assert found["handed"] - waking["handed"] == 2
+    assert found["deliveries"] - waking["deliveries"] == 2
+    assert found["wakeups"] - waking["wakeups"] == 2  # not the third, for which nothing is left
+    add(store, 2)
+    assert third.wait() == [2]
+    assert owners(store) == ["first", "second", "third"]
+
+
+def test_what_is_left_wakes_the_next_as_ever(store: Store[Any]) -> None:
+    """Who counts bytes comes itself, and hands on what it leaves."""
+    by_count, by_bytes = Reading(store, "a", count=1), Reading(store, "b", max_bytes=1, count=1)
+    last = Reading(store, "c", count=1)
+    before = commits(store)
+    add(store, 0, 1, 2)
+    assert [by_count.wait(), by_bytes.wait(), last.wait()] == [[0], [1], [2]]
+    assert commits(store) == before + 2
+
+
+def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> None:
+    """Also of two streams that share a word to wait on, and others of them are left alone."""
+    got: dict[str, list[int]] = {}
+    streams = [f"s{n}" for n in range(300)]
+
+    def read(stream: str, name: str) -> None:
+        group = store.stream(stream).group(name, start="0")
+        found = group.read("c", timeout=LONG_S)
+        got[stream + name] = [int(each.fields[b"n"]) for each in found]
+
+    pairs = [(stream, name) for stream in streams[::30] for name in ("g", "h")]
+    threads = [threading.Thread(target=read, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: store.metrics()["waits"] == len(pairs))
+    before = commits(store)
+    with store.transaction() as tx:
+        for n, stream in enumerate(streams):
+            tx.stream(stream).add({"n": n})
+            tx.stream(stream).add({"n": -n})
+    for thread in threads:
+        thread.join(SOON_S)
+    assert got == {
+        stream + name: [n, -n] for n, stream in enumerate(streams) for name in "gh" if n % 30 == 0
+    }
+    assert commits(store) == before + 1
+
+
+def test_what_was_left_over_is_for_those_who_come_themselves(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An add does not deliver more than it adds, nor large batches."""
+    group_of(store)
+    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", 3)
+    (first,) = reading(store, "first", count=0)
+    before = commits(store)
+    add(store, 0, 1, 2, 3)
+    assert first.wait() == [0, 1, 2, 3]
+    assert commits(store) == before + 2
+    (second,) = reading(store, "second", count=0)
+    add(store, 4, 5, 6)
+    assert second.wait() == [4, 5, 6]
+    assert commits(store) == before + 4  # it joined, and was served by the add
+
+
+def test_what_a_transaction_takes_back_is_delivered_to_nobody(store: Store[Any]) -> None:
+    (first,) = reading(store, "first")
+    with store.transaction() as tx:
+        tx.stream("work").add({"n": 0}, "1-0")
+        tx.stream("work").delete("1-0")
+        tx.stream("work").add({"n": 1})
+    assert first.wait() == [1]
+    with store.transaction() as tx:
+        tx.stream("other").add({"n": 0})
+        tx.drop("other")
+    (second,) = reading(store, "second")
+    with store.transaction() as tx:
+        tx.stream("work").add({"n": 2})
+        tx.stream("work").group("g").read("mine")
+    add(store, 3)
+    assert second.wait() == [3]
+    assert owners(store) == ["first", "mine", "second"]
+
+
+def test_the_stopped_the_dead_and_those_who_gave_up_are_passed(store: Store[Any]) -> None:
+    group_of(store)
+    assert group_of(store).read("gave up", count=1, timeout=0.01) == []
+    killed = reader(store, "killed")
+    killed.kill()
+    (first,) = reading(store, "first")
+    add(store, 0)
+    assert first.wait() == [0]
+    stopped = reader(store, "stopped")
+    stop(stopped.pid)
+    try:
+        (second,) = reading(store, "second")
+        before = owners(store)
+        add(store, 1)
+        time.sleep(0.05)
+        assert owners(store) == before  # its place stands before the second one's
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    stopped.join()
+    add(store, 2)
+    assert second.wait() == [2]
+    assert owners(store) == ["first", "stopped", "second"]
+
+
+def test_where_entries_are_redelivered_an_add_hands_out_nothing(store: Store[Any]) -> None:
+    readers = reading(store, "a", "b")
+    group_of(store).configure(redeliver_after=3600)
+    add(store, 0, 1)
+    assert [each.wait() for each in readers] == [[0], [1]]
+    assert store.metrics()["handed"] == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), MemoryError()])
+def test_an_add_does_not_fail_for_those_who_wait(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception
+) -> None:
+    (first,) = reading(store, "first")
+    fresh = deliveries.fresh
+    fails = [True]
+
+    def once(*args: Any) -> Any:
+        if fails:
+            fails.clear()
+            raise error
+        return fresh(*args)
+
+    monkeypatch.setattr(deliveries, "fresh", once)
+    before = commits(store)
+    add(store, 0)
+    assert first.wait() == [0]
+    assert commits(store) == before + 2
+    assert "could not be handed" in caplog.text
+    assert len(store.stream("work")) == 1
+
+
+def test_what_does_not_fit_into_a_segment_is_decided_once_more(tmp_path: Path) -> None:
+    """Where the delivery comes to lie beyond its end, all of it goes into the next one."""
+    with logstore.open(tmp_path / "store", sync="os", segment_bytes=64 << 10) as store:
+        group_of(store)
+        got: list[int] = []
+
+        def read() -> None:
+            while len(got) < 3000:
+                found = group_of(store).read("c", timeout=LONG_S)
+                got.extend(int(each.fields[b"n"]) for each in found)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        for n in range(3000):
+            store.stream("work").add({"n": n, "pad": "x" * (n % 97)})
+        thread.join(LONG_S)
+        assert got == list(range(3000))
+        assert store.metrics()["rolls"] > 3
+        assert store.metrics()["handed"] > 0
+
+
+@pytest.mark.inside
+@pytest.mark.parametrize("published", [True, False])
+def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
+    """Published: it was added, and the waiter finds that it got it. Else nothing happened."""
+    (first,) = reading(store, "first")
+
+    def work() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            if published:
+                Waits.given_locked = _kill  # type: ignore[method-assign]
+            else:
+                Wake.begin = _kill  # type: ignore[method-assign]
+            theirs.stream("work").add({"n": 0})
+
+    child = Forked(work)
+    assert os.WTERMSIG(os.waitpid(child.pid, 0)[1]) == signal.SIGKILL
+    if published:
+        # Nobody woke it: the next commit does, whatever it is, or it looks once a slice.
+        slots = engine_of(store).wake.waits.slots
+        slots.wake(0)
+        slots.count_up(0)
+        slots.wake(0)
+        assert first.wait() == [0]
+    else:
+        assert len(store.stream("work")) == 0
+        add(store, 1)
+        assert first.wait() == [1]
+    assert owners(store) == ["first"]
+
+
+def _kill(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
+    async def work(store: Any, plain: Store[Any]) -> None:
+        first, second = await task(store, "first"), await task(store, "second")
+        await until(lambda: len(queue(plain)) == 2)
+        before = commits(plain)
+        plain.stream("work").add_many([{"n": 0}, {"n": 1}])
+        assert len(await first) == len(await second) == 1
+        assert commits(plain) == before + 1
+
+    go(tmp_path, work)
