@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logstore.codec import Packed, PackedNode, RowBatch, codec
 from logstore.engine import nodes, opens
 from logstore.engine.removals import vacate
-from logstore.engine.state import Before, State
+from logstore.engine.state import State
 from logstore.engine.trims import TrimRule, trim
 from logstore.errors import IDOrderError, InvalidIDError, StreamNotFoundError
 from logstore.format import OPEN_BODY
@@ -74,8 +74,7 @@ def add(state: State, request: Add) -> Added | None:
         if not request.create:
             return None
         record = create(state, request.name)
-    if record.number not in state.grown:
-        state.grown[record.number] = Before(last, record.entries_added)
+    state.grows(record, last)
     if count != 1 or not _add_one(state, record, request, added.first):
         _add_rows(state, record, request, added)
     state.counts["added_entries"] += count
@@ -243,9 +242,8 @@ def _fill_open(state: State, record: StreamRecord, packed: Packed) -> bool:
 
 def _add_node(state: State, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
     """Write a new node; True if the stream's record must be stated."""
-    limits = state.limits
-    max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
-    fills = node.count == 1 and (len(node.lp) >= max_bytes or limits.node_max_entries == 1)
+    most = state.limits.node_max_bytes or ENTRY_MAX_BYTES
+    fills = node.count == 1 and (len(node.lp) >= most or state.limits.node_max_entries == 1)
     if last and not fills:
         state.emit(frames.Open(
             record.number, node.master_ms, node.master_seq, node.last_ms, node.last_seq,

@@ -289,7 +289,7 @@ class Engine:
         finally:
             self.gate.reopen()
             self.users.close()
-            self.lock.close()
+            self.lock.close(self.wake)
 
     def set_aside(self) -> None:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""

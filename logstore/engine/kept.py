@@ -9,6 +9,8 @@ used again when its locator is still the one in the index.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from logstore.engine.groupstate import KeptGroups
 from logstore.engine.nodes import Found
 from logstore.engine.settingstate import KeptSettings
@@ -17,6 +19,13 @@ from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
 KEPT_STREAMS_MAX = 2000
+
+
+class Before(NamedTuple):
+    """A stream as it was before a commit added to it."""
+
+    last: StreamID
+    entries_added: int
 
 
 class Kept:

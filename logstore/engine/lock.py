@@ -102,6 +102,11 @@ class WriterLock:
         if wake is not None:
             wake.signal_unlock()
 
-    def close(self) -> None:
-        """Close without unlocking explicitly (also in a forked child)."""
+    def close(self, wake: Wake | None = None) -> None:
+        """Close without unlocking explicitly (also in a forked child). Who held it wakes the next:
+        who closes a store keeps it to the end.
+        """
         self.file.close()
+        if self.held and wake is not None:
+            self.held = False
+            wake.signal_unlock()

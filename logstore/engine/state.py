@@ -8,12 +8,12 @@ decides anything. Frames are added through ``emit``, which applies them at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.codec import Packed
 from logstore.engine.apply import appended, apply
 from logstore.engine.groupstate import GroupState
-from logstore.engine.kept import Kept
+from logstore.engine.kept import Before, Kept
 from logstore.engine.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.settingstate import SettingState
 from logstore.format import APPEND_BODY, Kind
@@ -24,13 +24,6 @@ from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
-
-
-class Before(NamedTuple):
-    """A stream as it was before a commit added to it."""
-
-    last: StreamID
-    entries_added: int
 
 
 class State:
@@ -149,6 +142,10 @@ class State:
         ExpiryTxn(self.index).put(record)
         self._created.add(record.number)
         self.touch(record)
+
+    def grows(self, record: StreamRecord, last: StreamID) -> None:
+        """The commit is about to add to it."""
+        self.grown.setdefault(record.number, Before(last, record.entries_added))
 
     def bind(self, record: StreamRecord) -> None:
         """The name in the record is this stream's."""

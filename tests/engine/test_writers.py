@@ -17,6 +17,7 @@ import pytest
 
 import logstore
 from logstore import opening
+from logstore.engine import lock, wake
 from logstore.errors import IDOrderError, LockTimeoutError, OptionError
 from logstore.fs import FileSystem
 from logstore.options import Sync
@@ -141,6 +142,37 @@ def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:
         timer.join()
         os.waitpid(child.pid, 0)
         assert len(store.stream("a")) == 1
+
+
+@pytest.mark.inside
+def test_who_gives_the_lock_back_wakes_one_and_that_one_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here nobody looks by itself before the test gives up."""
+    monkeypatch.setattr(wake, "WAIT_SLICE_S", 60.0)
+    monkeypatch.setattr(lock, "SPIN_NS", 0)
+    path = tmp_path / "store"
+    ready, here = os.pipe()
+
+    def work() -> None:
+        with logstore.open(path, sync="os", background=False) as store:
+            os.write(here, b"x")
+            for number in range(50):
+                store.stream("a").add({"a": number})
+
+    with logstore.open(path, sync="os", background=False) as store:
+        store.stream("a").add({"a": 0})
+        children = [Forked(work) for _ in range(6)]
+        for _ in children:
+            os.read(ready, 1)
+        began = time.monotonic()
+        for _ in range(20):
+            with store._live().committer.locked():
+                time.sleep(0.01)  # all the others sleep
+        for child in children:
+            child.join()
+        assert time.monotonic() - began < 50
+        assert len(store.stream("a")) == 1 + 6 * 50
 
 
 def test_opening_twice_shares_one_environment(tmp_path: Path) -> None:

@@ -14,13 +14,24 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import groupwait
 from logstore.engine import arrivals, deliveries
-from logstore.engine.waitwords import Waits
+from logstore.engine.waitwords import Waits, line_of
 from logstore.engine.wake import Wake
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners, queue, reader, stop
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    reader,
+    stop,
+)
 from tests.waiting.test_handover import Reading, add, commits
 from tests.waiting.test_turns import go, task, until
 
@@ -39,6 +50,7 @@ def test_one_commit_adds_and_delivers(store: Store[Any]) -> None:
     assert [first.wait(), second.wait()] == [[0], [1]]
     assert commits(store) == before + 1
     assert queue(store) == [os.getpid()]
+    time.sleep(0.05)
     found = store.metrics()
     assert found["handed"] - waking["handed"] == 2
     assert found["deliveries"] - waking["deliveries"] == 2
@@ -59,7 +71,6 @@ def test_what_is_left_wakes_the_next_as_ever(store: Store[Any]) -> None:
 
 
 def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> None:
-    """Also of two streams that share a word to wait on, and others of them are left alone."""
     got: dict[str, list[int]] = {}
     streams = [f"s{n}" for n in range(300)]
 
@@ -84,6 +95,65 @@ def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> 
         stream + name: [n, -n] for n, stream in enumerate(streams) for name in "gh" if n % 30 == 0
     }
     assert commits(store) == before + 1
+
+
+def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
+    """Both streams have the same word to wait on."""
+    line = line_of(b"work")
+    other = next(name for name in map(str, range(9999)) if line_of(name.encode()) == line)
+    got: list[Any] = []
+
+    def read() -> None:
+        got.extend(store.stream(other).group("g", start="0").read("c", timeout=LONG_S))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    eventually(lambda: store.metrics()["waits"] == 1)
+    (first,) = reading(store, "first")
+    add(store, 0)
+    assert first.wait() == [0]
+    assert thread.is_alive()
+    assert store.stream(other).group("g").info().pending == 0
+    store.stream(other).add({"n": 7})
+    thread.join(SOON_S)
+    assert [each.fields[b"n"] for each in got] == [b"7"]
+
+
+def test_who_waits_is_woken_for_what_a_commit_before_left(store: Store[Any]) -> None:
+    """A dead writer's, that was finished under the same LOCK."""
+    (first,) = reading(store, "first")
+    key, waits = key_of(store), engine_of(store).wake.waits
+    woken = store.metrics()["wakeups"]
+    with store._live().committer.locked():
+        waits.bump_locked([b"work"], {key})
+    time.sleep(0.05)
+    assert store.metrics()["wakeups"] == woken
+    with store._live().committer.locked():
+        waits.bump_locked([b"work"], set())
+        waits.bump_locked([b"work"], {key})
+    eventually(lambda: store.metrics()["wakeups"] == woken + 1)
+    add(store, 0)
+    assert first.wait() == [0]
+
+
+def test_an_add_does_not_deliver_what_was_there_before_it(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was woken for that is about to read it."""
+    held, attempt = threading.Event(), groupwait._Stand.attempt
+
+    def slow(self: Any, ahead: Any) -> Any:
+        held.wait(SOON_S)
+        return attempt(self, ahead)
+
+    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", 3)
+    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    (first,) = reading(store, "first", count=0)
+    add(store, 0, 1, 2, 3)
+    add(store, 4)
+    assert owners(store) == []
+    held.set()
+    assert first.wait() == [0, 1, 2, 3, 4]
 
 
 def test_what_was_left_over_is_for_those_who_come_themselves(
@@ -116,18 +186,18 @@ def test_what_a_transaction_takes_back_is_delivered_to_nobody(store: Store[Any])
     (second,) = reading(store, "second")
     with store.transaction() as tx:
         tx.stream("work").add({"n": 2})
-        tx.stream("work").group("g").read("mine")
+        tx.stream("work").group("g").set_id("$")
     add(store, 3)
     assert second.wait() == [3]
-    assert owners(store) == ["first", "mine", "second"]
+    assert owners(store) == ["first", "second"]
 
 
 def test_the_stopped_the_dead_and_those_who_gave_up_are_passed(store: Store[Any]) -> None:
     group_of(store)
     assert group_of(store).read("gave up", count=1, timeout=0.01) == []
     killed = reader(store, "killed")
-    killed.kill()
     (first,) = reading(store, "first")
+    killed.kill()
     add(store, 0)
     assert first.wait() == [0]
     stopped = reader(store, "stopped")

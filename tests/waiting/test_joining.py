@@ -1,0 +1,146 @@
+"""Prevents those who come to wait from missing what is there, or from commits that say nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from logstore.engine import groups, offers
+from logstore.engine.slots import PLAIN
+from logstore.store import Store
+from tests.store.look import engine_of
+from tests.waiting.crowd import eventually, group_of, key_of, owners
+from tests.waiting.test_handover import Reading, add, commits
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was seen at all was seen lately."""
+    monkeypatch.setattr(groups, "SEEN_MS", 600_000)
+
+
+def served_once(store: Store[Any], who: str = "c") -> None:
+    """A consumer that has read before, and so is known."""
+    add(store, 0)
+    assert len(group_of(store).read(who)) == 1
+
+
+def wish_of(store: Store[Any]) -> int:
+    """What the first in the queue would take."""
+    return engine_of(store).wake.waits.slots.waiting(key_of(store))[0].wish
+
+
+def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
+    served_once(store)
+    before = commits(store)
+    waiting = Reading(store, "c", count=1)
+    assert commits(store) == before
+    add(store, 1)
+    assert waiting.wait() == [1]
+    assert commits(store) == before + 1
+    assert owners(store) == ["c", "c"]
+
+
+def test_who_was_not_is_written_down(store: Store[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    served_once(store)
+    monkeypatch.setattr(groups, "SEEN_MS", 0)
+    before = commits(store)
+    waiting = Reading(store, "c", count=1)
+    assert commits(store) == before + 1
+    new = Reading(store, "new", count=1)
+    assert commits(store) == before + 2
+    add(store, 1, 2)
+    assert [waiting.wait(), new.wait()] == [[1], [2]]
+
+
+@pytest.mark.inside
+@pytest.mark.parametrize("looks", [1, 2])
+def test_what_comes_while_it_joins_is_read(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Behind its first look, or behind that and a commit of another stream, which makes it look
+    once more, under LOCK.
+    """
+    served_once(store)
+    vain, times = offers.vain, []
+
+    def slow(*args: Any) -> int:
+        found = vain(*args)
+        times.append(found)
+        if len(times) == 1:
+            store_of_another(store, looks)
+        return found
+
+    monkeypatch.setattr(offers, "vain", slow)
+    found = group_of(store).read("c", timeout=30) if looks == 1 else None
+    if looks == 2:
+        waiting = Reading(store, "c", count=1)
+        assert len(times) == 2
+        add(store, 1)
+        assert waiting.wait() == [1]
+    else:
+        assert found is not None
+        assert [each.fields[b"n"] for each in found] == [b"9"]
+        assert times[1:] == [0]
+
+
+def store_of_another(store: Store[Any], looks: int) -> None:
+    """A commit from another thread."""
+    name = "work" if looks == 1 else "other"
+    thread = threading.Thread(target=lambda: store.stream(name).add({"n": 9}))
+    thread.start()
+    thread.join()
+
+
+def test_a_group_that_was_made_anew_is_another(store: Store[Any]) -> None:
+    served_once(store)
+    assert group_of(store).read("c", timeout=0.01) == []  # now its number is known
+    store.stream("work").group("g").destroy()
+    store.stream("work").group("g").create(start="0")
+    found = group_of(store).read("c", timeout=5)
+    assert [each.fields[b"n"] for each in found] == [b"0"]
+    waiting = Reading(store, "c", count=1)
+    add(store, 1)
+    assert waiting.wait() == [1]
+
+
+def test_a_stream_that_was_made_anew_is_another(store: Store[Any]) -> None:
+    served_once(store)
+    assert group_of(store).read("c", timeout=0.01) == []
+    store.drop("work")
+    add(store, 5)
+    group_of(store)
+    found = group_of(store).read("c", timeout=5)
+    assert [each.fields[b"n"] for each in found] == [b"5"]
+
+
+def test_what_is_set_for_the_group_counts_for_the_next_who_waits(store: Store[Any]) -> None:
+    served_once(store)
+    first = Reading(store, "c", count=1)
+    assert wish_of(store) == PLAIN
+    add(store, 1)
+    assert first.wait() == [1]
+    group_of(store).configure(redeliver_after=3600)
+    second = Reading(store, "c", count=1)
+    assert wish_of(store) == 3_600_000
+    add(store, 2)
+    assert second.wait() == [2]
+    group_of(store).configure(redeliver_after=None)
+    third = Reading(store, "c", count=1)
+    eventually(lambda: wish_of(store) == PLAIN)
+    add(store, 3)
+    assert third.wait() == [3]
+
+
+def test_a_consumer_that_was_deleted_is_made_anew(store: Store[Any]) -> None:
+    served_once(store)
+    assert group_of(store).read("c", timeout=0.01) == []
+    group_of(store).remove_consumer("c")
+    waiting = Reading(store, "c", count=1)
+    assert [each.name for each in group_of(store).consumers()] == [b"c"]
+    add(store, 1)
+    assert waiting.wait() == [1]
