@@ -7,6 +7,7 @@ taken into a store, and what the store then dumps it takes again.
 from __future__ import annotations
 
 import atexit
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -63,11 +64,18 @@ SEEDS = _seeds()
 
 @cache
 def _store() -> Store[bytes]:
-    folder = tempfile.TemporaryDirectory(prefix="logstore-fuzz-")
-    made = logstore.open(Path(folder.name) / "store", sync="os", background=False)
-    atexit.register(folder.cleanup)
-    atexit.register(made.close)
-    return made
+    folder = tempfile.mkdtemp(prefix="logstore-fuzz-")
+    atexit.register(close)
+    return logstore.open(Path(folder) / "store", sync="os", background=False)
+
+
+def close() -> None:
+    """Close the store that the payloads went through, and remove it; the next one opens another."""
+    if _store.cache_info().currsize:
+        made = _store()
+        made.close()
+        shutil.rmtree(made.path.parent)
+        _store.cache_clear()
 
 
 def signed(value: bytes) -> bytes:

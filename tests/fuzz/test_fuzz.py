@@ -8,10 +8,12 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from tests.figures import TORTURE, record, times
+from tests.fuzz import payloads
 from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
@@ -21,6 +23,13 @@ TRIES = {
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TORTURE in os.environ else 20260901
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed() -> Iterator[None]:
+    """What a target keeps open is closed behind the last: other tests count open stores."""
+    yield
+    payloads.close()
 
 
 @pytest.mark.parametrize("target", TARGETS)

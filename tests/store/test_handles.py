@@ -44,11 +44,6 @@ def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:
     assert "closed" in repr(store)
 
 
-def is_open(store: Store[Any]) -> bool:
-    """Whether this process still has the store open; others may have been forgotten by tests."""
-    return any(shared.engine.path == store.path for shared in registry._open.values())
-
-
 def test_the_same_path_twice_shares_one_engine(
     store: Store[bytes], open_store: OpenStore, tmp_path: Path
 ) -> None:
@@ -61,7 +56,7 @@ def test_the_same_path_twice_shares_one_engine(
     again.close()
     linked.stream("s").add({"a": 2})
     linked.close()
-    assert not is_open(store)
+    assert not registry._open
     assert len(open_store().stream("s")) == 2
 
 
@@ -79,13 +74,13 @@ def test_conflicting_options_are_refused(
         open_store(**options)
     store.stream("s").add({"still": "open"})
     store.close()
-    assert not is_open(store)
+    assert not registry._open
     if "clock" in options or options.keys() & {"sync", "lock_timeout", "background"}:
         open_store(**options)
     else:
         with pytest.raises(OptionError, match="was created with"):
             open_store(**options)
-        assert not is_open(store)
+        assert not registry._open
 
 
 def test_pickled_handles_share_the_engine(store: Store[bytes]) -> None:
