@@ -43,9 +43,7 @@ class State:
         self.kept = kept
         self.meta = meta
         self.limits = limits
-        self.segments: NodeSource = segments
-        if buffer is not None:
-            self.segments = Uncommitted(segments, buffer)
+        self.segments: NodeSource = segments if buffer is None else Uncommitted(segments, buffer)
         self.now_ms = now_ms
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
@@ -145,7 +143,8 @@ class State:
 
     def grows(self, record: StreamRecord, last: StreamID) -> None:
         """The commit is about to add to it."""
-        self.grown.setdefault(record.number, Before(last, record.entries_added))
+        if record.number not in self.grown:  # a batch adds to it many times
+            self.grown[record.number] = Before(last, record.entries_added)
 
     def bind(self, record: StreamRecord) -> None:
         """The name in the record is this stream's."""
