@@ -224,6 +224,7 @@ def test_where_entries_are_redelivered_an_add_hands_out_nothing(store: Store[Any
     assert store.metrics()["handed"] == 0
 
 
+@pytest.mark.inside
 @pytest.mark.parametrize("error", [RuntimeError("mine"), MemoryError()])
 def test_an_add_does_not_fail_for_those_who_wait(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception

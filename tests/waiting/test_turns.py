@@ -7,8 +7,6 @@ test says that they look by themselves.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -26,7 +24,17 @@ from logstore.engine.slots import FREE
 from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, eventually, group_of, key_of, owners, queue, reader, take
+from tests.waiting.crowd import (
+    LONG_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    reader,
+    stop,
+    take,
+)
 
 Work = Callable[[aio.AsyncStore, Store[Any]], Awaitable[None]]
 
@@ -144,7 +152,7 @@ def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         child = await asyncio.to_thread(reader, plain, "process")
         first = await task(store, "first")
-        os.kill(child.pid, signal.SIGSTOP)
+        stop(child.pid)
         plain.stream("work").add({"a": "b"})
         await asyncio.sleep(0.2)
         assert not first.done()
