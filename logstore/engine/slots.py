@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
@@ -252,17 +252,18 @@ class Slots:
         """Wake its owner; 0 if nobody slept there."""
         return futex.wake(self._address + self._at(slot))
 
-    def queues(self, lines: set[int]) -> dict[int, list[Row]]:
+    def queues(
+        self, lines: set[int], without: Collection[int] = ()
+    ) -> dict[int, list[Row]]:  # fmt: skip
         """Who waits, in order, by the groups of which the stream has one of these words."""
+        words, longs = self._words, self._longs
         queues: dict[int, list[Row]] = {}
         for slot in range(self._used()):
-            at = self._at(slot) >> 2
-            if (
-                self._words[at + (_STATE >> 2)] == WAITING
-                and self._words[at + (_LINE >> 2)] in lines
-            ):
-                row = self.row(slot)
-                queues.setdefault(row.key, []).append(row)
+            at = self._at(slot)
+            if words[at + _STATE >> 2] == WAITING and words[at + _LINE >> 2] in lines:
+                key = longs[at + _KEY >> 3]
+                if key not in without:
+                    queues.setdefault(key, []).append(self.row(slot))
         for queue in queues.values():
             queue.sort(key=_by_ticket)
         return queues
@@ -271,9 +272,8 @@ class Slots:
         """Wake those whose turn it can be in each group whose stream has one of these words, but
         for these groups.
         """
-        for key, queue in self.queues(lines).items():
-            if key not in sated:
-                self._wake(queue)
+        for queue in self.queues(lines, sated).values():
+            self._wake(queue)
 
     def _wake(self, queue: list[Row]) -> None:
         """Wake each whose wish is smaller than all before it, of those that stirred lately and
