@@ -159,6 +159,24 @@ def test_without_one_no_delete_hits_another_entry(cut: Cut, made: Path, tmp_path
     assert _left(path) == READ[cut]
 
 
+def test_a_delete_behind_damage_counts_up_to_what_cannot_be_read(
+    made: Path, tmp_path: Path
+) -> None:
+    """The hint knows where that stood, but the node is not whole behind it."""
+    path = shutil.copytree(made, tmp_path / "store")
+    with logstore.open(path, background=False, encoding=None) as store:
+        store.stream("f").add({b"pad": b"1"})
+        store.stream("x").delete("3-3", "8-8")
+    shutil.rmtree(path / "index")
+    little.cut(path, _log(path)[A4])
+    *_, before, delete, _ = frames.of(path, 2)
+    assert (before.payload[:4], delete.kind) == (b"\x02\0\0\0", Kind.TOMBSTONE)
+    little.cut(path, before)
+    report = recover(path)
+    assert (report.hints_used, report.segments_scanned) == (1, 1)
+    assert _left(path) == [1, 7, 8]
+
+
 @pytest.mark.parametrize("hinted", [True, False])
 def test_a_stream_without_its_name_has_all_else(hinted: bool, made: Path, tmp_path: Path) -> None:
     path = shutil.copytree(made, tmp_path / "store")

@@ -15,6 +15,7 @@ import logstore
 from logstore.codec import codec
 from logstore.format import Kind
 from logstore.ids import StreamID
+from logstore.index import env
 from logstore.index.keys import StreamRecord
 from logstore.log.reader import LogFrame
 from logstore.recovery.remains import Remains
@@ -144,3 +145,47 @@ def test_nodes_come_in_order_and_no_entry_twice(
     assert [
         [ms for _, ms, _ in codec().ids(lp, *StreamID.unpacked(master))] for master, lp in found
     ] == left
+
+
+def test_an_index_of_an_older_format_is_not_the_stores_own(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lacks a database that this format has: what is left is read from the log."""
+    path = shutil.copytree(made, tmp_path / "store")
+    with logstore.open(path, background=False):
+        pass
+    assert salvage(path, tmp_path / "sound").index == "its own"
+    monkeypatch.setattr(env, "DATABASES", (*env.DATABASES, "later"))
+    report = salvage(path, tmp_path / "new")
+    assert report.index == "built from what the log still says"
+    assert report.gone == []
+    assert little.held(tmp_path / "new") == {b"x": X, b"y": Y}
+
+
+def test_of_a_node_whose_delete_is_lost_as_well_nothing_is_given(tmp_path: Path) -> None:
+    """All its adds are there, and one more than lived: which of them was deleted is not known."""
+    path = tmp_path / "store"
+    with logstore.open(path, encoding=None, background=False, node_max_entries=4) as store:
+        stream = store.stream("x")
+        for ms in range(1, 10):
+            if ms == 4:
+                stream.delete("2-2")
+            stream.add({b"n": b"%d" % ms}, f"{ms}-{ms}")
+    log = frames.everything(path)
+    deleted = next(each for each in log if each.kind == Kind.TOMBSTONE)
+    node = next(each for each in log if each.kind == Kind.NODE)
+    assert deleted.position < node.position
+    whole = shutil.copytree(path, tmp_path / "whole")
+    with logstore.open(whole, background=False):
+        pass  # a copy's index is built anew, and closed cleanly
+    little.cut(whole, node)
+    assert salvage(whole, tmp_path / "again").whole
+    assert little.held(tmp_path / "again") == {b"x": [1, *range(3, 10)]}
+    little.cut(path, node)
+    little.cut(path, deleted)
+    report = salvage(path, tmp_path / "new")
+    assert report.index == "its own"
+    assert [(each.stream, each.first.ms, each.last.ms, each.entries) for each in report.gone] == [
+        (b"x", 1, 4, 3)
+    ]
+    assert little.held(tmp_path / "new") == {b"x": [5, 6, 7, 8, 9]}

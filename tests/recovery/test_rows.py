@@ -17,7 +17,7 @@ from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
 from logstore.index.env import open_untouched
 from logstore.index.groupkeys import GroupRecord
-from logstore.index.keys import SegmentRow
+from logstore.index.keys import SegmentRow, StreamRecord
 from logstore.log import names
 from logstore.recovery import boot, compare, trust
 from tests.corruption import shop
@@ -90,6 +90,41 @@ def test_a_group_knows_the_last_frame_that_changed_it(tmp_path: Path) -> None:
             seen.append(_group(engine, b"s", b"g").position)
             assert start <= seen[-1] < engine.wake.applied
         assert seen == sorted(set(seen))
+
+
+def _nodes(view: snapshot.Snapshot) -> tuple[StreamRecord, list[int]]:
+    """The record of stream s, and the sizes of its sealed nodes."""
+    record = view.index.record_by_name(b"s")
+    assert record is not None
+    return record, [each.payload_bytes for _, each in view.index.nodes(record.number)]
+
+
+def test_a_sealed_node_that_is_opened_again_is_counted_no_more(tmp_path: Path) -> None:
+    """A stream has so many nodes and bytes of them as the index has rows, also after a rebuild."""
+    path = tmp_path / "store"
+
+    def counted() -> tuple[int, int]:
+        """Sealed nodes, and where the open one begins."""
+        with logstore.open(path, encoding=None, background=False, node_max_bytes=1000) as store:
+            record, sizes = snapshot.read(store._engine(), _nodes)
+            assert (record.nodes, record.node_bytes) == (len(sizes), sum(sizes))
+            assert store.stream("s").info().node_bytes == sum(sizes)
+        return record.nodes, record.open_master.ms if record.open_version else 0
+
+    def add(ms: int, size: int) -> None:
+        with logstore.open(path, encoding=None, background=False, node_max_bytes=1000) as store:
+            store.stream("s").add({b"f": bytes(size)}, f"{ms}-0")
+
+    for ms, size in ((1, 900), (2, 100), (3, 900)):
+        add(ms, size)
+    assert counted() == (2, 3)
+    with logstore.open(path, encoding=None, background=False) as store:
+        store.stream("s").delete("3-0")
+    assert counted() == (2, 0)
+    add(4, 100)  # fits into the one before
+    assert counted() == (1, 2)
+    shutil.rmtree(path / "index")
+    assert counted() == (1, 2)
 
 
 def test_when_the_next_entry_is_due(tmp_path: Path) -> None:

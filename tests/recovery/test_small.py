@@ -122,6 +122,24 @@ def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Pa
     ]
 
 
+def test_behind_a_segment_without_a_commit_none_came_before(tmp_path: Path) -> None:
+    """The header of the segment that follows says so: where it ends, and no commit."""
+    path = tmp_path / "store"
+    with logstore.open(path, encoding=None, background=False) as store:
+        store.stream("s").add({b"n": b"1"}, "1-1")
+    shutil.rmtree(path / "index")
+    for each in frames.everything(path):
+        little.cut(path, each)
+    assert recover(path).damage
+    head = chain.heads(LOCAL, path, frames.uuid(path))[2][0]
+    assert head.previous_end == fmt.position(1, fmt.SEGMENT_HEAD_BYTES)
+    assert head[4] == 0
+    with logstore.open(path, encoding=None, background=False) as store:
+        assert store.streams() == []
+        store.stream("t").add({b"n": b"2"}, "2-2")
+    assert [each.commit for each in frames.of(path, 2)] == [1, 1]
+
+
 def test_a_node_that_was_not_there_is_missing(path: Path) -> None:
     """What stands behind the end that a check saw may have come since."""
     log = frames.everything(path)
