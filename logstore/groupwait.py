@@ -97,7 +97,9 @@ class Wait(NamedTuple):
         shared = self.store._live()
         known, name = shared.engine.wake.waits.plain, (self.stream, self.group)
         number, wish = known.get(name, 0), PLAIN
-        if not number or self.claim_idle_ms is not None:
+        # A place that was kept is not risked on what may have been set for the group since.
+        kept = (number, owner) in shared.engine.wake.waits.slots.kept
+        if not number or kept or self.claim_idle_ms is not None:
             offer = self.look()
             if offer is None:
                 return None
@@ -198,28 +200,34 @@ class _Stand:
 
     def collect(self, hand: Hand) -> list[Delivered]:
         """What another handed to it, without what was deleted since."""
-        wait = self._wait
+        wait, number = self._wait, self._number
         engine = wait.store._engine()
+
+        names = [wait.stream]  # and the one it has now
 
         def once(batch: Callable[[Snapshot], Batch]) -> Batch:
             def look(view: Snapshot) -> Batch:
-                record = view.record(wait.stream)
-                if record is None or view.index.groups.number(record.number, wait.group) != number:
-                    return Batch([], None)  # made anew: what is there now was given to nobody
-                return batch(view)
+                record = view.record(names[-1])
+                if record and view.index.groups.number(record.number, wait.group) == number:
+                    return batch(view)
+                group = view.index.groups.group(number)
+                renamed = None if group is None else view.index.record(group.stream)
+                if renamed is not None and renamed.name not in names:
+                    names.append(renamed.name)
+                return Batch([], None)  # or made anew: what is there now was given to nobody
 
             return snapshot.read(engine, look)
 
-        number = self._number
         found: list[Delivered] = []
-        rest: tuple[StreamID, StreamID] | None = (hand.first, hand.last)
-        while rest is not None:
-            entries, rest = ranges.read_on(once, wait.stream, *rest, -1)
-            engine.metrics.count("read_entries", len(entries))
-            found += [
-                Delivered(StreamID(ms, seq), items, 0, 1, hand.time_ms)
-                for _, ms, seq, items in entries
-            ]
+        for name in names:  # grows meanwhile
+            rest: tuple[StreamID, StreamID] | None = (hand.first, hand.last)
+            while rest is not None:
+                entries, rest = ranges.read_on(once, name, *rest, -1)
+                engine.metrics.count("read_entries", len(entries))
+                found += [
+                    Delivered(StreamID(ms, seq), items, 0, 1, hand.time_ms)
+                    for _, ms, seq, items in entries
+                ]
         return found
 
     def _group(self, state: State) -> tuple[StreamRecord, GroupRecord]:

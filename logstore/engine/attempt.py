@@ -13,7 +13,7 @@ All of it runs with the mutex and LOCK held.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from logstore import format as fmt
@@ -65,6 +65,7 @@ class Batch:
     appended = False
     committed = False
     over = False  # every request has its outcome
+    handed: Sequence[int] = ()  # slots that were offered something by the attempt at hand
     hands_out = True  # what is added goes to those who wait for it
 
     def __init__(self, requests: list[Request]) -> None:
@@ -119,6 +120,7 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
                 tail.finish_locked(engine)
                 return AGAIN
         state = engine.new_state(index, kept.meta, start, number)
+        batch.handed = state.handed
         kept.applied = -1  # valid again only when this commit is through
         step = _decide(engine, batch, state, words)
         if step >= 0:
@@ -226,6 +228,7 @@ def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
     if batch.over:
         return
     if not batch.number:
+        engine.wake.waits.withdraw_locked(batch.handed)
         if isinstance(exc, Exception):
             revival.revive(engine)
             batch.fail(exc)

@@ -74,6 +74,7 @@ class Committer:
         self._local.now = True
         try:
             with self.mutex:
+                engine.check_open()  # closed while this waited for the mutex
                 try:
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
                     with healing(engine):

@@ -33,7 +33,12 @@ def hand_over(
     With ``spare`` nothing is given unless there is more than they take: who wants the rest need not
     do the work of those before it, who are awake by now, else.
     """
-    fresh = _fresh(state, waits, record, group, rows, spare)
+    most, whole = _most(state, waits, group, rows)
+    if spare and (most is None or not whole):
+        return False
+    if most == 0:  # nobody is there who takes anything
+        return whole
+    fresh = deliveries.fresh(state, record, group, (most or 0) + spare, Room(0))
     if not fresh:
         return False
     left: set[int] = set()  # the queue, while this looks at it
@@ -46,22 +51,33 @@ def hand_over(
         left = _offered(state, waits, takers, shares)
         if not left:
             break
-    for (row, hand), share in zip(takers, shares, strict=False):
-        deliveries.deliver(state, record, group, hand.consumer, share)
-        state.handed.append(row.slot)
+    given = takers[: len(shares)]
+    try:
+        for (row, hand), share in zip(given, shares, strict=True):
+            deliveries.deliver(state, record, group, hand.consumer, share)
+            state.handed.append(row.slot)
+    except BaseException:
+        waits.withdraw_locked([row.slot for row, _ in given])
+        raise
     return whole and len(shares) == len(takers)
 
 
-def _fresh(
-    state: State, waits: Waits, record: StreamRecord, group: GroupRecord, rows: list[Row],
-    spare: bool,
-) -> list[Delivered]:  # fmt: skip
-    """What is new, as much as all of these take, with ``spare`` and one entry more."""
-    each = [waits.hands.most(row.slot) for row in rows]
-    most = sum(each) if all(each) else 0
-    if spare and not most:
-        return []
-    return deliveries.fresh(state, record, group, most + spare, Room(0))
+def _most(
+    state: State, waits: Waits, group: GroupRecord, rows: list[Row]
+) -> tuple[int | None, bool]:
+    """How many entries they take, up to the first that lives and must come itself, if all live
+    (None: any number); whether there is none of these.
+    """
+    if redelivery.idle_ms(state.settings.group(group.number), None) is not None:
+        return 0, not any(row.alive() for row in rows)
+    most = 0
+    for row in rows:
+        hand = waits.hands.row(row.slot)
+        comes_itself = row.wish != PLAIN or hand.consumer == NO_ONE
+        if (comes_itself or not hand.most) and row.slot not in state.handed and row.alive():
+            return (most, False) if comes_itself else (None, True)
+        most += 0 if comes_itself else hand.most
+    return most, True
 
 
 def _takers(

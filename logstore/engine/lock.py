@@ -20,7 +20,8 @@ from logstore.errors import LockTimeoutError
 from logstore.fs import File, FileSystem
 
 INTERRUPTS_MAX = 100
-SPIN_NS = 50_000 if (os.cpu_count() or 1) > 1 else 0
+_CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+SPIN_NS = 50_000 if _CPUS > 1 else 0
 
 
 def through(step: Callable[[], None]) -> None:

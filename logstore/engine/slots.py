@@ -252,25 +252,25 @@ class Slots:
         """Wake its owner; 0 if nobody slept there."""
         return futex.wake(self._address + self._at(slot))
 
-    def queues(
-        self, lines: set[int], without: Collection[int] = ()
-    ) -> dict[int, list[Row]]:  # fmt: skip
-        """Who waits, in order, by the groups of which the stream has one of these words."""
+    def queues(self, lines: set[int], without: Collection[int] = ()) -> dict[int, list[Row]]:
+        """Who waits, in order, by the groups of which the stream has one of these words; but for
+        those who want new entries only, in the groups ``without``.
+        """
         words, longs = self._words, self._longs
         queues: dict[int, list[Row]] = {}
         for slot in range(self._used()):
             at = self._at(slot)
             if words[at + _STATE >> 2] == WAITING and words[at + _LINE >> 2] in lines:
                 key = longs[at + _KEY >> 3]
-                if key not in without:
+                if key not in without or longs[at + _WISH >> 3] != PLAIN:
                     queues.setdefault(key, []).append(self.row(slot))
         for queue in queues.values():
             queue.sort(key=_by_ticket)
         return queues
 
     def wake_lines(self, lines: set[int], sated: set[int]) -> None:
-        """Wake those whose turn it can be in each group whose stream has one of these words, but
-        for these groups.
+        """Wake those whose turn it can be in each group whose stream has one of these words; of
+        ``sated`` ones who would claim what the commit may have given back.
         """
         for queue in self.queues(lines, sated).values():
             self._wake(queue)

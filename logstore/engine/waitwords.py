@@ -99,7 +99,7 @@ class Waits:
             self.slots.count_up(slot)
         self.given += slots
 
-    def withdraw_locked(self, slots: list[int]) -> None:
+    def withdraw_locked(self, slots: Iterable[int]) -> None:
         """What these were offered is decided once more: nothing of it happened."""
         for slot in slots:
             self.hands.set_locked(slot, NOTHING)

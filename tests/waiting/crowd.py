@@ -91,4 +91,5 @@ def queued(store: Store[Any], work: Callable[[], object]) -> Forked:
     key = key_of(store)
     child = Forked(work)
     eventually(lambda: child.pid in queue(store, key))
-    return child
+    with store._live().committer.locked():  # it has given LOCK back: it may be stopped now
+        return child

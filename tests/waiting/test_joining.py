@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import logstore
 from logstore.engine import groups, offers
 from logstore.engine.slots import PLAIN
 from logstore.store import Store
@@ -144,3 +147,43 @@ def test_a_consumer_that_was_deleted_is_made_anew(store: Store[Any]) -> None:
     assert [each.name for each in group_of(store).consumers()] == [b"c"]
     add(store, 1)
     assert waiting.wait() == [1]
+
+
+def test_who_joins_a_store_that_is_being_closed_is_told_so(tmp_path: Path) -> None:
+    errors: list[Exception] = []
+
+    def work(store: Store[Any], who: str) -> None:
+        try:
+            while True:
+                group_of(store).read(who, count=1, timeout=0.0005)
+        except Exception as error:  # noqa: BLE001  they are looked at
+            errors.append(error)
+
+    for turn in range(40):
+        store = logstore.open(tmp_path / "closed", sync="os", background=False)
+        names = [f"c{number}" for number in range(4)]
+        for name in names:
+            served_once(store, name)
+        threads = [threading.Thread(target=work, args=(store, name)) for name in names]
+        for thread in threads:
+            thread.start()
+        time.sleep(turn % 20 / 1000)
+        store.close()
+        for thread in threads:
+            thread.join(10)
+    assert {type(error) for error in errors} == {logstore.ClosedError}
+    assert len(errors) == 160
+
+
+def test_a_kept_place_is_not_lost_when_the_group_is_configured(store: Store[Any]) -> None:
+    served_once(store, "a")
+    assert group_of(store).read("a", count=1, timeout=0.01) == []
+    second = Reading(store, "b", count=1)
+    group_of(store).configure(redeliver_after=3600)
+    timer = threading.Timer(0.2, lambda: add(store, 1))
+    timer.start()
+    found = group_of(store).read("a", count=1, timeout=30)
+    timer.join()
+    assert [each.fields[b"n"] for each in found] == [b"1"]
+    add(store, 2)
+    assert second.wait() == [2]
