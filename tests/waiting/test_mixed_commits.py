@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from logstore.engine import deliveries
+from logstore.engine.hands import NOTHING
 from logstore.engine.waitwords import Waits, line_of
 from logstore.errors import Error
+from logstore.log.writer import CommitBuffer
 from logstore.store import Store
+from tests.store.look import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
 from tests.waiting.test_handover import Reading, add
 
@@ -148,3 +151,26 @@ def test_what_was_offered_before_it_failed_is_withdrawn(
     assert states[0] == [0, 0]
     time.sleep(0.01)
     assert owners(store) == ["a", "b"]
+
+
+@pytest.mark.inside
+def test_what_was_offered_is_withdrawn_if_the_commit_fails(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first byte: nothing of it happened."""
+    first = Reading(store, "first", count=1)
+    encode, fails = CommitBuffer.encode, [True]
+
+    def once(*args: Any) -> bytes:
+        if fails:
+            fails.clear()
+            raise RuntimeError("mine")
+        return encode(*args)
+
+    monkeypatch.setattr(CommitBuffer, "encode", once)
+    with pytest.raises(RuntimeError, match="mine"):
+        add(store, 0)
+    assert engine_of(store).wake.waits.hands.state(0) == NOTHING
+    assert first.is_alive()
+    add(store, 1)
+    assert first.wait() == [1]
