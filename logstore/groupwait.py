@@ -220,7 +220,8 @@ class _Stand:
 
         found: list[Delivered] = []
         for name in names:  # grows meanwhile
-            rest: tuple[StreamID, StreamID] | None = (hand.first, hand.last)
+            start = found[-1].id.next() if found else hand.first
+            rest: tuple[StreamID, StreamID] | None = (start, hand.last)
             while rest is not None:
                 entries, rest = ranges.read_on(once, name, *rest, -1)
                 engine.metrics.count("read_entries", len(entries))

@@ -1,4 +1,4 @@
-"""Handing new entries to those who wait for them, in the commit of one who reads.
+"""Handing new entries to those who wait for them, in the commit of one who reads, or adds.
 
 Ten readers that take one entry each would otherwise need ten commits, one after the other, and a
 change of process before each. It is what the peers' server does with blocked clients.
