@@ -62,6 +62,7 @@ def test_stopped_anywhere(tmp_path: Path) -> None:
     with Forked(lambda: _add(path, count, say)) as child:
         os.read(ready, 1)
         with logstore.open(path, background=False, lock_timeout=0.3) as store:
+            assert not len(store.stream("o"))  # opens the index here, for which it needs LOCK
             for _ in range(12 * figures.times()):
                 time.sleep(rng.random() * 0.01)
                 os.kill(child.pid, signal.SIGSTOP)
