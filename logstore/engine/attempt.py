@@ -197,7 +197,6 @@ def _hand_out(engine: Engine, batch: Batch, state: State) -> int:
     except SegmentTooFull:
         return ROLL
     except Exception:  # noqa: BLE001  who waits for it meets the same, and raises: no add does
-        engine.wake.waits.withdraw_locked(state.handed)
         log.warning("what was added could not be handed to those who wait for it", exc_info=True)
         batch.hands_out = False
         state.kept.clear()

@@ -80,10 +80,6 @@ class Hands:
         """What became of an offer."""
         self._longs[(slot * HAND_BYTES >> 3) + _STATE] = state
 
-    def most(self, slot: int) -> int:
-        """How many entries its owner takes at once; 0: any number."""
-        return self._longs[(slot * HAND_BYTES >> 3) + _COUNT]
-
     def state(self, slot: int) -> int:
         """Whether something was handed to it."""
         return self._longs[(slot * HAND_BYTES >> 3) + _STATE]
