@@ -31,10 +31,11 @@ MODULES = (
     "engine.claims", "engine.core", "engine.deliveries", "engine.gate", "engine.groupapply",
     "engine.groupstate", "engine.handover", "engine.hands", "engine.kept", "engine.lag",
     "engine.line", "engine.lock", "engine.lookup", "engine.metrics", "engine.nodes",
-    "engine.offers", "engine.opens", "engine.pendings", "engine.pendingset", "engine.ranges",
-    "engine.redelivery", "engine.references", "engine.retention", "engine.segments",
-    "engine.settingstate", "engine.slots", "engine.snapshot", "engine.state", "engine.stay",
-    "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.offers", "engine.opens", "engine.pendings", "engine.pendingset", "engine.places",
+    "engine.ranges", "engine.redelivery", "engine.references", "engine.retention",
+    "engine.segments", "engine.settingstate", "engine.slots", "engine.snapshot", "engine.state",
+    "engine.stay", "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake",
+    "engine.walks",
 )  # fmt: skip
 
 

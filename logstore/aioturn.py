@@ -145,7 +145,7 @@ def _known(store: AsyncStore) -> int:
     """
     task = asyncio.current_task()
     if task is not None and task not in store._readers:
-        slots = store._watcher.engine().wake.waits.slots
+        places = store._watcher.engine().wake.waits.places
         store._readers.add(task)
-        task.add_done_callback(lambda done: slots.forget(id(done)))
+        task.add_done_callback(lambda done: places.forget(id(done)))
     return id(task)

@@ -98,7 +98,7 @@ class Wait(NamedTuple):
         known, name = shared.engine.wake.waits.plain, (self.stream, self.group)
         number, wish = known.get(name, 0), PLAIN
         # A place that was kept is not risked on what may have been set for the group since.
-        kept = (number, owner) in shared.engine.wake.waits.slots.kept
+        kept = shared.engine.wake.waits.places.holds(number, owner)
         if not number or kept or self.claim_idle_ms is not None:
             offer = self.look()
             if offer is None:
@@ -172,6 +172,13 @@ class _Stand:
 
         if queue.ticket is not None and queue.ticket.offered():
             return False
+        if queue.rejoin(wait.limit):
+            consumer = snapshot.read(engine, vain)
+            if consumer:
+                queue.takes(consumer, wait.limit)
+            else:
+                queue.word = None  # it takes a closer look
+            return consumer > 0
         applied = engine.wake.applied
         consumer = snapshot.read(engine, vain)
         if consumer:

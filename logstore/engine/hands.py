@@ -80,6 +80,10 @@ class Hands:
         """What became of an offer."""
         self._longs[(slot * HAND_BYTES >> 3) + _STATE] = state
 
+    def empty(self, slot: int) -> None:
+        """Its owner, who does not wait, took what it was given."""
+        self._longs[(slot * HAND_BYTES >> 3) + _STATE] = NOTHING
+
     def state(self, slot: int) -> int:
         """Whether something was handed to it."""
         return self._longs[(slot * HAND_BYTES >> 3) + _STATE]

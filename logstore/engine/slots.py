@@ -11,15 +11,17 @@ same or a smaller wish before it is never first in line for anything.
 Invariants: slots are taken, those of dead processes taken back, and waiters ``SERVED`` under the
 writer lock; all else in a slot is written by its owner alone, but for its futex word, which whoever
 wakes it counts up (two at once may count once: both published before, so the waiter sees both).
-Tickets are never given twice. A slot read without the lock may be half new: that costs a wake-up
-too many, and what is missed is found by the waiters, who look once a slice (``pace``). A waiter
-that died, or that did not stir for ten slices (a stopped process), stands in nobody's way.
+Tickets are times, and never given twice: the owner of a slot that was served needs no lock to wait
+at the end of the queue once more. A slot read without the lock may be half new: that costs a
+wake-up too many, and what is missed is found by the waiters, who look once a slice (``pace``). A
+waiter that died, or that did not stir for ten slices (a stopped process), stands in nobody's way.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
@@ -29,7 +31,7 @@ from logstore.engine.pace import PACE
 
 SLOTS = 1024
 SLOT_BYTES = 64
-TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head with the next ticket and how many slots are in use
+TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head that says how many slots are in use
 FREE, IDLE, WAITING = 0, 1, 2
 SERVED = 3  # in the commit of another: what it got is in its hand (``hands``)
 PLAIN = (1 << 64) - 1  # the wish of who wants new entries only
@@ -74,8 +76,6 @@ class Slots:
         self._address = address
         self._self = struct.unpack("<QQ", process.packed_self())
         self._mine: dict[int, int] = {}  # slots of this process, and their tickets
-        # Tickets between two calls of their owner, by group and owner: slot, ticket, since when.
-        self.kept: dict[tuple[int, object], tuple[int, int, float]] = {}
 
     @staticmethod
     def _at(slot: int) -> int:
@@ -108,18 +108,27 @@ class Slots:
         if slot >= SLOTS:
             return None
         longs, at = self._longs, self._at(slot)
-        ticket = longs[0] + 1
-        longs[0] = ticket
-        self._mine[slot] = ticket
         self._words[at + _STATE >> 2] = FREE
-        longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
         longs[at + _PID >> 3], longs[at + _START >> 3] = self._self
-        longs[at + _BEAT >> 3], longs[at + _WISH >> 3] = monotonic_ms(), wish
-        self._words[at + _LINE >> 2] = line
         prepare(slot)
-        self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
+        ticket = self._wait(slot, longs[at + _TICKET >> 3], key, line, wish)
         longs[1] = max(used, slot + 1)
         return slot, ticket
+
+    def rejoin(self, slot: int, ticket: int, key: int, line: int, wish: int) -> int:
+        """Wait at its end with a slot that was kept: its new ticket; 0 if it was given back."""
+        return self._wait(slot, ticket, key, line, wish) if self.holds(slot, ticket) else 0
+
+    def _wait(self, slot: int, before: int, key: int, line: int, wish: int) -> int:
+        longs, at = self._longs, self._at(slot)
+        # The time in us, and the slot: no other ticket is the same, nor was one of this slot.
+        ticket = max(time.monotonic_ns() // 1000 * SLOTS + slot, before + SLOTS)
+        self._mine[slot] = ticket
+        longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
+        longs[at + _BEAT >> 3], longs[at + _WISH >> 3] = monotonic_ms(), wish
+        self._words[at + _LINE >> 2] = line
+        self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
+        return ticket
 
     def holds(self, slot: int, ticket: int) -> bool:
         """Whether a slot is this process's, and has this ticket still."""
@@ -157,23 +166,13 @@ class Slots:
         if self._mine.get(slot) == ticket:
             del self._mine[slot]
 
-    def forget(self, whose: object) -> None:
-        """Give back what is kept for one that does not come back: the first part of its owner."""
-        for key, owner in list(self.kept):
-            if isinstance(owner, tuple) and owner[0] == whose:
-                found = self.kept.pop((key, owner), None)
-                if found is not None:
-                    self.free(*found[:2])
-
     def give_back(self) -> None:
         """Give back all slots of this process: it closes the store."""
-        self.kept.clear()
         for slot, ticket in list(self._mine.items()):
             self.free(slot, ticket)
 
     def set_aside(self) -> None:
         """In a child after fork: the slots are its parent's."""
-        self.kept.clear()
         self._mine.clear()
 
     def beat(self, slot: int) -> None:

@@ -55,6 +55,7 @@ class Stay(Generic[T]):
         self._collect = collect
         self._queue: Queue | None = None
         self._tried: tuple[tuple[int, int], list[int]] | None = None
+        self._vain: int | None = None  # its word when it looked, and there was nothing
         self.seen = 0  # the word to sleep on
         self.due_ms: int | None = None
 
@@ -65,15 +66,14 @@ class Stay(Generic[T]):
 
     def begin(self) -> T | None:
         """Read what is there, or join the queue."""
-        kept = GroupTicket.kept(self._engine, self._stream, self._key, self._wish, self._owner)
-        self._queue = queue = Queue(self._engine, self._stream, self._key, self._wish, kept)
+        self._queue = queue = Queue(self._engine, self._stream, self._key, self._wish, self._owner)
         found, left, _ = self._enter(queue)
         if not found:
             queue.joined()
+            self._vain = queue.word
             self._engine.metrics.count("waits")
             return None
-        if queue.ticket is not None:
-            queue.ticket.close()
+        queue.served()
         if left:
             self._engine.wake.waits.slots.wake_first(self._key)
         return found
@@ -83,6 +83,9 @@ class Stay(Generic[T]):
         ticket = self._place()
         looked = ticket.load(), self._engine.wake.applied
         self.seen = looked[0]
+        vain, self._vain = self._vain, None
+        if vain == looked[0]:
+            return None  # it looked when it joined, and was not called since
         if (had := self._handed()) is not None:
             return had
         # Once a slice, also if nobody called: one before it that died leaves it to this one.
@@ -93,7 +96,8 @@ class Stay(Generic[T]):
             found, left, self.due_ms = self._try(ahead)
             self._tried = looked, ahead
             if found:
-                ticket.close()
+                assert self._queue is not None
+                self._queue.served()
                 ticket.pass_on(None if left else self.seen)
                 return found
         return None
@@ -144,7 +148,8 @@ class Stay(Generic[T]):
         if hand is None or self._collect is None:
             return None
         found = self._collect(hand)
-        self._place().close()
+        assert self._queue is not None
+        self._queue.served()
         self._engine.metrics.count("handed")
         return found
 

@@ -7,17 +7,13 @@ its owner was served. Who stops waiting looks at its hand after it said so (``ha
 
 from __future__ import annotations
 
-import time
-
 from logstore.engine import handover, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
-from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, Hand
+from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.slots import IDLE, WAITING, Row
 from logstore.engine.state import State
 from logstore.engine.waitwords import line_of
-
-KEPT_S = 60.0  # a ticket whose owner did not come back
 
 
 class GroupTicket:
@@ -38,22 +34,15 @@ class GroupTicket:
         cls, engine: Engine, stream: bytes, key: int, wish: int, owner: object
     ) -> GroupTicket | None:
         """The ticket that ``owner`` kept from its last call; it waits again."""
-        slots = engine.wake.waits.slots
-        old = time.monotonic() - KEPT_S
-        for each, (slot, number, since) in list(slots.kept.items()):
-            if since < old and each != (key, owner) and slots.kept.pop(each, None) is not None:
-                slots.free(slot, number)
-        found = slots.kept.pop((key, owner), None)
-        if found is None:
-            return None
-        slot, number, _ = found
-        if not slots.holds(slot, number):
-            return None  # given back by who was interrupted when it was kept
-        slots.beat(slot)
-        slots.set_wish(slot, wish)
-        engine.wake.waits.hands.set_taker(slot, NO_ONE, 0)  # until it joins
-        slots.set_state(slot, number, WAITING)
-        return cls(engine, line_of(stream), key, slot, number, wish)
+        waits = engine.wake.waits
+        place = waits.places.take(key, owner)
+        if place is None or not waits.slots.holds(place.slot, place.ticket):
+            return None  # or given back by who was interrupted when it was kept
+        waits.slots.beat(place.slot)
+        waits.slots.set_wish(place.slot, wish)
+        waits.hands.set_taker(place.slot, NO_ONE, 0)  # until it joins
+        waits.slots.set_state(place.slot, place.ticket, WAITING)
+        return cls(engine, line_of(stream), key, place.slot, place.ticket, wish)
 
     def load(self) -> int:
         """Say that it waits, then the word to sleep on; try after it."""
@@ -114,11 +103,17 @@ class GroupTicket:
 
     def keep(self, owner: object) -> None:
         """Keep the place of one that rests for the next call of ``owner``."""
-        slots = self._waits.slots
-        before = slots.kept.pop((self.key, owner), None)
-        slots.kept[self.key, owner] = (self.slot, self.number, time.monotonic())
-        if before is not None:
-            slots.free(*before[:2])
+        self._waits.places.keep(self.key, owner, self.slot, self.number)
+
+    def served(self, owner: object, consumer: int) -> None:
+        """Leave the queue with what it waited for, and keep the slot for ``owner``'s next call."""
+        waits = self._waits
+        waits.slots.set_state(self.slot, self.number, IDLE)
+        if consumer == NO_ONE or waits.hands.state(self.slot) == OFFERED:
+            self.close()
+        else:
+            waits.hands.empty(self.slot)
+            waits.places.keep_slot(self.key, owner, self.slot, self.number, consumer)
 
     def close(self) -> None:
         """Leave the queue; harmless if it did."""
@@ -129,15 +124,17 @@ class Queue:
     """The queue of one group, as one finds it who comes to read; used inside of its commit."""
 
     def __init__(
-        self, engine: Engine, stream: bytes, key: int, wish: int, ticket: GroupTicket | None
+        self, engine: Engine, stream: bytes, key: int, wish: int, owner: object = None
     ) -> None:
+        self.ticket = GroupTicket.kept(engine, stream, key, wish, owner)
+        self.word: int | None = None  # of its slot, if there was nothing for it when it joined
         self.waits = engine.wake.waits
         self._engine = engine
         self._line = line_of(stream)
         self._key = key
         self._wish = wish
+        self._owner = owner
         self._taker = (NO_ONE, 0)
-        self.ticket = ticket
 
     def others_locked(self, *, ahead: bool = False) -> list[Row]:
         """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
@@ -182,6 +179,39 @@ class Queue:
         found = waits.slots.take_locked(self._key, self._line, self._wish, prepare)
         if found is not None:
             self.ticket = GroupTicket(self._engine, self._line, self._key, *found, self._wish)
+
+    def rejoin(self, most: int) -> bool:
+        """Wait at the end of it without LOCK, if it has a slot from last time; to the consumer it
+        read for up to ``most`` entries may be handed at once. Then look whether there is something:
+        who adds from now on knows of it.
+        """
+        waits = self.waits
+        if self.ticket is not None:
+            return False
+        place = waits.places.take_slot(self._key, self._owner)
+        if place is None:
+            return False
+        waits.announce(self._line, group=True)
+        waits.hands.set_taker(place.slot, place.consumer, most)
+        word = waits.slots.load(place.slot)
+        number = waits.slots.rejoin(place.slot, place.ticket, self._key, self._line, self._wish)
+        if not number:
+            return False
+        waits.slots.fence()
+        self.word = word
+        self.ticket = GroupTicket(
+            self._engine, self._line, self._key, place.slot, number, self._wish
+        )
+        return True
+
+    def takes(self, consumer: int, most: int) -> None:
+        """To this consumer up to ``most`` (0: any number of) entries may be handed."""
+        self._taker = consumer, most
+
+    def served(self) -> None:
+        """Leave it with what one waited for, if one stood there."""
+        if self.ticket is not None:
+            self.ticket.served(self._owner, self._taker[0])
 
     def joined(self) -> None:
         """The commit in which it joined came about, and so its consumer is there: from now on it

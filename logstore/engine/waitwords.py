@@ -18,6 +18,7 @@ from logstore.clock import monotonic_ms
 from logstore.engine import futex
 from logstore.engine.hands import GIVEN, HAND_BYTES, NOTHING, Hands
 from logstore.engine.pace import PACE
+from logstore.engine.places import Places
 from logstore.engine.slots import SLOTS, TABLE_BYTES, Slots
 
 LINES = 256
@@ -49,6 +50,7 @@ class Waits:
         self._longs = memory.cast("Q")
         self._address = address
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
+        self.places = Places(self.slots)
         self.hands = Hands(memory[HANDS_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
         # Of groups whose readers took new entries only when last looked at: stream, group, number.
