@@ -206,10 +206,12 @@ class _Stand:
         return Tried(None, due_ms=offer.claimable_at_ms)
 
     def collect(self, hand: Hand) -> list[Delivered]:
-        """What another handed to it, without what was deleted since."""
+        """What another handed to it; of what must be looked up, what was not deleted since."""
         wait, number = self._wait, self._number
         engine = wait.store._engine()
-
+        if self._queue is not None and (carried := self._queue.carried(hand)) is not None:
+            engine.metrics.count("read_entries", len(carried))
+            return carried
         names = [wait.stream]  # and the one it has now
 
         def once(batch: Callable[[Snapshot], Batch]) -> Batch:

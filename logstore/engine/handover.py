@@ -13,6 +13,7 @@ once it is published, and the index knows if that was cut off.
 from __future__ import annotations
 
 from logstore.engine import deliveries, process, redelivery, walks
+from logstore.engine.carried import ENTRIES_MAX
 from logstore.engine.deliveries import Delivered
 from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.room import Room
@@ -130,6 +131,7 @@ def _offered(
     slots, hands = waits.slots, waits.hands
     offered = takers[: len(shares)]
     for (row, _), share in zip(offered, shares, strict=True):
+        waits.carried.put_locked(row.slot, [each[:2] for each in share[: ENTRIES_MAX + 1]])
         hands.offer_locked(row.slot, share[0].id, share[-1].id, state.now_ms)
     if offered:
         slots.fence()

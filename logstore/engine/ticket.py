@@ -10,6 +10,7 @@ from __future__ import annotations
 from logstore.engine import handover, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
+from logstore.engine.deliveries import Delivered
 from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.slots import IDLE, WAITING, Row
 from logstore.engine.state import State
@@ -203,6 +204,13 @@ class Queue:
             self._engine, self._line, self._key, place.slot, number, self._wish
         )
         return True
+
+    def carried(self, hand: Hand) -> list[Delivered] | None:
+        """The entries it was handed; None if they must be looked up."""
+        found = None if self.ticket is None else self.waits.carried.get(self.ticket.slot, hand)
+        if found is None:
+            return None
+        return [Delivered(id, items, 0, 1, hand.time_ms) for id, items in found]
 
     def takes(self, consumer: int, most: int) -> None:
         """To this consumer up to ``most`` (0: any number of) entries may be handed."""

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex
+from logstore.engine.carried import CARRIED_BYTES, Carried
 from logstore.engine.hands import GIVEN, HAND_BYTES, NOTHING, Hands
 from logstore.engine.pace import PACE
 from logstore.engine.places import Places
@@ -27,7 +28,8 @@ LINE_BYTES = 64
 LINES_OFFSET = 4096
 SLOTS_OFFSET = LINES_OFFSET + 320 * LINE_BYTES
 HANDS_OFFSET = SLOTS_OFFSET + TABLE_BYTES
-END = HANDS_OFFSET + SLOTS * HAND_BYTES
+CARRIED_OFFSET = HANDS_OFFSET + SLOTS * HAND_BYTES
+END = CARRIED_OFFSET + SLOTS * CARRIED_BYTES
 _UNTIL, _GROUPS_UNTIL = 8, 16  # in a line, behind the word
 CALL_MS = 10  # at least so long between two calls of those who watch unseen (``watch``)
 
@@ -51,7 +53,8 @@ class Waits:
         self._address = address
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
         self.places = Places(self.slots)
-        self.hands = Hands(memory[HANDS_OFFSET:END])
+        self.hands = Hands(memory[HANDS_OFFSET:CARRIED_OFFSET])
+        self.carried = Carried(memory[CARRIED_OFFSET:END])
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
         # Of groups whose readers took new entries only when last looked at: stream, group, number.
         self.plain: dict[tuple[bytes, bytes], int] = {}

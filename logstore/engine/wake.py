@@ -20,8 +20,8 @@ from logstore.engine.waitwords import Waits
 from logstore.errors import FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x03"
-SIZE_BYTES = 160 * 1024
+MAGIC = b"LGSTWAK\x04"
+SIZE_BYTES = 672 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS = struct.Struct("@7Q")
 _ONE = struct.Struct("@Q")

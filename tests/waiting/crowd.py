@@ -11,6 +11,7 @@ from typing import Any
 
 import logstore
 from logstore.engine import process
+from logstore.engine.carried import CARRIED_BYTES
 from logstore.engine.stay import Stay, Tried
 from logstore.engine.tickets import take_turn
 from logstore.group import Group
@@ -19,6 +20,7 @@ from tests.engine.procs import Forked
 from tests.store.look import engine_of
 
 SOON_S = 8.0
+BULKY = "x" * CARRIED_BYTES  # what a hand does not carry: who was given it looks it up
 LONG_S = 40.0  # a time-out is a last look, too: it must not come before a test gives up
 
 

@@ -25,6 +25,7 @@ from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
+    BULKY,
     LONG_S,
     SOON_S,
     eventually,
@@ -65,9 +66,9 @@ class Reading(threading.Thread):
         return self.got
 
 
-def add(store: Store[Any], *numbers: int) -> None:
+def add(store: Store[Any], *numbers: int, pad: str = "") -> None:
     """Add entries in one commit."""
-    store.stream("work").add_many({"n": n} for n in numbers)
+    store.stream("work").add_many({"n": n, "pad": pad} for n in numbers)
 
 
 def takers(store: Store[Any]) -> int:
@@ -179,7 +180,7 @@ def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
 
     monkeypatch.setattr(groupwait._Stand, "collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    add(store, 0, 1)
+    add(store, 0, 1, pad=BULKY)
     assert first.wait() == [0]
     eventually(lambda: store.metrics()["handed"] == 1 and len(queue(store)) == 1)
     assert second.is_alive()

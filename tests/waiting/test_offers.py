@@ -23,7 +23,17 @@ from logstore.engine.slots import IDLE
 from logstore.engine.waitwords import Waits
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, reader, stop
+from tests.waiting.crowd import (
+    BULKY,
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    reader,
+    stop,
+)
 from tests.waiting.test_handover import Reading, add, killed_handing_over
 from tests.waiting.test_places import Held
 from tests.waiting.test_turns import go, task, until
@@ -196,7 +206,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
 
     monkeypatch.setattr(groupwait._Stand, "collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    add(store, 0, 1)
+    add(store, 0, 1, pad=BULKY)
     assert first.wait() == [0]
     assert second.wait() == [77]
     assert owners(store) == ["second"]
