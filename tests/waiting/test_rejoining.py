@@ -14,11 +14,21 @@ from logstore.engine import groups, offers
 from logstore.engine.carried import CARRIED_BYTES, ENTRIES_MAX, ROOM_BYTES, Carried
 from logstore.engine.hands import GIVEN, Hand
 from logstore.engine.places import BARE_MAX
-from logstore.engine.slots import FREE
+from logstore.engine.slots import FREE, Slots
 from logstore.ids import StreamID
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import BULKY, SOON_S, eventually, group_of, key_of, owners, queue, reader
+from tests.waiting.crowd import (
+    BULKY,
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    reader,
+)
 from tests.waiting.test_handover import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -47,7 +57,7 @@ class Again(threading.Thread):
     def run(self) -> None:
         """Read twice."""
         for _ in range(2):
-            found = self._group.read(self._who, count=1, timeout=SOON_S)
+            found = self._group.read(self._who, count=1, timeout=LONG_S)
             self.got += [int(each.fields[b"n"]) for each in found]
             self.once.set()
             self.goes_on.wait(SOON_S)
@@ -112,6 +122,26 @@ def test_what_is_added_while_it_joins_it_gets_once(
     assert waiting.wait() == [0, 1]
     assert owners(store) == ["c", "c"]
     assert queue(store) == []
+
+
+@pytest.mark.inside
+def test_it_is_called_before_it_can_look(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between being seen to wait and looking: the call counts from before it was seen."""
+    waiting, fence = Again(store, "c"), Slots.fence
+
+    def slow(self: Slots) -> None:
+        monkeypatch.setattr(Slots, "fence", fence)
+        fence(self)
+        adding = threading.Thread(target=lambda: add(store, 1))
+        adding.start()
+        adding.join()
+
+    monkeypatch.setattr(Slots, "fence", slow)
+    waiting.goes_on.set()
+    eventually(lambda: waiting.got == [0, 1])
+    waiting.join()
 
 
 @pytest.mark.inside
