@@ -66,6 +66,7 @@ class Batch:
     committed = False
     over = False  # every request has its outcome
     handed: Sequence[int] = ()  # slots that were offered something by the attempt at hand
+    serves = False  # it added what others wait for, and handed it to them
     hands_out = True  # what is added goes to those who wait for it
 
     def __init__(self, requests: list[Request]) -> None:
@@ -194,6 +195,7 @@ def _hand_out(engine: Engine, batch: Batch, state: State) -> int:
     """Serve those who wait for what is added; -1, or what to do instead."""
     try:
         arrivals.hand_out(state, engine.wake.waits)
+        batch.serves = bool(state.handed)
     except SegmentTooFull:
         return ROLL
     except Exception:  # noqa: BLE001  who waits for it meets the same, and raises: no add does

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from itertools import islice
 
+from logstore.engine import futex
 from logstore.engine.attempt import (
     ALWAYS,
     DONE,
@@ -29,6 +30,7 @@ from logstore.engine.lock import through
 BATCH_MAX_REQUESTS = 256
 WAIT_SLICE_S = 0.1
 GATHER_S = 0.0005
+LONG_NS = 2_000_000  # more than readers need for what they were handed
 
 
 class Line:
@@ -40,6 +42,7 @@ class Line:
         self.queue: deque[Request] = deque()
         self.leader: Request | None = None
         self.batch: Batch | None = None
+        self._keeps_until_ns = 0  # the processor
         self._expected = 0  # how many may want to share the next sync
 
     def ride(self, request: Request) -> None:
@@ -84,6 +87,21 @@ class Line:
                     self.queue.popleft()
         self._commit(batch)
         self.hand_over(batch)
+        if batch.serves:
+            self._let_run()
+
+    def _let_run(self) -> None:
+        """Let those run who were handed what was added: with every processor busy, the kernel puts
+        one that was woken behind who runs, for a slice of some milliseconds.
+
+        If others took the processor for as long, it is not offered again for a while.
+        """
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._keeps_until_ns:
+            futex.let_run()
+            took_ns = time.monotonic_ns() - now_ns
+            if took_ns > LONG_NS:
+                self._keeps_until_ns = now_ns + 2 * took_ns
 
     def _gather(self) -> None:
         """Under ``always``, let those whose commit just ended queue up again and share the sync.

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore import groupwait
-from logstore.engine import arrivals, deliveries
+from logstore.engine import arrivals, deliveries, futex
 from logstore.engine.waitwords import Waits, line_of
 from logstore.engine.wake import Wake
 from logstore.store import Store
@@ -313,3 +313,47 @@ def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
         assert commits(plain) == before + 1
 
     go(tmp_path, work)
+
+
+@pytest.mark.inside
+def test_who_was_served_runs_before_more_is_added(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processor is offered to them, but not for long to others that take it instead."""
+    offered: list[float] = []
+    taken_s = 0.0
+
+    def let_run() -> None:
+        offered.append(time.monotonic())
+        time.sleep(taken_s)
+
+    monkeypatch.setattr(futex, "let_run", let_run)
+    add(store, 0)
+    assert group_of(store).read("nobody waits", count=1)
+    assert offered == []
+
+    def served(n: int) -> int:
+        (waiting,) = reading(store, f"w{n}")
+        before = len(offered)
+        add(store, n)
+        assert waiting.wait() == [n]
+        return len(offered) - before
+
+    assert [served(1), served(2)] == [1, 1]
+    taken_s = 2.0
+    assert served(3) == 1
+    taken_s = 0.0
+    assert served(4) == 0  # for as long again
+    time.sleep(max(0.0, offered[-1] + 4.1 - time.monotonic()))
+    assert served(5) == 1
+
+
+def test_letting_others_run_keeps_no_thread_of_this_process() -> None:
+    """It lets go of the interpreter: another thread may be the one that was woken."""
+    ran: list[int] = []
+    thread = threading.Thread(target=lambda: ran.append(1))
+    thread.start()
+    deadline = time.monotonic() + SOON_S
+    while not ran and time.monotonic() < deadline:
+        futex.let_run()
+    assert ran
