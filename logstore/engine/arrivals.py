@@ -16,6 +16,7 @@ from logstore.engine.state import State
 from logstore.engine.waitwords import Waits, line_of
 
 SERVED_MAX_ENTRIES = 256  # added by one commit to one stream
+DEAD_MAX = 4
 
 
 def hand_out(state: State, waits: Waits) -> None:
@@ -24,13 +25,16 @@ def hand_out(state: State, waits: Waits) -> None:
         record = state.record(number)
         if record is None or not waits.awaited(record.name):
             continue
-        if record.entries_added - before.entries_added > SERVED_MAX_ENTRIES:
+        added = record.entries_added - before.entries_added
+        if added > SERVED_MAX_ENTRIES:
             continue
-        for key, rows in waits.slots.queues({line_of(record.name)}).items():
+        # Each takes one or more. Behind some that died nobody is looked for: who is next is woken.
+        most = added + DEAD_MAX
+        for key, rows in waits.slots.queues({line_of(record.name)}, most=most).items():
             group = state.groups.by_number(key)
             if group is None or group.stream != number:
                 continue
             if before.last <= group.last < record.last:
-                handover.hand_over(state, waits, record, group, rows)
+                handover.hand_over(state, waits, record, group, rows, enough=added)
             if group.last >= record.last:
                 state.sated.add(key)

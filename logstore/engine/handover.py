@@ -27,14 +27,15 @@ from logstore.index.keys import StreamRecord
 
 def hand_over(
     state: State, waits: Waits, record: StreamRecord, group: GroupRecord, rows: list[Row], *,
-    spare: bool = False,
+    spare: bool = False, enough: int = 0,
 ) -> bool:  # fmt: skip
     """Give what is new to these waiters, in their order; whether all that live got something.
+    There are no more than ``enough`` entries (0: any number).
 
     With ``spare`` nothing is given unless there is more than they take: who wants the rest need not
     do the work of those before it, who are awake by now, else.
     """
-    most, whole = _most(state, waits, group, rows)
+    most, whole = _most(state, waits, group, rows, enough)
     if spare and (most is None or not whole):
         return False
     if most == 0:  # nobody is there who takes anything
@@ -64,10 +65,10 @@ def hand_over(
 
 
 def _most(
-    state: State, waits: Waits, group: GroupRecord, rows: list[Row]
+    state: State, waits: Waits, group: GroupRecord, rows: list[Row], enough: int
 ) -> tuple[int | None, bool]:
     """How many entries they take, up to the first that lives and must come itself, if all live
-    (None: any number); whether there is none of these.
+    (None: any number; or not less than ``enough``); whether there is none of these.
     """
     if redelivery.idle_ms(state.settings.group(group.number), None) is not None:
         return 0, not any(row.alive() for row in rows)
@@ -78,6 +79,8 @@ def _most(
         if (comes_itself or not hand.most) and row.slot not in state.handed and row.alive():
             return (most, False) if comes_itself else (None, True)
         most += 0 if comes_itself else hand.most
+        if 0 < enough <= most:
+            break
     return most, True
 
 

@@ -196,8 +196,7 @@ class Slots:
             at = self._at(slot)
             if words[at + _STATE >> 2] == WAITING and longs[at + _KEY >> 3] == key:
                 found.append(self.row(slot))
-        if len(found) > 1:
-            found.sort(key=_by_ticket)
+        found.sort(key=_by_ticket)
         return found
 
     def lowest(self) -> dict[int, int]:
@@ -251,21 +250,21 @@ class Slots:
         """Wake its owner; 0 if nobody slept there."""
         return futex.wake(self._address + self._at(slot))
 
-    def queues(self, lines: set[int], without: Collection[int] = ()) -> dict[int, list[Row]]:
-        """Who waits, in order, by the groups of which the stream has one of these words; but for
-        those who want new entries only, in the groups ``without``.
+    def queues(
+        self, lines: set[int], without: Collection[int] = (), most: int = SLOTS
+    ) -> dict[int, list[Row]]:
+        """Who waits, in order, by the groups of which the stream has one of these words, the first
+        ``most`` of each; but for those who want new entries only, in the groups ``without``.
         """
         words, longs = self._words, self._longs
-        queues: dict[int, list[Row]] = {}
+        queues: dict[int, list[tuple[int, int]]] = {}
         for slot in range(self._used()):
             at = self._at(slot)
             if words[at + _STATE >> 2] == WAITING and words[at + _LINE >> 2] in lines:
                 key = longs[at + _KEY >> 3]
                 if key not in without or longs[at + _WISH >> 3] != PLAIN:
-                    queues.setdefault(key, []).append(self.row(slot))
-        for queue in queues.values():
-            queue.sort(key=_by_ticket)
-        return queues
+                    queues.setdefault(key, []).append((longs[at + _TICKET >> 3], slot))
+        return {key: [self.row(at) for _, at in sorted(all)[:most]] for key, all in queues.items()}
 
     def wake_lines(self, lines: set[int], sated: set[int]) -> None:
         """Wake those whose turn it can be in each group whose stream has one of these words; of

@@ -346,14 +346,3 @@ def test_who_was_served_runs_before_more_is_added(
     assert served(4) == 0  # for as long again
     time.sleep(max(0.0, offered[-1] + 4.1 - time.monotonic()))
     assert served(5) == 1
-
-
-def test_letting_others_run_keeps_no_thread_of_this_process() -> None:
-    """It lets go of the interpreter: another thread may be the one that was woken."""
-    ran: list[int] = []
-    thread = threading.Thread(target=lambda: ran.append(1))
-    thread.start()
-    deadline = time.monotonic() + SOON_S
-    while not ran and time.monotonic() < deadline:
-        futex.let_run()
-    assert ran
