@@ -29,13 +29,13 @@ MODULES = (
     "log.frame", "log.groupframe", "log.writer",
     "engine.acks", "engine.adds", "engine.apply", "engine.arrivals", "engine.attempt",
     "engine.carried", "engine.claims", "engine.core", "engine.deliveries", "engine.gate",
-    "engine.groupapply", "engine.groupstate", "engine.handover", "engine.hands", "engine.kept",
-    "engine.lag", "engine.line", "engine.lock", "engine.lookup", "engine.metrics", "engine.nodes",
-    "engine.offers", "engine.opens", "engine.pendings", "engine.pendingset", "engine.places",
-    "engine.ranges", "engine.redelivery", "engine.references", "engine.retention",
-    "engine.segments", "engine.settingstate", "engine.slots", "engine.snapshot", "engine.state",
-    "engine.stay", "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake",
-    "engine.walks",
+    "engine.groupapply", "engine.groups", "engine.groupstate", "engine.handover", "engine.hands",
+    "engine.holds", "engine.kept", "engine.lag", "engine.line", "engine.lock", "engine.lookup",
+    "engine.metrics", "engine.nodes", "engine.offers", "engine.opens", "engine.pendings",
+    "engine.pendingset", "engine.places", "engine.ranges", "engine.redelivery", "engine.references",
+    "engine.reserve", "engine.retention", "engine.room", "engine.segments", "engine.settingstate",
+    "engine.slots", "engine.snapshot", "engine.state", "engine.stay", "engine.ticket",
+    "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
 )  # fmt: skip
 
 
