@@ -31,6 +31,8 @@ def deadline_of(timeout: float | timedelta | None) -> float | None:
     """When a wait ends, by ``time.monotonic``; None: never. OptionError for what is no time."""
     if timeout is None:
         return None
+    if type(timeout) is int and not timeout:  # as most reads are made
+        return 0.0
     given = seconds(timeout, "timeout")
     if math.isnan(given) or given < 0:
         raise OptionError(
@@ -69,7 +71,9 @@ def group_limits(
     count: int | None, max_count: int | None, max_bytes: int | None
 ) -> tuple[int, int]:
     """The same for a read of one group: entries, bytes; 0: no limit."""
-    arguments.read_count(count)
+    limit = arguments.read_count(count)
+    if max_count is None and max_bytes is None:
+        return limit, 0
     allowed = limits(count, max_count, max_bytes)
     return allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
 
