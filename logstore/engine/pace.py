@@ -10,7 +10,7 @@ how long a loss goes unnoticed.
 
 from __future__ import annotations
 
-SLICE_S = 0.1
+SLICE_S = 0.15
 
 
 class Pace:

@@ -31,7 +31,7 @@ def wait_streams(
     """What ``try_once`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
 
-    ``alive`` raises when waiting is over, about every 100 ms; without it, for a closed store.
+    ``alive`` raises when waiting is over, about every 150 ms; without it, for a closed store.
     """
     check = alive or engine.check_open
     if engine.follow is not None:
