@@ -34,8 +34,8 @@ MODULES = (
     "engine.metrics", "engine.nodes", "engine.offers", "engine.opens", "engine.pendings",
     "engine.pendingset", "engine.places", "engine.ranges", "engine.redelivery", "engine.references",
     "engine.reserve", "engine.retention", "engine.room", "engine.segments", "engine.settingstate",
-    "engine.slots", "engine.snapshot", "engine.state", "engine.stay", "engine.ticket",
-    "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.slotrow", "engine.slots", "engine.snapshot", "engine.state", "engine.stay",
+    "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
 )  # fmt: skip
 
 

@@ -177,7 +177,7 @@ class _Stand:
             if consumer:
                 queue.takes(consumer, wait.limit)
             else:
-                queue.word = None  # it takes a closer look
+                queue.look_again()
             return consumer > 0
         applied = engine.wake.applied
         consumer = snapshot.read(engine, vain)

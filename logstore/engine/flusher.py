@@ -82,7 +82,10 @@ class Flusher:
             flush(self._engine, self._committer)
 
     def _check_readers(self) -> None:
-        """Free the slots of killed readers: one that held a snapshot lets the index grow."""
+        """Free the slots of killed readers: one that held a snapshot lets the index grow; and those
+        kept for waiters that did not come back.
+        """
+        self._engine.wake.waits.places.sweep()
         generation = self._engine.generation
         if generation is not None:
             self._engine.gate.through(generation.check_readers)

@@ -17,7 +17,8 @@ from logstore.engine.carried import ENTRIES_MAX
 from logstore.engine.deliveries import Delivered
 from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.room import Room
-from logstore.engine.slots import PLAIN, Row
+from logstore.engine.slotrow import Row
+from logstore.engine.slots import PLAIN
 from logstore.engine.state import State
 from logstore.engine.waitwords import Waits
 from logstore.index.groupkeys import GroupRecord

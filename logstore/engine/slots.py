@@ -19,15 +19,14 @@ waiter that died, or that did not stir for ten slices (a stopped process), stand
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
 from logstore.engine import futex, process
 from logstore.engine.pace import PACE
+from logstore.engine.slotrow import Row
 
 SLOTS = 1024
 SLOT_BYTES = 64
@@ -38,31 +37,6 @@ PLAIN = (1 << 64) - 1  # the wish of who wants new entries only
 # Native: the fields stand at their own size, each is stored and loaded whole.
 _SLOT = struct.Struct("@IIQQQQQIQ")
 _WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _LINE, _WISH = 0, 4, 8, 16, 24, 32, 40, 48, 56
-
-
-class Row(NamedTuple):
-    """One slot as it was read."""
-
-    word: int
-    state: int
-    ticket: int
-    key: int
-    pid: int
-    start: int
-    beat_ms: int
-    line: int
-    wish: int
-    slot: int
-
-    def alive(self) -> bool:
-        """Whether its owner lives and stirs."""
-        return self.owner_state() != process.GONE
-
-    def owner_state(self) -> int:
-        """As ``process.state_of`` says; gone, too, is one that does not stir."""
-        if monotonic_ms() - self.beat_ms > PACE.stale_ms:
-            return process.GONE
-        return process.RUNS if self.pid == os.getpid() else process.state_of(self.pid, self.start)
 
 
 class Slots:
@@ -100,11 +74,9 @@ class Slots:
         ``prepare`` is given the slot before it is seen to wait.
         """
         used = self._used()
-        while used and self.row(used - 1).state == FREE:
+        while used and self._words[self._at(used - 1) + _STATE >> 2] == FREE:
             used -= 1
-        slot = next((row.slot for row in self._rows() if row.state == FREE), used)
-        if slot >= used:
-            slot = next((row.slot for row in self._rows() if not self._owned(row)), used)
+        slot = self._vacant(used)
         if slot >= SLOTS:
             return None
         longs, at = self._longs, self._at(slot)
@@ -114,6 +86,21 @@ class Slots:
         ticket = self._wait(slot, longs[at + _TICKET >> 3], key, line, wish)
         longs[1] = max(used, slot + 1)
         return slot, ticket
+
+    def _vacant(self, used: int) -> int:
+        for slot in range(used):
+            if self._words[self._at(slot) + _STATE >> 2] == FREE:
+                return slot
+        # Who stirred lately lives, as long as there is room enough to believe it.
+        since_ms = monotonic_ms() - PACE.stale_ms if used < SLOTS else PLAIN
+        for slot in range(used):
+            at = self._at(slot)
+            lately = self._longs[at + _BEAT >> 3] >= since_ms
+            if lately and self._longs[at + _PID >> 3] != self._self[0]:
+                continue
+            if not self._owned(self.row(slot)):
+                return slot
+        return used
 
     def rejoin(self, slot: int, ticket: int, key: int, line: int, wish: int) -> int:
         """Wait at its end with a slot that was kept: its new ticket; 0 if it was given back."""
@@ -156,8 +143,9 @@ class Slots:
             return row.slot in self._mine
         return row.state != FREE and process.lives(row.pid, row.start)
 
-    def set_wish(self, slot: int, wish: int) -> None:
-        """What it would take besides new entries; before it waits."""
+    def set_wish(self, slot: int, line: int, wish: int) -> None:
+        """For what it waits, and what it would take besides new entries; before it waits."""
+        self._words[self._at(slot) + _LINE >> 2] = line
         self._longs[self._at(slot) + _WISH >> 3] = wish
 
     def free(self, slot: int, ticket: int) -> None:
@@ -257,11 +245,14 @@ class Slots:
         ``most`` of each; but for those who want new entries only, in the groups ``without``.
         """
         words, longs = self._words, self._longs
+        since_ms = monotonic_ms() - PACE.stale_ms if most < SLOTS else 0  # those that may live
         queues: dict[int, list[tuple[int, int]]] = {}
         for slot in range(self._used()):
             at = self._at(slot)
             if words[at + _STATE >> 2] == WAITING and words[at + _LINE >> 2] in lines:
                 key = longs[at + _KEY >> 3]
+                if longs[at + _BEAT >> 3] < since_ms:
+                    continue
                 if key not in without or longs[at + _WISH >> 3] != PLAIN:
                     queues.setdefault(key, []).append((longs[at + _TICKET >> 3], slot))
         return {key: [self.row(at) for _, at in sorted(all)[:most]] for key, all in queues.items()}

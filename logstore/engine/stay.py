@@ -55,7 +55,7 @@ class Stay(Generic[T]):
         self._collect = collect
         self._queue: Queue | None = None
         self._tried: tuple[tuple[int, int], list[int]] | None = None
-        self._vain: int | None = None  # its word when it looked, and there was nothing
+        self._first = False  # the next step is the first
         self.seen = 0  # the word to sleep on
         self.due_ms: int | None = None
 
@@ -70,7 +70,7 @@ class Stay(Generic[T]):
         found, left, _ = self._enter(queue)
         if not found:
             queue.joined()
-            self._vain = queue.word
+            self._first = True
             self._engine.metrics.count("waits")
             return None
         queue.served()
@@ -83,9 +83,9 @@ class Stay(Generic[T]):
         ticket = self._place()
         looked = ticket.load(), self._engine.wake.applied
         self.seen = looked[0]
-        vain, self._vain = self._vain, None
-        if vain == looked[0]:
-            return None  # it looked when it joined, and was not called since
+        first, self._first = self._first, False
+        if first and self._queue is not None and self._queue.vain(looked[0]):
+            return None  # it has just looked
         if (had := self._handed()) is not None:
             return had
         # Once a slice, also if nobody called: one before it that died leaves it to this one.

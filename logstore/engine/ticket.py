@@ -7,12 +7,15 @@ its owner was served. Who stops waiting looks at its hand after it said so (``ha
 
 from __future__ import annotations
 
+from logstore.clock import monotonic_ms
 from logstore.engine import handover, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.deliveries import Delivered
 from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
-from logstore.engine.slots import IDLE, WAITING, Row
+from logstore.engine.pace import PACE
+from logstore.engine.slotrow import Row
+from logstore.engine.slots import IDLE, WAITING
 from logstore.engine.state import State
 from logstore.engine.waitwords import line_of
 
@@ -29,6 +32,7 @@ class GroupTicket:
         self.wish = wish
         self.key = key
         self.number = number
+        self._kept_by: tuple[object, ...] = ()  # the owner for whom it was kept, once it was
 
     @classmethod
     def kept(
@@ -40,7 +44,7 @@ class GroupTicket:
         if place is None or not waits.slots.holds(place.slot, place.ticket):
             return None  # or given back by who was interrupted when it was kept
         waits.slots.beat(place.slot)
-        waits.slots.set_wish(place.slot, wish)
+        waits.slots.set_wish(place.slot, line_of(stream), wish)
         waits.hands.set_taker(place.slot, NO_ONE, 0)  # until it joins
         waits.slots.set_state(place.slot, place.ticket, WAITING)
         return cls(engine, line_of(stream), key, place.slot, place.ticket, wish)
@@ -104,21 +108,28 @@ class GroupTicket:
 
     def keep(self, owner: object) -> None:
         """Keep the place of one that rests for the next call of ``owner``."""
+        self._kept_by = (owner,)
         self._waits.places.keep(self.key, owner, self.slot, self.number)
 
     def served(self, owner: object, consumer: int) -> None:
         """Leave the queue with what it waited for, and keep the slot for ``owner``'s next call."""
         waits = self._waits
+        if not waits.slots.holds(self.slot, self.number):
+            return
         waits.slots.set_state(self.slot, self.number, IDLE)
         if consumer == NO_ONE or waits.hands.state(self.slot) == OFFERED:
             self.close()
         else:
             waits.hands.empty(self.slot)
+            self._kept_by = (owner,)
             waits.places.keep_slot(self.key, owner, self.slot, self.number, consumer)
 
     def close(self) -> None:
-        """Leave the queue; harmless if it did."""
-        self._waits.slots.free(self.slot, self.number)
+        """Leave the queue; harmless if it did. What was kept since may be another stay's by now."""
+        kept_by, waits = self._kept_by, self._waits
+        if kept_by and not waits.places.withdraw(self.key, kept_by[0], self.slot, self.number):
+            return
+        waits.slots.free(self.slot, self.number)
 
 
 class Queue:
@@ -128,14 +139,18 @@ class Queue:
         self, engine: Engine, stream: bytes, key: int, wish: int, owner: object = None
     ) -> None:
         self.ticket = GroupTicket.kept(engine, stream, key, wish, owner)
-        self.word: int | None = None  # of its slot, if there was nothing for it when it joined
         self.waits = engine.wake.waits
         self._engine = engine
         self._line = line_of(stream)
         self._key = key
         self._wish = wish
         self._owner = owner
-        self._taker = (NO_ONE, 0)
+        self._taker = self._armed = (
+            NO_ONE,
+            0,
+        )  # to whom something may be handed; what its slot says
+        self._word: int | None = None  # of its slot, if there was nothing for it when it came
+        self._until_ms = 0
 
     def others_locked(self, *, ahead: bool = False) -> list[Row]:
         """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
@@ -190,20 +205,30 @@ class Queue:
         if self.ticket is not None:
             return False
         place = waits.places.take_slot(self._key, self._owner)
-        if place is None:
+        if place is None or not waits.slots.holds(place.slot, place.ticket):
             return False
         waits.announce(self._line, group=True)
+        self._until_ms = monotonic_ms() + PACE.fresh_ms
+        self._taker = self._armed = place.consumer, most
         waits.hands.set_taker(place.slot, place.consumer, most)
-        word = waits.slots.load(place.slot)
-        number = waits.slots.rejoin(place.slot, place.ticket, self._key, self._line, self._wish)
-        if not number:
-            return False
-        waits.slots.fence()
-        self.word = word
-        self.ticket = GroupTicket(
-            self._engine, self._line, self._key, place.slot, number, self._wish
+        self._word = waits.slots.load(place.slot)
+        ticket = GroupTicket(self._engine, self._line, self._key, place.slot, 0, self._wish)
+        ticket.number = waits.slots.rejoin(
+            place.slot, place.ticket, self._key, self._line, self._wish
         )
+        self.ticket = ticket
+        waits.slots.fence()
         return True
+
+    def vain(self, word: int) -> bool:
+        """Whether it looked when it came, there was nothing for it, and it was not called since:
+        neither while others knew that it waits, nor while they might have forgotten.
+        """
+        return word == self._word and monotonic_ms() < self._until_ms
+
+    def look_again(self) -> None:
+        """It is not known whether there is something for it."""
+        self._word = None
 
     def carried(self, hand: Hand) -> list[Delivered] | None:
         """The entries it was handed; None if they must be looked up."""
@@ -226,5 +251,8 @@ class Queue:
         may be handed something. Before it comes itself, and nobody gets past it.
         """
         ticket = self.ticket
-        if ticket is not None and self.waits.slots.holds(ticket.slot, ticket.number):
+        if ticket is None or self._taker == self._armed:
+            return  # others count on it already: they must not see it change
+        if self.waits.slots.holds(ticket.slot, ticket.number):
+            self._armed = self._taker
             self.waits.hands.set_taker(ticket.slot, *self._taker)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.engine.pace import PACE
 from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.engine.procs import Forked
@@ -134,7 +135,9 @@ def test_a_wake_up_that_died_with_the_woken_is_not_lost(store: Store[Any]) -> No
         assert time.monotonic() - began < 0.6
 
 
-def test_slots_of_the_dead_are_used_again(store: Store[Any]) -> None:
+def test_slots_of_the_dead_are_used_again(store: Store[Any], monkeypatch: Any) -> None:
+    """Once they did not stir for a while."""
+    monkeypatch.setattr(PACE, "stale_ms", 100)
     for _ in range(3):
 
         def wait() -> None:
@@ -144,6 +147,7 @@ def test_slots_of_the_dead_are_used_again(store: Store[Any]) -> None:
         child = Forked(wait)
         eventually(lambda child=child: child.pid in waiting(store))  # type: ignore[misc]
         child.kill()
+        time.sleep(0.3)
     assert engine_of(store).wake.waits.slots._used() == 1
 
 

@@ -111,7 +111,7 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     assert taken is not None
     time.sleep(0.15)
     assert group.read("second", timeout=0.3, claim_idle=0.05) == []
-    slots.set_wish(taken[0], PLAIN)
+    slots.set_wish(taken[0], line_of(b"work"), PLAIN)
     assert [each.id.ms for each in group.read("second", timeout=0.3, claim_idle=0.05)] == [1]
     slots.free(*taken)
 

@@ -1,0 +1,315 @@
+"""Prevents a slot that a reader keeps for its next call from being used by two, or by nobody for
+ever, however its calls end; and waiters that died from costing others what they were served at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import aio
+from logstore.engine import flusher, futex, offers, places, ticket
+from logstore.engine.hands import Hands
+from logstore.engine.pace import PACE
+from logstore.engine.places import BARE_MAX
+from logstore.engine.ticket import GroupTicket, Queue
+from logstore.store import Store
+from tests.engine.procs import Forked
+from tests.store.look import engine_of
+from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
+from tests.waiting.test_handover import Reading, add
+from tests.waiting.test_places import Held
+from tests.waiting.test_rejoining import Again, takers, unhurried, used
+from tests.waiting.test_turns import go, group, until
+
+__all__ = ["unhurried"]
+
+
+def hand_of(store: Store[Any], slot: int) -> tuple[int, int]:
+    """Which consumer takes what is put there, and how many at once."""
+    hand = engine_of(store).wake.waits.hands.row(slot)
+    return hand.consumer, hand.most
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would write into the hand of whoever has the slot by then."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        held = Held(monkeypatch, "step", after=True)
+        reads, again = await group(store), asyncio.Event()
+
+        async def twice() -> list[Any]:
+            try:
+                await reads.read("a", count=1, timeout=LONG_S)
+            except asyncio.CancelledError:
+                await again.wait()
+            return await reads.read("a", count=5, timeout=LONG_S)
+
+        first = asyncio.create_task(twice())
+        await until(lambda: len(queue(plain)) == 1)
+        add(plain, 0)
+        await until(held.reached.is_set)
+        first.cancel()
+        await asyncio.sleep(0.05)
+        monkeypatch.undo()
+        PACE.set(60.0)
+        held.goes_on.set()
+        await until(lambda: not all_used(plain))
+        second = Reading(plain, "b", count=1)
+        (slot,) = [row.slot for row in engine_of(plain).wake.waits.slots.waiting(key_of(plain))]
+        await until(lambda: hand_of(plain, slot)[0] > 0)
+        before = hand_of(plain, slot)
+        again.set()
+        await until(lambda: len(queue(plain)) == 2)
+        assert hand_of(plain, slot) == before
+        add(plain, 1, 2, 3)
+        assert await asyncio.to_thread(second.wait) == [1]
+        assert [int(each.fields[b"n"]) for each in await first] == [2, 3]
+        assert owners(plain) == ["a", "b", "a", "a"]
+
+    go(tmp_path, work)
+
+
+def all_used(store: Store[Any]) -> list[int]:
+    """Slots that are not free."""
+    return used(store)
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_interrupted_as_it_was_served_it_leaves_the_slot_to_others(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, told = Queue.served, threading.Event()
+    got: dict[str, Any] = {}
+
+    def cut_off(self: Queue) -> None:
+        served(self)
+        monkeypatch.setattr(Queue, "served", served)
+        raise KeyboardInterrupt
+
+    def read() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            group_of(store).read("a", count=1, timeout=LONG_S)
+        told.wait(SOON_S)
+        got["a"] = group_of(store).read("a", count=5, timeout=LONG_S)
+
+    monkeypatch.setattr(Queue, "served", cut_off)
+    thread = threading.Thread(target=read)
+    thread.start()
+    eventually(lambda: len(queue(store)) == 1)
+    add(store, 0)
+    eventually(lambda: Queue.served is served and used(store) == [])
+    assert engine_of(store).wake.waits.places._bare == {}
+    second = Reading(store, "b", count=1)
+    eventually(lambda: len(takers(store)) == 1)
+    told.set()
+    eventually(lambda: len(takers(store)) == 2)
+    add(store, 1, 2, 3)
+    assert second.wait() == [1]
+    thread.join(SOON_S)
+    assert [int(each.fields[b"n"]) for each in got["a"]] == [2, 3]
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_interrupted_as_it_joins_it_does_not_wait_any_more(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot that waits, with nobody behind it, would be handed entries."""
+    fence = futex.fence
+
+    def cut_off(address: int) -> None:
+        monkeypatch.setattr(futex, "fence", fence)
+        raise KeyboardInterrupt
+
+    for n in range(3):
+        timer = threading.Timer(0.05, add, [store, n])
+        timer.start()
+        assert group_of(store).read("a", count=1, timeout=LONG_S)
+        timer.join()
+        monkeypatch.setattr(futex, "fence", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            group_of(store).read("a", count=1, timeout=LONG_S)
+        assert queue(store) == []
+    assert used(store) == []
+    waiting = Reading(store, "b", count=1)
+    add(store, 10)
+    assert waiting.wait() == [10]
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the first read is not through when the task reads again."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        reads, pass_on = await group(store), GroupTicket.pass_on
+        reached, goes_on = threading.Event(), threading.Event()
+
+        def slow(self: GroupTicket, seen: int | None = None) -> None:
+            reached.set()
+            goes_on.wait(SOON_S)
+            pass_on(self, seen)
+
+        async def twice() -> list[Any]:
+            try:
+                async with asyncio.timeout(0.3):
+                    await reads.read("a", count=1, timeout=0.1)
+            except TimeoutError:
+                monkeypatch.setattr(GroupTicket, "pass_on", pass_on)
+            return await reads.read("a", count=1, timeout=LONG_S)
+
+        monkeypatch.setattr(GroupTicket, "pass_on", slow)
+        first = asyncio.create_task(twice())
+        await until(reached.is_set)
+        await until(lambda: len(takers(plain)) == 1)
+        (slot,) = takers(plain)
+        goes_on.set()
+        await asyncio.sleep(0.1)
+        assert takers(plain) == [slot]
+        second = await asyncio.to_thread(Reading, plain, "b", count=1)
+        await until(lambda: len(takers(plain)) == 2)
+        add(plain, 1, 2)
+        assert [int(each.fields[b"n"]) for each in await first] == [1]
+        assert await asyncio.to_thread(second.wait) == [2]
+        assert owners(plain) == ["a", "b"]
+
+    go(tmp_path, work)
+
+
+@pytest.mark.parametrize("dead", [3, 12])
+def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
+    """Not for longer than it takes to see that they do not stir."""
+    group_of(store)
+    slots, key = engine_of(store).wake.waits.slots, key_of(store)
+
+    def die() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            for n in range(dead):
+                threading.Thread(
+                    target=group_of(theirs).read, args=(f"d{n}",),
+                    kwargs={"count": 1, "timeout": LONG_S},
+                ).start()  # fmt: skip
+            time.sleep(LONG_S)
+
+    child = Forked(die)
+    eventually(lambda: len(slots.waiting(key)) == dead)
+    child.kill()
+    before = store.metrics()["handed"]
+    add(store, 0)  # is given to whoever comes
+    assert group_of(store).read("lives", count=1)
+    eventually(lambda: not any(row.alive() for row in slots.waiting(key)))
+    time.sleep(PACE.stale_ms / 1000)
+    for n in (1, 2, 3):
+        waiting = Reading(store, "lives", count=1)
+        eventually(lambda: len([row for row in slots.waiting(key) if row.alive()]) == 1)
+        add(store, n)
+        assert waiting.wait() == [n]
+    assert store.metrics()["handed"] - before == 3
+
+
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient")
+def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An add in that moment would pass it by, and serve one behind it."""
+    waiting, told = Again(store, "c"), Hands.set_taker
+    times: list[int] = []
+
+    def noted(self: Hands, slot: int, consumer: int, most: int) -> None:
+        times.append(consumer)
+        told(self, slot, consumer, most)
+
+    monkeypatch.setattr(Hands, "set_taker", noted)
+    metrics = store.metrics()["waits"]
+    waiting.goes_on.set()
+    eventually(lambda: store.metrics()["waits"] > metrics)
+    assert len(times) == 1
+    add(store, 1)
+    assert waiting.wait() == [0, 1]
+
+
+@pytest.mark.inside
+def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped between saying that it waits and looking, for longer than that holds."""
+    PACE.set(0.05)
+    waiting, vain = Again(store, "c"), offers.vain
+
+    def slow(*args: Any) -> int:
+        found = vain(*args)
+        monkeypatch.setattr(offers, "vain", vain)
+        time.sleep(PACE.announced_ms / 1000 + 0.1)
+        adding = threading.Thread(target=add, args=(store, 1))
+        adding.start()
+        adding.join()
+        PACE.set(60.0)  # only looking now finds it
+        return found
+
+    monkeypatch.setattr(offers, "vain", slow)
+    waiting.goes_on.set()
+    try:
+        assert waiting.wait() == [0, 1]
+    finally:
+        PACE.set(0.15)
+
+
+@pytest.mark.inside
+def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a process that waits for nothing any more."""
+    monkeypatch.setattr(places, "KEPT_S", 0.1)
+    monkeypatch.setattr(places, "SWEEP_S", 0.0)
+    monkeypatch.setattr(flusher, "READER_CHECK_POLLS", 1)
+    with logstore.open(tmp_path / "store", sync="os") as store:
+        group_of(store)
+        for n in range(BARE_MAX + 1):
+            waiting = Reading(store, f"c{n}", count=1)
+            add(store, n)
+            assert waiting.wait() == [n]
+        assert group_of(store).read("late", timeout=0.01) == []
+        eventually(lambda: used(store) == [])
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> None:
+    """Who adds looks for those who wait by the name."""
+    group_of(store)
+    came, told = threading.Event(), threading.Event()
+    got: list[Any] = []
+
+    def read() -> None:
+        assert group_of(store).read("c", count=1, timeout=0.01) == []
+        came.set()
+        told.wait(SOON_S)
+        renamed = store.stream("renamed").group("g", start="0")
+        got.extend(renamed.read("c", count=1, timeout=LONG_S))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert came.wait(SOON_S)
+    key = key_of(store)
+    store.rename("work", "renamed")
+    told.set()
+    eventually(lambda: len(engine_of(store).wake.waits.slots.waiting(key)) == 1)
+    (row,) = engine_of(store).wake.waits.slots.waiting(key)
+    assert row.line == ticket.line_of(b"renamed")
+    store.stream("renamed").add({"n": 1})
+    thread.join(SOON_S)
+    assert len(got) == 1
