@@ -270,18 +270,30 @@ class FileSystem:
 LOCAL = FileSystem()
 
 
+class SystemFile:
+    """A file of /proc or /sys, open to be read again and again; closed when nobody has it."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def read(self, size_bytes: int, offset: int = 0) -> bytes:
+        """A part of it as it is now; empty if what it tells of is gone."""
+        try:
+            return os.pread(self._fd, size_bytes, offset)
+        except OSError:
+            return b""
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            _close(self._fd)
+
+
 def system_bytes(path: str) -> bytes:
     """What the system tells in a file of /proc or /sys; empty where it does not."""
-    try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return b""
-    try:
-        parts: list[bytes] = []
-        while part := os.read(fd, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
-    finally:
-        _close(fd)
+    found = b""
+    with suppress(OSError):
+        file = SystemFile(path)
+        while part := file.read(65536, len(found)):
+            found += part
+    return found

@@ -1,7 +1,8 @@
 """Who this process is, and whether another one is alive: pids, start times, namespaces.
 
 Invariants: a pid alone names nobody; it counts together with its start time. Reads /proc where
-there is one, and says "unknown" (0) where there is none.
+there is one, and says "unknown" (0) where there is none. A file of /proc that is open tells of the
+process for which it was opened, and of none that got its pid since.
 """
 
 from __future__ import annotations
@@ -9,10 +10,15 @@ from __future__ import annotations
 import os
 import struct
 
-from logstore.fs import system_bytes
+from logstore.fs import SystemFile, system_bytes
 
 GONE, RUNS, STOPPED = 0, 1, 2
+STAT_MAX_BYTES = 4096
+HEAD_BYTES = 256  # pid, name (in brackets, at most 64 bytes), state
+WATCHED_MAX = 64
 _PAIR = struct.Struct("<QQ")
+_STATES = {b"Z": GONE, b"X": GONE, b"T": STOPPED, b"t": STOPPED}
+_watched: dict[tuple[int, int], SystemFile] = {}  # other processes' stat
 
 
 def start_ticks(pid: int) -> int:
@@ -32,13 +38,26 @@ def state_of(pid: int, start: int) -> int:
     """``GONE``, ``RUNS``, or ``STOPPED``, by a signal or a debugger: it goes on, or is killed. One
     that only waits to be reaped is gone.
     """
+    known = _watched.get((pid, start))
+    if known is not None:
+        data = known.read(HEAD_BYTES)
+        return _STATES.get(data[data.rfind(b")") + 2 :][:1], RUNS) if data else GONE
     try:
-        fields = system_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split(None, 20)
-        if int(fields[19]) != start or fields[0] in (b"Z", b"X"):
+        file = SystemFile(f"/proc/{pid}/stat")
+        fields = file.read(STAT_MAX_BYTES).rsplit(b")", 1)[1].split(None, 20)
+        if int(fields[19]) != start:
             return GONE
-        return STOPPED if fields[0] in (b"T", b"t") else RUNS
-    except (IndexError, ValueError):
+    except (OSError, IndexError, ValueError):
         return GONE if start else RUNS
+    if len(_watched) >= WATCHED_MAX:
+        forget()
+    _watched[pid, start] = file
+    return _STATES.get(fields[0], RUNS)
+
+
+def forget() -> None:
+    """Close what is kept open to see what others do."""
+    _watched.clear()
 
 
 def packed_self() -> bytes:

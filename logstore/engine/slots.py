@@ -158,6 +158,7 @@ class Slots:
         """Give back all slots of this process: it closes the store."""
         for slot, ticket in list(self._mine.items()):
             self.free(slot, ticket)
+        process.forget()
 
     def set_aside(self) -> None:
         """In a child after fork: the slots are its parent's."""

@@ -60,13 +60,14 @@ def _sleeping(
             return stay.give_up()
         if ticket.wait(stay.seen, _sleep_s(engine, deadline, stay.due_ms)):
             engine.metrics.count("wakeups")
+        else:
+            engine.notice_drops()
         try:
             check()
         except Exception:
             if (had := stay.stop()) is not None:
                 return had
             raise
-        engine.notice_drops()
 
 
 def _sleep_s(engine: Engine, deadline: float | None, due_ms: int | None) -> float:

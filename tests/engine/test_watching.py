@@ -1,0 +1,92 @@
+"""Prevents one who died, or was stopped, from being taken for one that runs, and the other way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logstore.engine import process
+from logstore.engine.process import GONE, RUNS, STOPPED, WATCHED_MAX
+from logstore.fs import SystemFile
+from tests.engine.procs import Forked
+
+SOON_S = 8.0
+OPEN = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def unwatched() -> Iterator[None]:
+    """Nobody is watched before or after."""
+    process.forget()
+    yield
+    process.forget()
+
+
+def becomes(child: Forked, start: int, state: int) -> None:
+    """Wait until it is seen in this state."""
+    deadline = time.monotonic() + SOON_S
+    while process.state_of(child.pid, start) != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_what_it_does_is_seen_at_once() -> None:
+    child = Forked(lambda: time.sleep(60))
+    start = process.start_ticks(child.pid)
+    assert process.state_of(child.pid, start) == RUNS
+    for _ in range(3):
+        os.kill(child.pid, signal.SIGSTOP)
+        becomes(child, start, STOPPED)
+        os.kill(child.pid, signal.SIGCONT)
+        becomes(child, start, RUNS)
+    os.kill(child.pid, signal.SIGKILL)
+    becomes(child, start, GONE)  # nobody has waited for it
+    os.waitpid(child.pid, 0)
+    assert process.state_of(child.pid, start) == GONE
+    process.forget()
+    assert process.state_of(child.pid, start) == GONE
+
+
+def test_another_of_the_same_pid_is_not_it() -> None:
+    child = Forked(lambda: time.sleep(60))
+    start = process.start_ticks(child.pid)
+    assert process.state_of(child.pid, start + 1) == GONE
+    assert process.state_of(child.pid, start) == RUNS
+    assert process.state_of(child.pid, start + 1) == GONE
+    child.kill()
+
+
+def test_few_files_stay_open_and_none_when_they_are_forgotten() -> None:
+    children = [Forked(lambda: time.sleep(60)) for _ in range(5)]
+    before = len(list(OPEN.iterdir()))
+    for child in children:
+        assert process.lives(child.pid, process.start_ticks(child.pid))
+    assert len(list(OPEN.iterdir())) == before + 5
+    process.forget()
+    assert len(list(OPEN.iterdir())) == before
+    process._watched.update({(0, n): SystemFile("/proc/self/stat") for n in range(WATCHED_MAX)})
+    assert process.lives(children[0].pid, process.start_ticks(children[0].pid))
+    assert len(list(OPEN.iterdir())) == before + 1
+    for child in children:
+        child.kill()
+
+
+def test_a_name_tells_nothing_of_the_state() -> None:
+    """It stands before the state, and may hold brackets."""
+
+    def work() -> None:
+        Path("/proc/self/comm").write_text("a) Z (b) T")
+        time.sleep(60)
+
+    child = Forked(work)
+    deadline = time.monotonic() + SOON_S
+    while "Z" not in Path(f"/proc/{child.pid}/comm").read_text():
+        assert time.monotonic() < deadline
+    start = process.start_ticks(child.pid)
+    assert [process.state_of(child.pid, start) for _ in range(3)] == [RUNS] * 3
+    child.kill()
