@@ -3,12 +3,14 @@
 One producer adds 10,000 entries a second; ten processes read (``count`` 1, and 10,000) and ack;
 once with nothing pending, once with a million entries that another consumer got and never acked.
 Clocks are the machine's monotonic one, which all processes share. The same script runs against a
-local Redis; the tables say how many entries came within each millisecond.
+local Redis; the tables say how many entries came within each millisecond. What the machine itself
+takes away is told below them: how often a loop a core that only looks at the clock was put off.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -29,6 +31,8 @@ PENDING = 1_000_000
 PREPARED = 10_000  # entries delivered at once, of those that stay pending
 ROWS_MS = 10  # told one by one; what came later, together
 GATHER_S = 600.0
+LOOK_S = 5.0
+PUT_OFF_S = 0.001
 _PREPARE = """
 for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 't', '0') end
 redis.call('XREADGROUP', 'GROUP', 'g', 'gone', 'COUNT', ARGV[1], 'STREAMS', KEYS[1], '>')
@@ -58,7 +62,39 @@ def run(bench: Bench) -> list[Result]:
                     f"within 2 ms, {name}", "share", Sample("logstore", [share]),
                     Sample("Redis", [other]), share, f">= {TARGET_SHARE}", share >= TARGET_SHARE,
                 ))  # fmt: skip
+    _interruptions()
     return results
+
+
+def _interruptions() -> None:
+    """How often nothing but the machine puts off who runs, on all cores at once."""
+    cores = len(os.sched_getaffinity(0))
+    loops = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.latency", "loop"],
+            cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(cores)
+    ]  # fmt: skip
+    gaps_s = sorted(gap for loop in loops for gap in json.loads(loop.communicate()[0]))
+    print(
+        f"\n{cores} loops that only look at the clock were put off for over "
+        f"{PUT_OFF_S * 1e3:g} ms {len(gaps_s) / LOOK_S:g} times a second, at most for "
+        f"{max(gaps_s, default=0.0) * 1e3:.1f} ms"
+    )
+
+
+def look() -> list[float]:
+    """The gaps between two looks at the clock that are too long."""
+    gaps_s: list[float] = []
+    last = time.monotonic()
+    end = last + LOOK_S
+    while last < end:
+        now = time.monotonic()
+        if now - last > PUT_OFF_S:
+            gaps_s.append(now - last)
+        last = now
+    return gaps_s
 
 
 def _table(name: str, *received: Received) -> None:
@@ -190,6 +226,9 @@ def _note(found: Counter[int], sent: bytes, now: int) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "loop":
+        print(json.dumps(look()))
+        sys.exit()
     side, place, how_many, *rest = sys.argv[1:]
     received = (
         consume_ours(place, int(how_many), rest[0])
