@@ -145,10 +145,8 @@ class Queue:
         self._key = key
         self._wish = wish
         self._owner = owner
-        self._taker = self._armed = (
-            NO_ONE,
-            0,
-        )  # to whom something may be handed; what its slot says
+        self._taker = (NO_ONE, 0)  # to which consumer how many entries may be handed
+        self._armed = (NO_ONE, 0)  # and what its slot says of that
         self._word: int | None = None  # of its slot, if there was nothing for it when it came
         self._until_ms = 0
 
