@@ -55,7 +55,6 @@ class Stay(Generic[T]):
         self._collect = collect
         self._queue: Queue | None = None
         self._tried: tuple[tuple[int, int], list[int]] | None = None
-        self._first = False  # the next step is the first
         self.seen = 0  # the word to sleep on
         self.due_ms: int | None = None
 
@@ -70,7 +69,6 @@ class Stay(Generic[T]):
         found, left, _ = self._enter(queue)
         if not found:
             queue.joined()
-            self._first = True
             self._engine.metrics.count("waits")
             return None
         queue.served()
@@ -83,8 +81,7 @@ class Stay(Generic[T]):
         ticket = self._place()
         looked = ticket.load(), self._engine.wake.applied
         self.seen = looked[0]
-        first, self._first = self._first, False
-        if first and self._queue is not None and self._queue.vain(looked[0]):
+        if self._stand().vain(looked[0]):
             return None  # it has just looked
         if (had := self._handed()) is not None:
             return had
@@ -96,8 +93,7 @@ class Stay(Generic[T]):
             found, left, self.due_ms = self._try(ahead)
             self._tried = looked, ahead
             if found:
-                assert self._queue is not None
-                self._queue.served()
+                self._stand().served()
                 ticket.pass_on(None if left else self.seen)
                 return found
         return None
@@ -128,6 +124,10 @@ class Stay(Generic[T]):
             ticket.close()
             ticket.pass_on()
 
+    def _stand(self) -> Queue:
+        assert self._queue is not None
+        return self._queue
+
     def _place(self) -> GroupTicket:
         ticket = self.ticket
         assert ticket is not None
@@ -148,8 +148,7 @@ class Stay(Generic[T]):
         if hand is None or self._collect is None:
             return None
         found = self._collect(hand)
-        assert self._queue is not None
-        self._queue.served()
+        self._stand().served()
         self._engine.metrics.count("handed")
         return found
 

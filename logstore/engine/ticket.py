@@ -222,7 +222,8 @@ class Queue:
         """Whether it looked when it came, there was nothing for it, and it was not called since:
         neither while others knew that it waits, nor while they might have forgotten.
         """
-        return word == self._word and monotonic_ms() < self._until_ms
+        before, self._word = self._word, None  # only the first step may rely on that look
+        return word == before and monotonic_ms() < self._until_ms
 
     def look_again(self) -> None:
         """It is not known whether there is something for it."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import arrivals
+from logstore.engine import arrivals, groups
 from logstore.engine.pace import PACE
 from logstore.store import Store
 
@@ -24,15 +24,26 @@ def store(tmp_path: Path) -> Iterator[Store[Any]]:
 
 
 @pytest.fixture
-def patient() -> Iterator[None]:
+def own_pace() -> Iterator[None]:
+    """The test sets how often waiters look."""
+    before = PACE.slice_s
+    yield
+    PACE.set(before)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was seen at all was seen lately."""
+    monkeypatch.setattr(groups, "SEEN_MS", 600_000)
+
+
+@pytest.fixture
+def patient(own_pace: None) -> None:
     """Waiters sleep until they are woken, in this process and in those forked from it.
 
     Otherwise looking once a slice would hide a wake-up that is missing.
     """
-    before = PACE.slice_s
     PACE.set(PATIENT_S)
-    yield
-    PACE.set(before)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from typing import Any
 import logstore
 from logstore.engine import process
 from logstore.engine.carried import CARRIED_BYTES
+from logstore.engine.hands import NO_ONE
+from logstore.engine.slots import FREE
 from logstore.engine.stay import Stay, Tried
 from logstore.engine.tickets import take_turn
 from logstore.group import Group
@@ -42,6 +44,19 @@ def queue(store: Store[Any], key: int | None = None) -> list[int]:
     number = key if key is not None else key_of(store)
     waiting = engine_of(store).wake.waits.slots.waiting(number)
     return [row.pid for row in waiting if row.alive()]
+
+
+def takers(store: Store[Any]) -> list[int]:
+    """The slots of those that wait, and that something can be handed to."""
+    waits = engine_of(store).wake.waits
+    rows = waits.slots.waiting(key_of(store))
+    return [row.slot for row in rows if waits.hands.row(row.slot).consumer != NO_ONE]
+
+
+def used(store: Store[Any]) -> list[int]:
+    """Slots that somebody has."""
+    slots = engine_of(store).wake.waits.slots
+    return [slot for slot in range(slots._used()) if slots.row(slot).state != FREE]
 
 
 def key_of(store: Store[Any]) -> int:

@@ -17,7 +17,6 @@ import pytest
 
 import logstore
 from logstore import groupwait
-from logstore.engine.hands import NO_ONE
 from logstore.engine.slots import SERVED
 from logstore.engine.waitwords import Waits
 from logstore.engine.wake import Wake
@@ -30,12 +29,12 @@ from tests.waiting.crowd import (
     SOON_S,
     eventually,
     group_of,
-    key_of,
     owners,
     queue,
     queued,
     reader,
     stop,
+    takers,
 )
 
 pytestmark = pytest.mark.usefixtures("left_to_readers")
@@ -71,13 +70,6 @@ def add(store: Store[Any], *numbers: int, pad: str = "") -> None:
     store.stream("work").add_many({"n": n, "pad": pad} for n in numbers)
 
 
-def takers(store: Store[Any]) -> int:
-    """How many wait that something can be handed to."""
-    waits = engine_of(store).wake.waits
-    rows = waits.slots.waiting(key_of(store))
-    return len([row for row in rows if waits.hands.row(row.slot).consumer != NO_ONE])
-
-
 def commits(store: Store[Any]) -> int:
     """Commits of all processes."""
     return engine_of(store).wake.log().commit
@@ -89,7 +81,7 @@ def test_one_commit_serves_all_that_wait(store: Store[Any]) -> None:
     with ExitStack() as stack:
         for who in range(10):
             stack.enter_context(reader(store, f"w{who}"))
-        eventually(lambda: takers(store) == 10)
+        eventually(lambda: len(takers(store)) == 10)
         with store._live().committer.locked():  # who joined has committed so
             before = commits(store)
         add(store, *range(10))

@@ -17,13 +17,7 @@ from tests.store.look import engine_of
 from tests.waiting.crowd import eventually, group_of, key_of, owners
 from tests.waiting.test_handover import Reading, add, commits
 
-pytestmark = pytest.mark.usefixtures("patient")
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was seen at all was seen lately."""
-    monkeypatch.setattr(groups, "SEEN_MS", 600_000)
+pytestmark = pytest.mark.usefixtures("patient", "unhurried")
 
 
 def served_once(store: Store[Any], who: str = "c") -> None:

@@ -22,13 +22,23 @@ from logstore.engine.ticket import GroupTicket, Queue
 from logstore.store import Store
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    takers,
+    used,
+)
 from tests.waiting.test_handover import Reading, add
 from tests.waiting.test_places import Held
-from tests.waiting.test_rejoining import Again, takers, unhurried, used
+from tests.waiting.test_rejoining import Again
 from tests.waiting.test_turns import go, group, until
 
-__all__ = ["unhurried"]
+pytestmark = pytest.mark.usefixtures("unhurried")
 
 
 def hand_of(store: Store[Any], slot: int) -> tuple[int, int]:
@@ -62,9 +72,8 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
         first.cancel()
         await asyncio.sleep(0.05)
         monkeypatch.undo()
-        PACE.set(60.0)
         held.goes_on.set()
-        await until(lambda: not all_used(plain))
+        await until(lambda: not used(plain))
         second = Reading(plain, "b", count=1)
         (slot,) = [row.slot for row in engine_of(plain).wake.waits.slots.waiting(key_of(plain))]
         await until(lambda: hand_of(plain, slot)[0] > 0)
@@ -78,11 +87,6 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
         assert owners(plain) == ["a", "b", "a", "a"]
 
     go(tmp_path, work)
-
-
-def all_used(store: Store[Any]) -> list[int]:
-    """Slots that are not free."""
-    return used(store)
 
 
 @pytest.mark.inside
@@ -244,6 +248,7 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
 
 
 @pytest.mark.inside
+@pytest.mark.usefixtures("own_pace")
 def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,10 +268,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 
     monkeypatch.setattr(offers, "vain", slow)
     waiting.goes_on.set()
-    try:
-        assert waiting.wait() == [0, 1]
-    finally:
-        PACE.set(0.15)
+    assert waiting.wait() == [0, 1]
 
 
 @pytest.mark.inside

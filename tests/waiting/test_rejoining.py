@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from logstore import groupwait
-from logstore.engine import groups, offers
+from logstore.engine import offers
 from logstore.engine.carried import CARRIED_BYTES, ENTRIES_MAX, ROOM_BYTES, Carried
 from logstore.engine.hands import GIVEN, Hand
 from logstore.engine.places import BARE_MAX
-from logstore.engine.slots import FREE, Slots
+from logstore.engine.slots import Slots
 from logstore.ids import StreamID
 from logstore.store import Store
 from tests.store.look import engine_of
@@ -28,16 +28,12 @@ from tests.waiting.crowd import (
     owners,
     queue,
     reader,
+    takers,
+    used,
 )
 from tests.waiting.test_handover import Reading, add, commits
 
-pytestmark = pytest.mark.usefixtures("patient")
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was seen at all was seen lately."""
-    monkeypatch.setattr(groups, "SEEN_MS", 600_000)
+pytestmark = pytest.mark.usefixtures("patient", "unhurried")
 
 
 class Again(threading.Thread):
@@ -66,13 +62,6 @@ class Again(threading.Thread):
         """What it got."""
         self.join(SOON_S)
         return self.got
-
-
-def takers(store: Store[Any]) -> list[int]:
-    """The slots of those that wait, and that something can be handed to."""
-    waits = engine_of(store).wake.waits
-    rows = waits.slots.waiting(key_of(store))
-    return [row.slot for row in rows if waits.hands.row(row.slot).consumer]
 
 
 def test_who_was_served_waits_again_without_lock(store: Store[Any]) -> None:
@@ -183,12 +172,6 @@ def test_who_closes_the_store_gives_its_slot_back(store: Store[Any]) -> None:
     child.join()
     assert owners(store) == ["c"]
     assert used(store) == []
-
-
-def used(store: Store[Any]) -> list[int]:
-    """Slots that somebody has."""
-    slots = engine_of(store).wake.waits.slots
-    return [slot for slot in range(slots._used()) if slots.row(slot).state != FREE]
 
 
 @pytest.mark.inside

@@ -20,10 +20,10 @@ import logstore
 from logstore import aio
 from logstore.aiogroup import AsyncGroup
 from logstore.engine import slots as slots_module
-from logstore.engine.slots import FREE
 from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.store.look import engine_of
+from tests.waiting import crowd
 from tests.waiting.crowd import (
     LONG_S,
     eventually,
@@ -76,8 +76,7 @@ def used(store: Store[Any]) -> list[int]:
     """Slots that are not free, but for those that readers of this process keep for next time."""
     waits = engine_of(store).wake.waits
     bare = {place.slot for place in waits.places._bare.values()}
-    rows = [waits.slots.row(slot) for slot in range(waits.slots._used())]
-    return [row.slot for row in rows if row.state != FREE and row.slot not in bare]
+    return [slot for slot in crowd.used(store) if slot not in bare]
 
 
 @pytest.mark.usefixtures("patient")
