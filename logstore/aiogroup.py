@@ -17,6 +17,7 @@ from logstore import aioturn, arguments, worker, workloop
 from logstore.deadletters import OnDead
 from logstore.delivery import Autoclaimed, DeletedDelivery, Delivery
 from logstore.group import Group
+from logstore.handlers import check_callable, not_done
 from logstore.ids import IDLike
 from logstore.info import ConsumerInfo, GroupInfo, PendingInfo
 from logstore.reading import deadline_of, group_limits
@@ -133,6 +134,7 @@ class AsyncGroup:
         cancelled, what it had begun or fetched stays pending, in the consumer's backlog.
         ``on_dead`` is a plain function, called in a thread.
         """
+        check_callable(handler, "handler")
         work = workloop.Work(
             handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
         )
@@ -145,6 +147,9 @@ class _AsyncWorker:
     def __init__(self, group: AsyncGroup, consumer: Name, work: workloop.Work) -> None:
         self._group = group
         self._loop = workloop.Loop(group._group, consumer, work)
+        handler: Any = work.handler
+        called = getattr(type(handler), "__call__", None)  # noqa: B004  an async one
+        self._awaits = any(map(inspect.iscoroutinefunction, (handler, called)))
 
     async def run(self) -> int:
         """The loop."""
@@ -183,12 +188,12 @@ class _AsyncWorker:
     async def _handle(self, delivery: Delivery[Any]) -> Exception | None:
         handler = self._loop.work.handler
         try:
-            if inspect.iscoroutinefunction(handler):
-                await handler(delivery)
+            if self._awaits:
+                given = handler(delivery)
             else:
                 given = await asyncio.to_thread(handler, delivery)
-                if inspect.isawaitable(given):
-                    await given
+            if inspect.isawaitable(given):
+                given = await given
         except Exception as error:  # noqa: BLE001  the loop decides
             return error
-        return None
+        return not_done(given, "handler", "await it in the handler")

@@ -18,6 +18,7 @@ from logstore.engine.burials import Buried
 from logstore.engine.commit import Op
 from logstore.engine.state import State
 from logstore.entry import Entry
+from logstore.handlers import PLAIN, not_done
 from logstore.ids import StreamID
 from logstore.options import Sync
 
@@ -101,6 +102,8 @@ def tell(store: Store[T], buried: list[Buried], on_dead: OnDead[T] | None = None
     for each in letters:
         for callback in callbacks:
             try:
-                callback(each)
+                undone = not_done(callback(each), "a callback for dead letters", PLAIN)
+                if undone is not None:
+                    raise undone
             except Exception:
                 log.exception("a callback for dead letters failed at entry %s", each.id)

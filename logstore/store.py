@@ -20,6 +20,7 @@ from logstore.engine import sync as flushing
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
 from logstore.format import position_parts
+from logstore.handlers import PLAIN, check_callable
 from logstore.ids import IDLike
 from logstore.info import StoreInfo
 from logstore.options import (
@@ -130,8 +131,10 @@ class Store(StoreHandle[T]):
         """Call this with a ``DeadLetter`` for each entry that this handle moves to a dead letter
         stream, after the commit, in the thread that did it; may stand as a decorator.
 
-        What it raises is logged. Other processes and handles have callbacks of their own.
+        A coroutine function is refused (OptionError): nobody would await it. What it raises is
+        logged. Other processes and handles have callbacks of their own.
         """
+        check_callable(callback, "the callback", coroutines=PLAIN)
         self._on_dead.append(callback)
         return callback
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.delivery import Delivery
+from logstore.handlers import USE_AIO, check_callable, not_done
 from logstore.workloop import Do, Fetch, Handle, Loop, Step, Stop, Stopped, Work
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def consume(group: Group[T], consumer: str | bytes, work: Work) -> int:
     It ends when the event ``stop`` is set; at SIGTERM, if it runs in the main thread; or when
     nothing came for ``timeout`` (None: never, 0: what is there is handled). The running handler is
     ended first, and what it had not begun is given back.
+
+    A coroutine or generator function is refused (OptionError): nobody would await it. A handler
+    that returns an awaitable ends the loop with a UsageError, and its entry is given back.
     """
+    check_callable(work.handler, "handler", coroutines=USE_AIO)
     loop = Loop(group, consumer, work)
     steps, answer = loop.rounds(), None
     with _terminating(loop.stop):
@@ -92,10 +97,10 @@ def _perform(loop: Loop[T], step: Step) -> Any:
 
 def _handle(work: Work, delivery: Delivery[Any]) -> Exception | None:
     try:
-        work.handler(delivery)
+        given = work.handler(delivery)
     except Exception as error:  # noqa: BLE001  the loop decides
         return error
-    return None
+    return not_done(given, "handler", USE_AIO)
 
 
 def _fetch(loop: Loop[T], step: Fetch) -> list[Delivery[T]]:

@@ -27,6 +27,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.engine.waiting import over
 from logstore.errors import NotOwner, OptionError
+from logstore.handlers import PLAIN, WorkNotDone, check_callable
 from logstore.ids import ZERO_ID
 from logstore.reading import deadline_of
 
@@ -68,7 +69,8 @@ class Sleep(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """Call the handler; the answer is the Exception that it raised, or None."""
+    """Call the handler; the answer is the Exception that it raised, or None. WorkNotDone ends the
+    loop: the handler would do no other entry either."""
 
     delivery: Delivery[Any]
 
@@ -101,7 +103,11 @@ class Loop(Generic[T]):
     """One run of ``consume``."""
 
     def __init__(self, group: Group[T], consumer: str | bytes, work: Work) -> None:
-        """OptionError for options that contradict each other."""
+        """OptionError for options that contradict each other, or are none."""
+        if work.on_dead is not None:
+            check_callable(work.on_dead, "on_dead", coroutines=PLAIN)
+        if work.stop is not None and not callable(getattr(work.stop, "is_set", None)):
+            raise OptionError(f"stop must be an Event, with is_set(), not {work.stop!r}")
         self.group: Group[T] = group
         self.consumer = arguments.consumer_name(consumer, group._store.encoding)
         self.work = work
@@ -181,7 +187,13 @@ class Loop(Generic[T]):
             if delivery.deleted:
                 yield Do(delivery.ack)
             else:
-                went_on = (yield from self._handle(delivery)) and went_on
+                try:
+                    went_on = (yield from self._handle(delivery)) and went_on
+                except WorkNotDone:
+                    for each in batch[place:]:
+                        if not each.settled:
+                            yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                    raise
         if went_on:
             return True
         limited: bool = yield Do(self._limited)
@@ -194,6 +206,8 @@ class Loop(Generic[T]):
                 yield Do(delivery.ack)
             self._handled += 1
             return True
+        if isinstance(failed, WorkNotDone):
+            raise failed
         lost = isinstance(failed, NotOwner)
         if lost:
             log.info("entry %s: %s", delivery.id, failed)
