@@ -192,16 +192,17 @@ class StoreInfo:
     index_bytes: int
     index_generation: int
     disk_bytes: int
-    deleted_bytes: int  # an estimate: of sealed segments, what nothing refers to, and tombstones
+    deleted_bytes: int  # an estimate: of deleted entries, what is still in the log
     oldest_deleted_segment_ms: int  # unix ms of the oldest segment that has such bytes; 0: none
     applied_segment: int
     applied_offset: int
-    durable_segment: int
+    durable_segment: int  # durable up to here at least; 0, 0: nothing tells, as in a copy
     durable_offset: int
     codec: str  # "native" or "pure"
     engine: str  # "compiled", as wheels have it, or "interpreted"
     compacted_ms: int = 0  # unix ms when compaction last dropped segments, while the store is open
     compacted_bytes: int = 0  # of all segments that it dropped, while some process has it open
+    reclaimable_bytes: int = 0  # an estimate: by how much ``compact()`` would make the log smaller
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""

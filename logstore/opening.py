@@ -18,7 +18,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.wake import Wake
 from logstore.errors import OptionError
-from logstore.format import FRAME_HEAD_BYTES, Role, position_parts
+from logstore.format import FRAME_HEAD_BYTES, position_parts
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import SegmentRow
@@ -86,6 +86,8 @@ def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
 
 def store_info(shared: Shared) -> StoreInfo:
     """Counts and sizes of a store."""
+    from logstore.compaction import reclaimable  # (not loaded by who opens a store for a moment)
+
     engine = shared.engine
 
     def collect(view: Snapshot) -> tuple[Any, ...]:
@@ -105,33 +107,43 @@ def store_info(shared: Shared) -> StoreInfo:
         except FileNotFoundError:
             sizes[number] = 0
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
-    dead = {
-        number: sizes[number] - row.live_bytes - row.live_nodes * FRAME_HEAD_BYTES
-        for number, row in rows.items()
-        if row.total_bytes or row.role == Role.COMPACTED
-    }
-    for number, size in deleted.tombstoned_bytes(engine).items():
-        dead[number] = dead.get(number, 0) + size
-    oldest = min((number for number, count in dead.items() if count > 4096), default=0)
-    applied = position_parts(meta.applied)
-    durable = position_parts(engine.wake.durable_upto)
-    version = storefile.read(engine.fs, engine.path).version
+    gone = deleted.deleted_bytes(engine)
+    oldest = min(gone, default=0)
+    applied, durable = position_parts(meta.applied), position_parts(durable_upto(shared))
+    compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)
     return StoreInfo(
-        str(engine.path), engine.uuid.hex(), version, entries["streams"] - expired, scheduled,
-        entries["nodes"], len(rows), sum(sizes.values()), live, index[1],
-        index[0], engine.fs.tree_bytes(engine.path), sum(dead.values()),
-        _born_ms(engine, oldest, rows[oldest]) if oldest else 0, *applied, *durable, codec_name(),
-        _ENGINE, *Wake.last_compaction(engine.fs, engine.path / names.WAKE),
+        path=str(engine.path), uuid=engine.uuid.hex(),
+        format_version=storefile.read(engine.fs, engine.path).version,
+        streams=entries["streams"] - expired, scheduled=scheduled, nodes=entries["nodes"],
+        segments=len(rows), log_bytes=sum(sizes.values()), live_node_bytes=live,
+        index_bytes=index[1], index_generation=index[0],
+        disk_bytes=engine.fs.tree_bytes(engine.path), deleted_bytes=sum(gone.values()),
+        oldest_deleted_segment_ms=(
+            _born_ms(engine, oldest, rows.get(oldest)) if oldest else 0
+        ),
+        applied_segment=applied[0], applied_offset=applied[1],
+        durable_segment=durable[0], durable_offset=durable[1],
+        codec=codec_name(), engine=_ENGINE,
+        compacted_ms=compacted_ms, compacted_bytes=compacted_bytes,
+        reclaimable_bytes=reclaimable.log_bytes(engine),
     )  # fmt: skip
 
 
-def _born_ms(engine: Engine, number: int, row: SegmentRow) -> int:
+def durable_upto(shared: Shared) -> int:
+    """The position up to which the log is durable; a lower bound, 0 if nothing tells."""
+    engine = shared.engine
+    if engine.options.readonly:
+        return readonly.durable_upto(engine)
+    return engine.wake.durable_upto
+
+
+def _born_ms(engine: Engine, number: int, row: SegmentRow | None) -> int:
     """When a segment was made, as its file says; its row has the time of the commit that told of
     it, which is a little off, and another one after a rebuild."""
     try:
         file = engine.fs.open(names.segment(engine.path, number))
     except FileNotFoundError:
-        return row.born_ms  # it was dropped since
+        return 0 if row is None else row.born_ms  # it was dropped since
     try:
         return segment.read_head(file, number, engine.uuid).created_ms
     finally:

@@ -146,8 +146,11 @@ class Store(StoreHandle[T]):
 
     @property
     def durable_upto(self) -> tuple[int, int]:
-        """Segment and offset up to which the log is durable; a lower bound."""
-        return position_parts(self._live().engine.wake.durable_upto)
+        """Segment and offset up to which the log is durable; a lower bound.
+
+        (0, 0) of a store opened with ``readonly`` means that nothing in it tells, as in a copy.
+        """
+        return position_parts(opening.durable_upto(self._live()))
 
     def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
         """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.

@@ -103,6 +103,21 @@ def published(engine: Engine, here: str) -> int | None:
     return words.applied
 
 
+def durable_upto(engine: Engine) -> int:
+    """Up to where the log is durable, of what the private index has taken in; 0 if nothing tells.
+
+    A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
+    """
+    try:
+        known = boot.read(engine.fs, engine.path)
+    except CorruptionError:
+        known = None
+    found = 0 if known is None else known.durable
+    if published(engine, process.boot_id()) is not None:
+        found = max(found, Wake.last_durable(engine.fs, engine.path / names.WAKE))
+    return min(found, engine.wake.applied)
+
+
 class Follower:
     """Takes in commits that were appended since the last look."""
 

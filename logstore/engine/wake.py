@@ -59,6 +59,20 @@ class LogWords(NamedTuple):
 _new = tuple.__new__  # what _make does, without its layers
 
 
+def _looked_at(fs: FileSystem, path: Path) -> bytes:
+    """The words of a file, read without mapping; zeros if there is no such file of this version."""
+    none = bytes(_WAITING_OFFSET)
+    try:
+        file = fs.open(path)
+    except (FileNotFoundError, FileSystemError):
+        return none
+    try:
+        data = file.pread(_WAITING_OFFSET, 0)
+    finally:
+        file.close()
+    return data if len(data) == len(none) and data[: len(MAGIC)] == MAGIC else none
+
+
 class Wake:
     """The mapped words."""
 
@@ -129,18 +143,14 @@ class Wake:
     @staticmethod
     def last_compaction(fs: FileSystem, path: Path) -> tuple[int, int]:
         """``compacted``, read without mapping; 0, 0 if there is no such file."""
-        try:
-            file = fs.open(path)
-        except (FileNotFoundError, FileSystemError):
-            return 0, 0
-        try:
-            data = file.pread(_WAITING_OFFSET, 0)
-        finally:
-            file.close()
-        if len(data) < _WAITING_OFFSET or data[: len(MAGIC)] != MAGIC:
-            return 0, 0
-        at_ms, size = _TWO.unpack_from(data, _COMPACTED_OFFSET)
+        at_ms, size = _TWO.unpack_from(_looked_at(fs, path), _COMPACTED_OFFSET)
         return at_ms, size
+
+    @staticmethod
+    def last_durable(fs: FileSystem, path: Path) -> int:
+        """``durable_upto``, read without mapping; 0 if there is no such file."""
+        found: int = _ONE.unpack_from(_looked_at(fs, path), _DURABLE_OFFSET)[0]
+        return found
 
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:

@@ -57,6 +57,17 @@ class Frame(NamedTuple):
     payload: bytes
 
 
+class Held(NamedTuple):
+    """A frame that holds entries: from one ID to another, of a listpack of so many bytes."""
+
+    kind: int
+    stream: int
+    first: ID
+    last: ID
+    size_bytes: int
+    entries: int  # deleted ones included
+
+
 @dataclass
 class Node:
     """A sealed node: where it lies, and what was deleted from it since."""
@@ -70,11 +81,6 @@ class Node:
     @property
     def live(self) -> int:
         return self.live_at_first - len(self.dead)
-
-    @property
-    def dead_bytes(self) -> int:
-        """The share of its bytes that its tombstones are of its entries."""
-        return self.size_bytes * len(self.dead) // max(1, self.live_at_first)
 
 
 def _integer_bytes(value: int) -> int:
@@ -173,6 +179,7 @@ class Log:
         self.streams: dict[int, Stream] = {}
         self.segments: dict[int, Segment] = {}
         self.tally = Tally()
+        self.kept: dict[int, list[Held]] = {}
         self.number, self.offset = 1, 64
         self.end = (0, 0)  # where the last commit ends, if need be in the segment before
         self.begin(1, MAIN)
@@ -381,12 +388,62 @@ class Log:
                 found[node.position >> 32] = size + node.size_bytes, count + 1
         return found
 
-    def tombstones(self) -> dict[int, int]:
-        """Bytes of deleted entries that are still in nodes, by segment."""
+    def deleted_bytes(self, there: list[bytes]) -> dict[int, int]:
+        """Bytes of deleted entries, by segment; ``there``: names of streams that did not expire.
+
+        Of each frame with entries the share of its listpack bytes that those which are not alive
+        any more are of its entries; of an append frame, as of the node that holds its last ID.
+        """
+        alive = {id(self.named(name)) for name in there}
         found = dict.fromkeys(self.segments, 0)
-        for stream in self.streams.values():
-            for node in stream.nodes.values():
-                found[node.position >> 32] += node.dead_bytes
+        for number in self.segments:
+            for held in self._held(number):
+                stream = self.streams.get(held.stream)
+                if stream is None or id(stream) not in alive:
+                    found[number] += held.size_bytes
+                elif stream.length != stream.added:
+                    gone = held.entries if not stream.length else self._gone(stream, held)
+                    found[number] += held.size_bytes * gone // max(1, held.entries)
+        return found
+
+    @staticmethod
+    def _gone(stream: Stream, held: Held) -> int:
+        if held.last < stream.first:
+            return held.entries
+        if stream.open and stream.open.master <= held.last:
+            of = stream.open.live + stream.open.deleted
+            return held.entries * stream.open.deleted // max(1, of)
+        master = max((each for each in stream.nodes if each <= held.last), default=None)
+        node = None if master is None else stream.nodes[master]
+        if node is None or node.last < held.first:
+            return held.entries
+        if held.kind == NODE:
+            return max(0, held.entries - node.live)
+        return held.entries * len(node.dead) // max(1, node.live_at_first)
+
+    def _held(self, number: int) -> list[Held]:
+        """The frames of a segment that hold entries."""
+        if number in self.kept:
+            return self.kept[number]
+        data = self.path(number).read_bytes()
+        end = self.segments[number].end or self.offset
+        found, offset = [], 64
+        while offset < end and (frame := self.frame(data, number, offset)) is not None:
+            offset += 32 + len(frame.payload)
+            if frame.kind == APPEND:
+                of, ms, seq, entries, _ = struct.unpack_from("<QQQII", frame.payload)
+                size = len(frame.payload) - 32
+                found.append(Held(frame.kind, of, (ms, seq), (ms, seq), size, entries))
+            elif frame.kind in (OPEN, NODE):
+                of, *ids, _ = NODE_HEAD.unpack_from(frame.payload)
+                lp = frame.payload[NODE_HEAD.size :]
+                live, at = _integer(lp, 6)
+                held = live + _integer(lp, at)[0]
+                found.append(
+                    Held(frame.kind, of, (ids[0], ids[1]), (ids[2], ids[3]), len(lp), held)
+                )
+        if self.segments[number].end:
+            self.kept[number] = found
         return found
 
     def file_bytes(self, number: int) -> int:

@@ -17,6 +17,15 @@ def test_a_store(store: Path) -> None:
         assert found[name] == wanted[name], name
 
 
+def test_a_closed_store_is_durable_to_its_end(store: Path) -> None:
+    found = json.loads(ok("info", store, "--json"))
+    assert found["applied_offset"] > 0
+    assert found["durable_segment"] == found["applied_segment"]
+    assert found["durable_offset"] == found["applied_offset"]
+    assert found["deleted_bytes"] == 0
+    assert 0 <= found["reclaimable_bytes"] < found["log_bytes"]
+
+
 def test_text_as_a_process(store: Path) -> None:
     done = process("info", store)
     assert done.returncode == 0
