@@ -1,12 +1,15 @@
-"""``add_many`` of two-field dicts, against SQLite's executemany into a WAL table."""
+"""``add_many`` of two-field dicts against SQLite, and with given IDs against without."""
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Callable
+from typing import Any
 
 import logstore
 from benchmarks import data
-from benchmarks.harness import Bench, Result, at_least, interleave
+from benchmarks.harness import Bench, Result, Sample, at_least, at_most, below, fresh, interleave
 
 NAME = "batch"
 BATCH = 1000
@@ -36,4 +39,61 @@ def run(bench: Bench) -> list[Result]:
         labels = ("add_many", "SQLite executemany")
         samples = interleave(bench.rounds, ours, peer, labels)
     database.close()
-    return [at_least("add_many of two-field dicts", "M rows/s", *samples, 3.0)]
+    return [
+        at_least("add_many of two-field dicts", "M rows/s", *samples, 3.0),
+        *given(bench),
+        memory(bench),
+    ]
+
+
+def given(bench: Bench) -> list[Result]:
+    """Processor time of a row whose ID is given, in each form, over that of a row without."""
+    count = bench.size(200_000, 50_000)
+    rows = data.rows(count)
+    forms: dict[str, Callable[[int, int], object]] = {
+        "(ms, seq)": lambda ms, seq: (ms, seq),
+        "StreamID": logstore.StreamID,
+        "str": lambda ms, seq: f"{ms}-{seq}",
+        "bytes": lambda ms, seq: b"%d-%d" % (ms, seq),
+        "int": lambda ms, _: ms,
+        "'<ms>-*'": lambda ms, _: f"{ms}-*",
+    }
+    results: list[Result] = []
+    with logstore.open(bench.folder / "given", sync="os") as store:
+        for form, id in forms.items():
+            plain, with_id = store.stream(f"no ID {form}"), store.stream(form)
+
+            def ours(number: int, id: Any = id, stream: Any = with_id) -> float:
+                first = 1_700_000_000_000 + (number + 1) * count * 7
+                return _took_us([(id(first + 7 * n, n % 3), row) for n, row in enumerate(rows)],
+                                stream)  # fmt: skip
+
+            def peer(_: int, stream: Any = plain) -> float:
+                return _took_us(rows, stream)
+
+            labels = (f"ID as {form}", "no ID")
+            samples = interleave(bench.rounds, ours, peer, labels)
+            name = f"add_many with IDs given as {form}, over no IDs"
+            results.append(at_most(name, "us of processor time a row", *samples, 2.0))
+    return results
+
+
+def _took_us(rows: list[Any], stream: Any) -> float:
+    gc.collect()  # what the rows before left is not this one's to look through
+    started = time.process_time()
+    stream.add_many(rows, batch=BATCH)
+    return (time.process_time() - started) / len(rows) * 1e6
+
+
+def memory(bench: Bench) -> Result:
+    """The most memory of a process that adds many rows with IDs, beside one that has none."""
+    count = bench.size(10_000_000, 500_000)
+    found = {
+        ids: fresh("load_memory", bench.folder / f"load-{ids}", count, ids) for ids in ("1", "0")
+    }
+    ours, peer = (
+        Sample(label, [found[ids]["peak_mib"]])
+        for label, ids in (("given IDs", "1"), ("no IDs", "0"))
+    )
+    note = f"{count} rows; {found['1']['ids_mib']:.1f} MiB of it are the IDs that it returns"
+    return below("VmHWM of a load with IDs", "MiB", ours, 150, peer, note)

@@ -11,11 +11,12 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import logstore
+from benchmarks import data
 
 
 def open_store(path: str) -> dict[str, Any]:
@@ -88,9 +89,23 @@ def import_rdb(store: str, file: str) -> float:
         return time.perf_counter() - started
 
 
+def load_memory(path: str, count: str, ids: str) -> dict[str, Any]:
+    """The process's most resident memory while it adds rows, with ``ids`` 1 with IDs of theirs."""
+    rows: Iterator[Any] = data.repeated(int(count))
+    if ids == "1":
+        rows = (((1_700_000_000_000 + 37 * n, n % 3), row) for n, row in enumerate(rows))
+    with logstore.open(path, sync="os") as store:
+        given = store.stream(data.STREAM).add_many(rows, batch=1000)
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert len(given) == int(count)
+    return {"peak_mib": int(found.group(1)) / 1024 if found else 0.0,
+            "ids_mib": given._runs.nbytes / 2**20}  # fmt: skip
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "import_rdb": import_rdb, "open_store": open_store, "rebuild": rebuild,
-    "scan_memory": scan_memory,
+    "import_rdb": import_rdb, "load_memory": load_memory, "open_store": open_store,
+    "rebuild": rebuild, "scan_memory": scan_memory,
 }  # fmt: skip
 
 if __name__ == "__main__":

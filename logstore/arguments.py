@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, cast, get_args
 
-from logstore.codec import Row, RowBatch, codec
+from logstore.codec import GivenIDs, Row, RowBatch, codec
+from logstore.codec.given import has_id
 from logstore.engine.adds import AUTO, AutoID
 from logstore.engine.holds import check_mode
 from logstore.engine.trims import TrimRule, check_rule
@@ -76,7 +77,7 @@ def consumer_name(name: str | bytes, encoding: str | None = None) -> bytes:
     return found
 
 
-def add_id(id: IDLike) -> AutoID | list[StreamID]:
+def add_id(id: IDLike) -> AutoID | StreamID:
     """The ID of an add: "*", "<ms>-*", or a whole one that is not 0-0."""
     text = id.decode("latin-1") if isinstance(id, bytes) else id
     if text == "*":
@@ -86,7 +87,7 @@ def add_id(id: IDLike) -> AutoID | list[StreamID]:
     found = parse_id(id)
     if found == ZERO_ID:
         raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
-    return [found]
+    return found
 
 
 def trim_rule(
@@ -198,37 +199,19 @@ def _encoded(row: Any, encoding: str) -> Any:
     ]
 
 
-def _with_id(row: Any) -> bool:
-    if not (isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], (Mapping, list))):
-        return False
-    id = row[0]  # of two pairs in a tuple the first is no ID
-    if isinstance(id, tuple):
-        return all(isinstance(part, int) for part in id)
-    return isinstance(id, str | bytes | int | datetime)
-
-
 def batches(
     items: Iterable[Row | tuple[IDLike, Row]], size: int, encoding: str | None
-) -> Iterator[tuple[AutoID | list[StreamID], RowBatch]]:
+) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
     source = iter(items)
     done = 0
     with_id: bool | None = None
     while chunk := list(islice(source, size)):
         if with_id is None:
-            with_id = _with_id(chunk[0])
+            with_id = has_id(chunk[0])
         if not with_id:  # a row with an ID among them is no row: it is refused there
             yield AUTO, rows(cast("list[Row]", chunk), encoding)
             continue
-        ids: list[StreamID] = []
-        fields: list[Row] = []
-        for place, row in enumerate(chunk, done):
-            if not _with_id(row):
-                raise InvalidEntryError(
-                    f"row {place}: give every row of one call an ID, (id, fields), or none of them"
-                )
-            id, values = cast("tuple[IDLike, Row]", row)
-            ids.append(parse_id(id))
-            fields.append(values)
+        ids, fields = codec().given(chunk, done)
         done += len(chunk)
         yield ids, rows(fields, encoding)

@@ -6,9 +6,11 @@ the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+from logstore.codec import GivenIDs, RunList, codec
 from logstore.engine.room import entry_bytes
 from logstore.ids import U64_MAX, StreamID
 
@@ -99,23 +101,23 @@ def make_entry(ms: int, seq: int, flat: list[bytes], encoding: str | None) -> En
 
 
 class IDRuns(Sequence[StreamID]):
-    """IDs in order, kept as runs of consecutive ones: small however many they are."""
+    """IDs in order, kept as runs of consecutive ones: next to nothing for those that the store
+    gave, and three to five bytes for each that was given.
+    """
 
-    __slots__ = ("_count", "_runs")
+    __slots__ = ("_runs",)
 
     def __init__(self) -> None:
-        self._runs: list[tuple[StreamID, int]] = []
-        self._count = 0
+        self._runs: RunList = codec().RunList()
 
     def add(self, first: StreamID, count: int = 1) -> None:
         """``count`` IDs from ``first`` on, each one above the one before."""
-        self._count += count
-        if self._runs:
-            start, length = self._runs[-1]
-            if start.ms == first.ms and start.seq + length == first.seq:
-                self._runs[-1] = (start, length + count)
-                return
-        self._runs.append((first, count))
+        if count > 0:
+            self._runs.put(first.ms, first.seq, count)
+
+    def add_given(self, ids: GivenIDs) -> None:
+        """The IDs that the rows of a batch were given."""
+        self._runs.put_given(ids)
 
     def extend(self, ids: Iterable[StreamID]) -> None:
         """More IDs, in any order."""
@@ -125,20 +127,21 @@ class IDRuns(Sequence[StreamID]):
     @property
     def first(self) -> StreamID | None:
         """The first ID, None if there is none."""
-        return self._runs[0][0] if self._runs else None
+        return self[0] if len(self) else None
 
     @property
     def last(self) -> StreamID | None:
         """The last ID, None if there is none."""
-        return _nth(*self._runs[-1], self._runs[-1][1] - 1) if self._runs else None
+        return self[-1] if len(self) else None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._runs)
 
     def __iter__(self) -> Iterator[StreamID]:
-        for start, count in self._runs:
-            for place in range(count):
-                yield _nth(start, count, place)
+        for block in range(self._runs.block_count):
+            for ms, seq, count in self._runs.block(block):
+                for place in range(count):
+                    yield _nth(ms, seq, place)
 
     @overload
     def __getitem__(self, index: int) -> StreamID: ...
@@ -148,19 +151,21 @@ class IDRuns(Sequence[StreamID]):
         if isinstance(index, slice):
             return list(self)[index]
         if index < 0:
-            index += self._count
-        if not 0 <= index < self._count:
+            index += len(self)
+        if not 0 <= index < len(self):
             raise IndexError(index)
-        for start, count in self._runs:
+        block = bisect_right(range(self._runs.block_count), index, key=self._runs.before) - 1
+        index -= self._runs.before(block)
+        for ms, seq, count in self._runs.block(block):
             if index < count:
-                return _nth(start, count, index)
+                return _nth(ms, seq, index)
             index -= count
         raise IndexError(index)
 
     def __repr__(self) -> str:
-        return f"IDRuns({self._count} IDs, {self.first} to {self.last})"
+        return f"IDRuns({len(self)} IDs, {self.first} to {self.last})"
 
 
-def _nth(start: StreamID, _count: int, place: int) -> StreamID:
-    carry, seq = divmod(start.seq + place, U64_MAX + 1)
-    return StreamID(start.ms + carry, seq)
+def _nth(ms: int, seq: int, place: int) -> StreamID:
+    carry, seq = divmod(seq + place, U64_MAX + 1)
+    return StreamID(ms + carry, seq)

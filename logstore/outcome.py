@@ -32,11 +32,10 @@ def outcomes(told: Iterable[int]) -> list[DeleteOutcome]:
 
 def collect(given: IDRuns, added: Added) -> None:
     """Put the IDs of one add to the others."""
-    if added.explicit is None:
+    if added.given is None:
         given.add(added.first, added.count)
     else:
-        for each in added.explicit:
-            given.add(each)
+        given.add_given(added.given)
 
 
 class Pending(Generic[R]):

@@ -80,8 +80,10 @@ class Stream(StreamHandle[T]):
     ) -> IDRuns:  # fmt: skip
         """Add rows of any iterable, one commit for each ``batch`` of them; their IDs.
 
-        A row is what ``add`` takes, or (id, fields). Memory holds one batch. The iterable runs
-        outside every lock. If a row is refused its whole batch is, and the batches before stay.
+        A row is what ``add`` takes, or (id, fields) in all rows: an ID, or ``"<ms>-*"``, and each
+        above the one before. Memory holds one batch, and of each ID that was given some four bytes,
+        to tell it. The iterable runs outside every lock. If a row is refused its whole batch is,
+        and the batches before stay.
 
         With ``producer`` each row is added as ``add`` does with it; a row is fields then, or
         (idempotent ID, fields). A row that is not added again has the ID that it got before.

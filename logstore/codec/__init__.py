@@ -15,6 +15,7 @@ from logstore.codec.interface import (
     ZERO_ID,
     ArrowBuilder,
     Codec,
+    GivenIDs,
     NodeEntry,
     NodeHead,
     NodePart,
@@ -22,6 +23,7 @@ from logstore.codec.interface import (
     PackedNode,
     Row,
     RowBatch,
+    RunList,
     Value,
 )
 
@@ -32,6 +34,7 @@ __all__ = [
     "ZERO_ID",
     "ArrowBuilder",
     "Codec",
+    "GivenIDs",
     "NodeEntry",
     "NodeHead",
     "NodePart",
@@ -39,6 +42,7 @@ __all__ = [
     "PackedNode",
     "Row",
     "RowBatch",
+    "RunList",
     "Value",
     "codec",
     "codec_name",

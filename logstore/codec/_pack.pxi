@@ -138,11 +138,14 @@ cdef class _Ids:
     """The IDs of the rows, one after the other: consecutive ones, or as listed."""
 
     cdef object listed
+    cdef GivenIDs given
     cdef u64 ms
     cdef u64 seq
 
     def __cinit__(self, ids, Py_ssize_t count):
-        if len(ids) and isinstance(ids[0], int):
+        if isinstance(ids, GivenIDs) and len(ids) == count:
+            self.given = ids
+        elif len(ids) and isinstance(ids[0], int):
             self.ms, self.seq = ids
         elif len(ids) != count:
             raise ValueError(f"{count} rows need as many IDs, not {len(ids)}")
@@ -151,7 +154,12 @@ cdef class _Ids:
 
     cdef int at(self, Py_ssize_t i) except -1:
         """Make ms and seq those of row i."""
-        if self.listed is not None:
+        cdef const Pair* pair
+        if self.given is not None:
+            pair = <const Pair*>self.given.pairs.data + i
+            self.ms = pair.ms
+            self.seq = pair.seq
+        elif self.listed is not None:
             self.ms, self.seq = self.listed[i]
         elif i:
             self.seq += 1

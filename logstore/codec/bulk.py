@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from logstore.codec import edit, listpack, node
-from logstore.codec.interface import ID, Packed, PackedNode, Row
+from logstore.codec.interface import ID, GivenIDs, Packed, PackedNode, Row
 from logstore.codec.interface import RowBatch as RowBatchLike
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
 
@@ -91,13 +91,13 @@ def _consecutive(first: ID, count: int) -> list[ID]:
     return ids
 
 
-def expand_ids(ids: ID | Sequence[ID], count: int) -> list[ID]:
+def expand_ids(ids: ID | Sequence[ID] | GivenIDs, count: int) -> list[ID]:
     """The IDs of ``count`` rows: given one by one, or by the first of them."""
     if ids and isinstance(ids[0], int):
         return _consecutive(cast(ID, ids), count)
     if len(ids) != count:
         raise ValueError(f"{count} rows need as many IDs, not {len(ids)}")
-    return [(ms, seq) for ms, seq in cast(Sequence[ID], ids)]
+    return [(ms, seq) for ms, seq in map(cast(Sequence[ID], ids).__getitem__, range(count))]
 
 
 class _Growing:
@@ -167,7 +167,7 @@ def pack(
     batch: RowBatchLike,
     first: int,
     last_exclusive: int,
-    ids: ID | Sequence[ID],
+    ids: ID | Sequence[ID] | GivenIDs,
     open_lp: bytes | None,
     open_ms: int,
     open_seq: int,
@@ -177,7 +177,7 @@ def pack(
     """Write rows[first:last_exclusive] into the open node and, where it is full, into new ones.
 
     ``ids``: a pair (ms, seq), the first of consecutive IDs (the sequence carries into ms), or a
-    list with one ID a row. The caller has checked that they ascend.
+    list with one ID a row, or such that were given. The caller has checked that they ascend.
     """
     if not 0 <= first <= last_exclusive <= len(batch):
         raise ValueError(f"rows {first} to {last_exclusive} of {len(batch)} do not exist")

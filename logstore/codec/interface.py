@@ -92,6 +92,57 @@ class RowBatch(Protocol):
         ...
 
 
+class GivenIDs(Protocol):
+    """The IDs of the rows of one batch, in their order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> ID: ...
+
+    def settle(self, last_ms: int, last_seq: int, /) -> int:
+        """Give a sequence to each ID that leaves it open (``ms-*``), as an add after the last ID.
+
+        -1 if all ascend above it, else the place of the first that is not above the one before.
+        """
+        ...
+
+    def since(self, place: int, /) -> GivenIDs:
+        """The IDs from this one on; all must be settled."""
+        ...
+
+
+class RunList(Protocol):
+    """IDs in the order in which they were put, as runs of consecutive ones, in blocks."""
+
+    def __len__(self) -> int: ...
+
+    def put(self, ms: int, seq: int, count: int, /) -> None:
+        """``count`` IDs, at least 1, from this one on; the sequence carries into ms."""
+        ...
+
+    def put_given(self, ids: GivenIDs, /) -> None:
+        """All of these IDs."""
+        ...
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks there are."""
+        ...
+
+    def before(self, block: int, /) -> int:
+        """How many IDs stand before those of a block."""
+        ...
+
+    def block(self, block: int, /) -> list[tuple[int, int, int]]:
+        """The runs of a block: ms, seq, count."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that all of it takes."""
+        ...
+
+
 class ArrowBuilder(Protocol):
     """Nodes made into one pyarrow.RecordBatch. One thread at a time."""
 
@@ -146,7 +197,7 @@ class ArrowBuilderFactory(Protocol):
 
 
 class Codec(Protocol):
-    """The codec's functions; docstrings stand with the pure ones (node, edit, bulk, arrow)."""
+    """The codec's functions; docstrings stand with the pure ones (node, edit, bulk, given, ..)."""
 
     def new_node(self, master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes: ...
 
@@ -220,12 +271,14 @@ class Codec(Protocol):
 
     def rows(self, items: Iterable[Row]) -> RowBatch: ...
 
+    def given(self, items: Sequence[Any], first_row: int) -> tuple[GivenIDs, list[Any]]: ...
+
     def pack(
         self,
         batch: RowBatch,
         first: int,
         last_exclusive: int,
-        ids: ID | Sequence[ID],
+        ids: ID | Sequence[ID] | GivenIDs,
         open_lp: bytes | None,
         open_ms: int,
         open_seq: int,
@@ -235,6 +288,9 @@ class Codec(Protocol):
 
     @property
     def ArrowBuilder(self) -> ArrowBuilderFactory: ...  # noqa: N802  (a class stands there)
+
+    @property
+    def RunList(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of given.py is)
 
     @property
     def PendingRun(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of run.py is)

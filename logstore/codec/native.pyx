@@ -4,7 +4,7 @@
 
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
-(changing them), _rows.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
+(changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
 _run.pxi (runs of pending entries), _batch.pxi with _crc32c.pxi (nodes that come from
 elsewhere), _lzf.pxi (what servers compress), _resp.pxi (requests of
 clients).
@@ -36,6 +36,7 @@ include "_read.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"
 include "_rows.pxi"
+include "_given.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
 include "_arrow.pxi"

@@ -18,6 +18,7 @@ from logstore.codec.edit import (
     new_node,
     rewrite,
 )
+from logstore.codec.given import RunList, given
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.node import (
     counts,
@@ -39,6 +40,7 @@ __all__ = [
     "NodeBatch",
     "PendingRun",
     "RowBatch",
+    "RunList",
     "append",
     "counts",
     "entries",
@@ -48,6 +50,7 @@ __all__ = [
     "first_live_id",
     "fits",
     "fold",
+    "given",
     "head",
     "ids",
     "last_id",

@@ -6,10 +6,9 @@ after another would give; a sealed last node that still has room becomes open ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from logstore.codec import Packed, PackedNode, RowBatch, codec
+from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine import nodes, opens
 from logstore.engine.removals import vacate
 from logstore.engine.state import State
@@ -45,17 +44,17 @@ class Add(NamedTuple):
     batch: RowBatch
     first: int
     end: int
-    ids: AutoID | Sequence[StreamID]
+    ids: AutoID | StreamID | GivenIDs
     create: bool = True
     rule: TrimRule | None = None
 
 
 class Added(NamedTuple):
-    """The IDs given: consecutive from ``first`` (carrying into ms), or those asked for."""
+    """The IDs: consecutive from ``first`` (carrying into ms), or those that were given."""
 
     first: StreamID
     count: int  # type: ignore[assignment]
-    explicit: Sequence[StreamID] | None = None
+    given: GivenIDs | None = None
 
 
 def add(state: State, request: Add) -> Added | None:
@@ -67,9 +66,12 @@ def add(state: State, request: Add) -> Added | None:
         added = Added(_first_auto(last, request.ids, state.now_ms), count)
         if count > 1:
             _check_room(added.first, count, request.ids)
+    elif isinstance(request.ids, StreamID):
+        _check_above(last, request.ids)
+        added = Added(request.ids, count)
     else:
-        _check_ascending(last, request.ids)
-        added = Added(request.ids[0], count, request.ids)
+        _settle(last, request.ids)
+        added = Added(StreamID(*request.ids[0]), count, request.ids)
     if record is None:
         if not request.create:
             return None
@@ -120,21 +122,28 @@ def _check_room(first: StreamID, count: int, auto: AutoID) -> None:
         raise IDOrderError(EXHAUSTED)
 
 
-def _check_ascending(last: StreamID, ids: Sequence[StreamID]) -> None:
+def _check_above(last: StreamID, id: StreamID, where: str = "") -> None:
     if last == MAX_ID:
         raise IDOrderError(EXHAUSTED)
-    for row, found in enumerate(ids):
-        if found <= last:
-            if found == ZERO_ID:
-                raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
-            where = f" (row {row}: {found} after {last})" if len(ids) > 1 else f" ({last})"
-            raise IDOrderError(_NOT_ABOVE + where)
-        last = found
+    if id <= last:
+        if id == ZERO_ID:
+            raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
+        raise IDOrderError(_NOT_ABOVE + (where or f" ({last})"))
+
+
+def _settle(last: StreamID, ids: GivenIDs) -> None:
+    """Give sequences where they were left open; refuse IDs that do not ascend above the last."""
+    row = ids.settle(*last)
+    if row >= 0:
+        found = StreamID(*ids[row])
+        before = StreamID(*ids[row - 1]) if row else last
+        where = f" (row {row}: {found} after {before})" if len(ids) > 1 else ""
+        _check_above(before, min(found, before), where)
 
 
 def _last_of(added: Added) -> StreamID:
-    if added.explicit is not None:
-        return added.explicit[-1]
+    if added.given is not None:
+        return StreamID(*added.given[added.count - 1])
     carry, seq = divmod(added.first.seq + added.count - 1, U64_MAX + 1)
     return StreamID(added.first.ms + carry, seq)
 
@@ -182,9 +191,9 @@ def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) ->
         ))  # fmt: skip
 
 
-def _ids_from(added: Added, place: int) -> Sequence[StreamID] | StreamID:
-    if added.explicit is not None:
-        return added.explicit[place:] if place else added.explicit
+def _ids_from(added: Added, place: int) -> GivenIDs | StreamID:
+    if added.given is not None:
+        return added.given.since(place) if place else added.given
     if not place:
         return added.first
     carry, seq = divmod(added.first.seq + place, U64_MAX + 1)
@@ -215,7 +224,7 @@ def _pack(
     if size + batch.raw_bytes(at) >= most_bytes or 0 < most_entries <= entries:
         ids = _ids_from(added, place)
         return pack(batch, at, end, ids, None, 0, 0, most_bytes, most_entries), end - at
-    one = _ids_from(added, place) if added.explicit is None else [added.explicit[place]]
+    one = _ids_from(added, place) if added.given is None else added.given[place]
     return pack(batch, at, at + 1, one, node.lp, *master, ENTRY_MAX_BYTES * 2, 0), 1
 
 

@@ -18,9 +18,13 @@ def test_a_tiny_run_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_tiny_run_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "--tiny", "--json", "--folder", str(tmp_path)]) == 0
-    (result,) = json.loads(capsys.readouterr().out)["results"]
-    assert len(result["ours"]["values"]) == len(result["peer"]["values"]) > 0
-    assert result["met"] in (True, False)
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert {"add_many of two-field dicts", "VmHWM of a load with IDs"} < {
+        result["name"] for result in results
+    }
+    for result in results:
+        assert len(result["ours"]["values"]) == len(result["peer"]["values"]) > 0
+        assert result["met"] in (True, False)
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logstore import IDOrderError, IDRuns, InvalidEntryError, StreamID
+from logstore import IDOrderError, IDRuns, InvalidEntryError, InvalidIDError, StreamID
 from logstore.ids import U64_MAX
-from logstore.store import Store
+from logstore.store import Store, open_store
 from tests.store.look import FixedClock, engine_of, everything, stream_nodes
 
 
@@ -26,6 +30,52 @@ def test_rows_with_and_without_ids(store: Store[bytes], clock: FixedClock) -> No
     given = stream.add_many(({"n": n} for n in range(7)), batch=3)
     assert list(given) == [(clock.ms, seq) for seq in range(7)]
     assert len(stream) == 10
+
+
+def test_every_form_of_an_id_in_one_call(store: Store[bytes]) -> None:
+    stream = store.stream("s")
+    forms: list[Any] = [
+        "1-1", b"1-2", StreamID(1, 3), (1, 4), "1-*", 2, "2-*", b"3-*", "3-*", 4_000,
+        datetime.fromtimestamp(5, UTC), "5000-*",
+    ]  # fmt: skip
+    wanted = [
+        (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 0), (2, 1), (3, 0), (3, 1), (4_000, 0),
+        (5_000, 0), (5_000, 1),
+    ]  # fmt: skip
+    given = stream.add_many(((id, {"a": 1}) for id in forms), batch=5)
+    assert list(given) == wanted == [entry.id for entry in stream]
+    with store.transaction() as tx:
+        told = tx.stream("s").add_many([("5000-*", {"a": 1}), ((5001, 0), [("a", 2)])])
+    assert list(told.result) == [(5_000, 2), (5_001, 0)]
+    everything(store)
+
+
+def test_a_sequence_left_open_follows_the_last_id(store: Store[bytes]) -> None:
+    stream = store.stream("s")
+    assert list(stream.add_many([("0-*", {"a": 1})])) == [(0, 1)]
+    stream.add({"a": 1}, id="7-9")
+    with pytest.raises(IDOrderError, match=r"row 1: 6-0 after 7-10"):
+        stream.add_many([("7-*", {"a": 1}), ("6-*", {"a": 1})])
+    stream.add({"a": 1}, id=(7, U64_MAX))
+    with pytest.raises(IDOrderError, match=r"\(7-18446744073709551615\)"):
+        stream.add_many([("7-*", {"a": 1})])
+    with pytest.raises(InvalidIDError, match="greater than 0-0"):
+        store.stream("new").add_many([("0-0", {"a": 1})])
+    assert list(stream.add_many([("8-*", {"a": 1})])) == [(8, 0)]
+
+
+def test_given_ids_into_a_large_open_node(tmp_path: Path) -> None:
+    """An open node above 64 KiB takes rows one by one, and what it has no room for all at once."""
+    with open_store(tmp_path / "s", node_max_bytes=200_000, node_max_entries=0) as store:
+        rows: list[Any] = [((n, 0), {"value": "x" * 5_000}) for n in range(1, 101)]
+        rows[60] = ("60-*", rows[60][1])
+        given = store.stream("s").add_many(rows, batch=30)
+        assert list(given) == [entry.id for entry in store.stream("s")]
+        assert (given[59], given[60], given[61]) == ((60, 0), (60, 1), (62, 0))
+        for id, fields in rows:
+            store.stream("other").add(fields, id=id)
+        assert stream_nodes(store, b"s") == stream_nodes(store, b"other")
+        everything(store)
 
 
 def test_a_row_of_two_pairs_is_not_taken_for_an_id(store: Store[bytes]) -> None:
@@ -137,6 +187,40 @@ def test_memory_holds_one_batch(store: Store[bytes]) -> None:
     tracemalloc.stop()
     assert len(given) == 40_000
     assert peak < 1_500_000, f"{peak} bytes; all rows are 4,000,000"
+
+
+MANY = """
+import sys
+import logstore
+
+PEAK = "VmHWM:"
+
+def peak_mib():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(PEAK))
+
+def rows(first, count):
+    for n in range(first, first + count):
+        id = (1_700_000_000_000 + 37 * n, n % 3)
+        yield {"n": "1"} if sys.argv[2] == "without" else (id, {"n": "1"})
+
+with logstore.open(sys.argv[1], sync="os") as store:
+    stream = store.stream("s")
+    stream.add_many(rows(0, 20_000), maxlen=1000)
+    before = peak_mib()
+    given = stream.add_many(rows(20_000, 600_000), maxlen=1000)
+    print(len(given), peak_mib() - before)
+"""
+
+
+@pytest.mark.parametrize("ids", ["with", "without"])
+def test_memory_does_not_hold_the_ids(tmp_path: Path, ids: str) -> None:
+    """Prevents 108 bytes for each ID that was given: they are told again, four bytes each."""
+    command = [sys.executable, "-c", MANY, str(tmp_path / "s"), ids]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    count, grown_mib = done.stdout.split()
+    assert int(count) == 600_000
+    assert float(grown_mib) < 16, f"{grown_mib} MiB more after 600,000 rows"
 
 
 def test_automatic_ids_carry_within_a_batch(store: Store[bytes]) -> None:

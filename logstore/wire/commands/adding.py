@@ -38,7 +38,7 @@ def xadd(session: Session, words: Words) -> Step:
         options = _options(words, idempotent=session.service.profile == "redis-8.10")
     ids = _id(words.next())
     pairs = _pairs(words)
-    if ids == [ZERO_ID]:
+    if ids == ZERO_ID:
         raise Failed("ERR The ID specified in XADD must be greater than 0-0")
     if options.producer is not None:
         return _idempotent(_request(key, pairs, ids, options), options.producer, options.name)
@@ -53,7 +53,7 @@ def xadd(session: Session, words: Words) -> Step:
 
 
 def _request(
-    key: bytes, pairs: list[tuple[bytes, bytes]], ids: AutoID | list[StreamID], options: _Options
+    key: bytes, pairs: list[tuple[bytes, bytes]], ids: AutoID | StreamID, options: _Options
 ) -> adds.Add:
     batch = arguments.rows([pairs], None)
     return adds.Add(key, batch, 0, 1, ids, options.create, options.rule)
@@ -106,12 +106,12 @@ def _producer(words: Words, *, given: bool) -> tuple[bytes, bytes | None]:
     return producer, name
 
 
-def _id(word: bytes) -> AutoID | list[StreamID]:
+def _id(word: bytes) -> AutoID | StreamID:
     if word == b"*":
         return AUTO
     if word.endswith(b"-*"):
         return AutoID(strict_id(word[:-2]).ms) if b"-" not in word[:-2] else _refuse_id()
-    return [strict_id(word)]
+    return strict_id(word)
 
 
 def _refuse_id() -> AutoID:
