@@ -13,7 +13,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 from logstore.errors import FileSystemError, NotAStoreError
 from logstore.oserrors import typed
 
+_COPY_BYTES = 1 << 20
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
 
 
@@ -172,11 +173,23 @@ class FileSystem:
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         """All or nothing, durable: temporary name, sync, rename, directory sync."""
+        self._write_atomic(path, (data,))
+
+    def copy_atomic(self, path: Path, source: File, offset: int, size_bytes: int) -> None:
+        """The same of a part of another file, some of it at a time."""
+        places = range(offset, offset + size_bytes, _COPY_BYTES)
+        end = offset + size_bytes
+        self._write_atomic(path, (source.pread(min(_COPY_BYTES, end - at), at) for at in places))
+
+    def _write_atomic(self, path: Path, parts: Iterable[bytes]) -> None:
         temporary = path.with_name(path.name + ".tmp")
         file = self.open(temporary, write=True, create=True)
         try:
             file.truncate(0)
-            file.pwrite(data, 0)
+            done = 0
+            for part in parts:
+                file.pwrite(part, done)
+                done += len(part)
             file.sync()
         finally:
             file.close()

@@ -92,9 +92,9 @@ class LogCheck:
                             self.report.commits += role == fmt.Role.MAIN
                 except CorruptionError as exc:
                     sound = False
-                    if last and not self._durable_behind(file, link, good):
+                    if last and not self._durable_behind(file, link, good, commit):
                         break
-                    good = self._pass_over(file, link, good, exc.message)
+                    good = self._pass_over(file, link, good, commit, exc.message)
         finally:
             file.close()
         if last and committed < link.end_offset:
@@ -141,13 +141,17 @@ class LogCheck:
                 why = f"a node has {live} live entries, its frame says {body.entries}"
                 self._damage(link.number, found.offset, found.end_offset, why)
 
-    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int) -> bool:
-        return reader.proves_damage(
-            file, self._seed, link.number, good, link.end_offset, self._promised
-        )
+    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int, commit: int) -> bool:
+        return reader.behind(
+            file, self._seed, link.number, good, link.end_offset, self._promised, commit or None
+        ).damaged
 
-    def _pass_over(self, file: reader.Bytes, link: chain.Link, good: int, why: str) -> int:
-        upto = reader.resume_offset(file, self._seed, link.number, good, link.end_offset)
+    def _pass_over(
+        self, file: reader.Bytes, link: chain.Link, good: int, commit: int, why: str
+    ) -> int:
+        upto = reader.resume_offset(
+            file, self._seed, link.number, good, link.end_offset, commit or None
+        )
         self._damage(link.number, good, upto, why)
         return upto
 

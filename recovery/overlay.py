@@ -145,7 +145,7 @@ class Repaired:
             raise DamagedStoreError("there is no segment left in the log: restore a backup")
 
     def _frames(self, file: File, number: int, start: int) -> Iterator[LogFrame]:
-        return reader.next_valid(file, self._seed, number, start, file.size_bytes())
+        return reader.next_valid(file, self._seed, number, start, file.size_bytes(), bodies=False)
 
     def _made(self, file: File, number: int, before: tuple[int, int] | None) -> SegmentHead | None:
         """A header for a segment that has frames of this store; None if it has none."""

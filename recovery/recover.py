@@ -67,7 +67,9 @@ def _seal_damaged(fs: FileSystem, path: Path) -> None:
         seed = crc_seed(content.uuid)
         end, commit = last.start_offset, 0
         try:
-            for found in reader.next_valid(file, seed, last.number, end, last.end_offset):
+            for found in reader.next_valid(
+                file, seed, last.number, end, last.end_offset, bodies=False
+            ):
                 if found.last:
                     end, commit = found.end_offset, found.commit
             file.sync()

@@ -297,3 +297,6 @@ class Codec(Protocol):
 
     @property
     def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)
+
+    @property
+    def FrameSearch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of search.py)

@@ -6,8 +6,8 @@ Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
 _run.pxi (runs of pending entries), _batch.pxi with _crc32c.pxi (nodes that come from
-elsewhere), _lzf.pxi (what servers compress), _resp.pxi (requests of
-clients).
+elsewhere), _search.pxi (frames behind damage), _lzf.pxi (what servers compress), _resp.pxi
+(requests of clients).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -44,4 +44,5 @@ include "_run.pxi"
 include "_lzf.pxi"
 include "_crc32c.pxi"
 include "_batch.pxi"
+include "_search.pxi"
 include "_resp.pxi"

@@ -33,10 +33,12 @@ from logstore.codec.node import (
 )
 from logstore.codec.resp import resp_adds, resp_ids, resp_requests
 from logstore.codec.run import PendingRun
+from logstore.codec.search import FrameSearch
 from logstore.codec.survey import survey
 
 __all__ = [
     "ArrowBuilder",
+    "FrameSearch",
     "NodeBatch",
     "PendingRun",
     "RowBatch",

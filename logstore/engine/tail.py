@@ -4,7 +4,7 @@ One code path for a dead writer's commit, a dirty open and the end of a rebuild.
 
 Invariants: what is accepted is synced before it is published; complete commits are never cut off
 with ftruncate, a new segment's header voids them; whether bad bytes are a torn tail or damage is
-decided here, at one place (``_damaged``), by ``durable_upto`` of the valid frames behind them and
+decided here, at one place (``_segment``), by ``durable_upto`` of the valid frames behind them and
 by the positions that clean closes and checkpoints recorded.
 """
 
@@ -130,13 +130,17 @@ def _segment(
             count += 1
             good = commit.end & fmt.OFFSET_MAX
     except CorruptFrameError as exc:
-        if not last or _damaged(engine, file, link, good):
+        behind = reader.behind(
+            file, engine.seed, link.number, good, link.end_offset if last else good,
+            engine.promised, state.meta.commit,
+        )  # fmt: skip
+        if not last or behind.damaged:
             raise DamagedStoreError(
                 f"the log is damaged before its durable end: {exc.message}; run "
                 "'logstore check' to see what is affected, then 'logstore recover'",
                 segment=link.number, offset=good,
             ) from exc  # fmt: skip
-        return count, _cut(engine, state, file, link, good)
+        return count, _cut(engine, state, file, link, good, void=behind.complete)
     return count, NOTHING
 
 
@@ -152,15 +156,10 @@ def apply_commit(state: State, commit: reader.Commit) -> None:
     )
 
 
-def _damaged(engine: Engine, file: File, link: chain.Link, good: int) -> bool:
-    """Torn tail or damage."""
-    return reader.proves_damage(
-        file, engine.seed, link.number, good, link.end_offset, engine.promised
-    )
-
-
-def _cut(engine: Engine, state: State, file: File, link: chain.Link, good: int) -> TailReport:
-    """Set the un-synced tail aside and cut it whole.
+def _cut(
+    engine: Engine, state: State, file: File, link: chain.Link, good: int, *, void: bool
+) -> TailReport:
+    """Set the un-synced tail aside and cut it whole; ``void``: a complete commit may be in it.
 
     Crash order: copy in quarantine, synced; then ftruncate if the bytes never formed a complete
     commit, else a new segment whose header says that this one ends at ``good``. A crash between
@@ -170,9 +169,8 @@ def _cut(engine: Engine, state: State, file: File, link: chain.Link, good: int) 
     saved = engine.path / names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
     engine.fs.make_directory(saved.parent)
     engine.fs.sync_directory(engine.path)
-    engine.fs.write_atomic(saved, file.pread(size, good))
-    later = reader.next_valid(file, engine.seed, link.number, good, link.end_offset)
-    if any(found.last for found in later):
+    engine.fs.copy_atomic(saved, file, good, size)
+    if void:
         number = max(names.segments(engine.fs, engine.path)[-1] + 1, state.meta.next_segment)
         end = fmt.position(link.number, good)
         engine.sync_file(file, end)

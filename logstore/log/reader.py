@@ -1,8 +1,10 @@
 """The one frame reader: of recovery, the store, compaction, tools and Spark alike.
 
-Invariants: a length is checked against the bytes that are there before memory is taken; nothing is
-returned whose CRC, bound to store and place, does not fit. It says *that* a frame is bad; whether
-that is a torn tail or damage is decided in one place (engine.tail). Never imports the index.
+Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
+against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
+does not fit; the search for frames behind bad bytes is linear in them (``codec.search``). It says
+*that* a frame is bad; whether that is a torn tail or damage is decided in one place (engine.tail).
+Never imports the index.
 """
 
 from __future__ import annotations
@@ -14,12 +16,19 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 
 from logstore import format as fmt
+from logstore.codec import codec
 from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
 
 _HEAD = fmt.FRAME_HEAD
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 _CHUNK_BYTES = 1 << 20
+_AT_ONCE_BYTES = 8 << 20  # a larger body is read once to check it, and once more to keep it
+_KIND_AT = fmt.FRAME_MARK_OFFSET - 2
+# Heads that a search keeps at a time, of 12 bytes each; of a large tail in proportion to it, so
+# that there are never more rounds over it than a couple of dozen.
+_AWAITED_MIN = 1 << 20
+_BYTES_AN_AWAITED = 256
 _MARK = struct.pack("<H", fmt.FRAME_MARK)
 
 
@@ -101,35 +110,74 @@ def parse(data: bytes, at: int, seed: int, segment: int, offset: int) -> LogFram
     return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, crc, payload)
 
 
+def _body_bytes(head: bytes, at: int, segment: int, offset: int, end_offset: int) -> int:
+    """Bytes of the body that the head at index ``at`` promises; all of it that can be known wrong
+    without the body is."""
+    if len(head) - at < _HEAD_BYTES:
+        raise _corrupt("the header is cut off", segment, offset)
+    if head[at + fmt.FRAME_MARK_OFFSET : at + _HEAD_BYTES] != _MARK or not head[at + _KIND_AT]:
+        raise _corrupt("no frame mark", segment, offset)
+    size = int.from_bytes(head[at + 4 : at + 8], "little")
+    if offset + _HEAD_BYTES + size > end_offset:
+        raise _corrupt("it is longer than what is there", segment, offset)
+    return size
+
+
 def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: int) -> LogFrame:
     """The frame at ``offset``, which must end at or before ``end_offset``."""
     head = source.pread(_HEAD_BYTES, offset)
-    if len(head) < _HEAD_BYTES:
-        raise _corrupt("the header is cut off", segment, offset)
-    size = int.from_bytes(head[4:8], "little")
-    # checked before memory is taken: the length may be anything
-    if offset + _HEAD_BYTES + size > end_offset:
-        raise _corrupt("it is longer than what is there", segment, offset)
-    return parse(head + source.pread(size, offset + _HEAD_BYTES), 0, seed, segment, offset)
+    size = _body_bytes(head, 0, segment, offset, end_offset)
+    return _large(source, head, seed, segment, offset, size, bodies=True)
+
+
+def _large(
+    source: Bytes, head: bytes, seed: int, segment: int, offset: int, size: int, *, bodies: bool
+) -> LogFrame:
+    """A frame whose body is not at hand. Memory is taken for a large one only when it is valid."""
+    begin = offset + _HEAD_BYTES
+    if size <= _AT_ONCE_BYTES and bodies:
+        return parse(head + source.pread(size, begin), 0, seed, segment, offset)
+    state = crc32c((segment << 32 | offset).to_bytes(8, "little") + head[4:], seed)
+    for at in range(0, size, _CHUNK_BYTES):
+        part = source.pread(min(_CHUNK_BYTES, size - at), begin + at)
+        if len(part) < min(_CHUNK_BYTES, size - at):
+            raise _corrupt("it is cut off", segment, offset)
+        state = crc32c(part, state)
+    if state != int.from_bytes(head[:4], "little"):
+        raise _corrupt("the checksum does not fit", segment, offset)
+    if bodies:
+        return parse(head + source.pread(size, begin), 0, seed, segment, offset)
+    _, _, commit, durable_upto, ordinal, kind, flags, _ = _HEAD.unpack(head)
+    return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, state, b"")
 
 
 def scan(
-    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int
-) -> Iterator[LogFrame]:
-    """Frames from ``start_offset`` on; CorruptFrameError at the first that is not valid."""
+    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int, *,
+    bodies: bool = True,
+) -> Iterator[LogFrame]:  # fmt: skip
+    """Frames from ``start_offset`` on; CorruptFrameError at the first that is not valid.
+
+    Without ``bodies`` the payload of a frame may be left out.
+    """
     chunk, base = b"", start_offset
     offset = start_offset
     while offset < end_offset:
         at = offset - base
         size = int.from_bytes(chunk[at + 4 : at + 8], "little") if len(chunk) >= at + 8 else 0
         if at + _HEAD_BYTES + size > len(chunk):
-            want = min(max(_CHUNK_BYTES, _HEAD_BYTES + size), end_offset - offset)
-            if len(chunk) - at >= want:
-                raise _corrupt("it is longer than what is there", segment, offset)
-            chunk, base, at = source.pread(want, offset), offset, 0
-            size = int.from_bytes(chunk[4:8], "little")
-            if _HEAD_BYTES + size > len(chunk) and offset + _HEAD_BYTES + size <= end_offset:
-                chunk = source.pread(_HEAD_BYTES + size, offset)
+            # Looked at before the body is read: what it says may be anything.
+            if len(chunk) - at >= _HEAD_BYTES:
+                _body_bytes(chunk, at, segment, offset, end_offset)
+            chunk = source.pread(min(_CHUNK_BYTES, end_offset - offset), offset)
+            base, at = offset, 0
+            size = _body_bytes(chunk, 0, segment, offset, end_offset)
+            if _HEAD_BYTES + size > len(chunk):
+                head = chunk[:_HEAD_BYTES]
+                found = _large(source, head, seed, segment, offset, size, bodies=bodies)
+                yield found
+                offset = found.end_offset
+                chunk, base = b"", offset
+                continue
         found = parse(chunk, at, seed, segment, offset)
         yield found
         offset = found.end_offset
@@ -158,32 +206,64 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
 
 
 def next_valid(
-    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int
-) -> Iterator[LogFrame]:
-    """Valid frames anywhere from ``start_offset`` on, found by the frame mark: past damage."""
-    offset = start_offset
+    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int, *,
+    after_commit: int | None = None, bodies: bool = True,
+) -> Iterator[LogFrame]:  # fmt: skip
+    """Valid frames anywhere from ``start_offset`` on, found by the frame mark: past damage.
+
+    ``after_commit`` is the number of a commit before them, if one is known; without ``bodies`` the
+    payload of a frame may be left out. The work grows with the bytes, whatever they are.
+    """
+    offset, known = start_offset, after_commit
     while offset < end_offset:
-        chunk = source.pread(min(_CHUNK_BYTES, end_offset - offset), offset)
-        at = chunk.find(_MARK)
-        while at >= 0:
-            begin = offset + at - fmt.FRAME_MARK_OFFSET
-            if begin >= start_offset:
-                try:
-                    found = read_frame(source, seed, segment, begin, end_offset)
-                except CorruptFrameError:
-                    pass
-                else:
-                    yield found
-                    start_offset = found.end_offset
-            at = chunk.find(_MARK, at + 1)
-        if len(chunk) < 2:
-            return
-        offset += len(chunk) - 1
+        try:
+            for found in scan(source, seed, segment, offset, end_offset, bodies=bodies):
+                offset, known = found.end_offset, found.commit
+                yield found
+        except CorruptFrameError:
+            begin = _search(source, seed, segment, offset + 1, end_offset, known)
+            if begin is None:
+                return
+            offset = begin
 
 
-def proves_damage(
-    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int, promised: int
-) -> bool:
+def _search(
+    source: Bytes, seed: int, segment: int, start: int, end: int, after_commit: int | None
+) -> int | None:
+    """Where a valid frame begins at or behind ``start``: that which ends first."""
+    least, slack = (0, 1 << 62) if after_commit is None else (after_commit, 2)
+    room = max(_AWAITED_MIN, (end - start) // _BYTES_AN_AWAITED)
+    begin = start
+    while begin < end:
+        search = codec().FrameSearch(
+            seed, segment, begin, end, least, slack + (begin - start) // _HEAD_BYTES, room
+        )
+        offset = begin
+        while offset < end and (search.awaited or not search.full):
+            data = source.pread(min(_CHUNK_BYTES, end - offset), offset)
+            found: tuple[int, int] | None = search.feed(data)
+            if found is not None:
+                return found[0]
+            if not data:
+                break
+            offset += len(data)
+        if not search.full:
+            return None
+        begin = search.resume
+    return None
+
+
+class Behind(NamedTuple):
+    """What stands behind bytes that are no valid frame."""
+
+    damaged: bool  # those bytes were known to be durable; else it is the tail of a crash
+    complete: bool  # a commit ends there; told only of a tail
+
+
+def behind(
+    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int, promised: int,
+    after_commit: int | None = None,
+) -> Behind:  # fmt: skip
     """Damage, or the un-synced tail of a crash: is anything known to have been durable there?
 
     Damage if ``promised`` (a position that a clean close or a checkpoint recorded) lies behind the
@@ -191,12 +271,21 @@ def proves_damage(
     """
     at = fmt.position(segment, bad_offset)
     if at < promised:
-        return True
-    later = next_valid(source, seed, segment, bad_offset, end_offset)
-    return any(found.durable_upto > at for found in later)
+        return Behind(damaged=True, complete=False)
+    complete = False
+    for found in next_valid(
+        source, seed, segment, bad_offset, end_offset, after_commit=after_commit, bodies=False
+    ):
+        if found.durable_upto > at:
+            return Behind(damaged=True, complete=False)
+        complete = complete or found.last
+    return Behind(damaged=False, complete=complete)
 
 
-def resume_offset(source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int) -> int:
+def resume_offset(
+    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int,
+    after_commit: int | None = None,
+) -> int:  # fmt: skip
     """Where the next valid frame behind damage begins; the end if there is none."""
-    found = next(next_valid(source, seed, segment, bad_offset + 1, end_offset), None)
-    return found.offset if found is not None else end_offset
+    begin = _search(source, seed, segment, bad_offset + 1, end_offset, after_commit)
+    return end_offset if begin is None else begin

@@ -201,10 +201,10 @@ def test_frames_behind_damage_are_found_once_each() -> None:
     assert reader.resume_offset(held, SEED, 1, START, end) == START + size
     assert reader.resume_offset(held, SEED, 1, end - 5, end) == end
     # A later frame knew 50 bytes to be durable; what is promised counts as well.
-    assert reader.proves_damage(held, SEED, 1, START + 49, end, 0)
-    assert not reader.proves_damage(held, SEED, 1, START + 50, end, 0)
-    assert reader.proves_damage(held, SEED, 1, START + 50, end, fmt.position(1, START + 51))
-    assert not reader.proves_damage(held, SEED, 1, START + 50, end, fmt.position(1, START + 50))
+    assert reader.behind(held, SEED, 1, START + 49, end, 0).damaged
+    assert reader.behind(held, SEED, 1, START + 50, end, 0) == (False, True)
+    assert reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 51)).damaged
+    assert not reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 50)).damaged
 
 
 def test_a_node_is_read_only_where_its_locator_says() -> None:
