@@ -3,28 +3,45 @@
 Invariants: the place to go on from is the last ID here, so nothing is kept beside the store, and
 nothing comes twice, whoever is killed; a commit here precedes what is trimmed there. A stream that
 is new here is imported whole first, with its groups; afterwards its entries are followed, not its
-groups. Somebody else who adds to a followed stream here is an error: IDs would be passed over.
+groups, of which it is said what differs. Entries that were gone before they were read are counted,
+and told before the count of the stream here takes them in. A stream that was made anew there is
+never joined to the one here, which is kept under another name (``histories``). Somebody else who
+adds to a followed stream here is an error: IDs would be passed over.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from logstore.errors import IDOrderError, OptionError, PeerError
-from logstore.ids import StreamID
 from logstore.store import Store
+from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCounts
 from logstore.transfer.mirroring import Mirroring
 from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.server import PeerGone, Server, is_no_stream, rows
+from logstore.transfer.server import (
+    PeerGone,
+    Server,
+    StreamFacts,
+    by_name,
+    checked,
+    is_no_stream,
+    rows,
+    stream_id,
+)
 from logstore.transfer.serverimport import DUMP_MAX_BYTES, ServerImport
 from logstore.transfer.trimming import Trimming
 from logstore.transfer.wanted import Wanted
 
+log = logging.getLogger("logstore.transfer")
 BLOCK_MS = 500
 COUNT = 1000
+STREAMS_A_READ = 64
+STREAMS_A_LOOK = 1000
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
 Trim: TypeAlias = Literal["none", "acked", "all"]
 Deletes: TypeAlias = Literal["keep", "apply"]
@@ -86,7 +103,8 @@ class _Following:
         self._options = options
         self._report = report
         self._progress = progress
-        self._last: dict[bytes, StreamID] = {}  # by the name there; here it is durable or not
+        self._places: dict[bytes, Place] = {}  # by the name there; here it is durable or not
+        self._histories = Histories(store, server)
         self._trimming = Trimming(store, server, self._wanted, report, acked=options.trim != "all")
         self._mirroring = Mirroring(store, server, self._wanted, report)
         self._look_at = self._settle_at = 0.0
@@ -112,9 +130,10 @@ class _Following:
     def _step(self, stop: threading.Event) -> None:
         now = time.monotonic()
         if now >= self._look_at:
-            self._look()
+            # First, so that a read which finds something odd can ask for another look.
             self._look_at = now + self._options.look_s
-        if not self._last:
+            self._look()
+        if not self._places:
             stop.wait(min(self._options.look_s, BLOCK_MS / 1000))
         elif self._read():
             self._progress(self._report.entries, 0)
@@ -124,62 +143,190 @@ class _Following:
 
     # -- what is there --------------------------------------------------------------------------
     def _look(self) -> None:
-        """Which streams there are; those that are new here are imported."""
+        """Which streams there are; those that are new here are imported, the others compared."""
+        counts = (
+            self._counts()
+        )  # before anything is read: what comes after it, it does not vouch for
         found = self._server.streams(self._wanted)
         importing = ServerImport(
             self._store, self._server, self._wanted, self._options.dump_max_bytes, self._report
         )
+        fresh: set[bytes] = set()
         for name in found:
             if importing.intake.record(self._wanted.target(name)) is None:
                 importing.take(name, lambda _entries: None)
+                fresh.add(name)
         importing.intake.flush()
-        before, self._last = self._last, {}
+        before, self._places = self._places, {}
         for name in found:
             record = importing.intake.record(self._wanted.target(name))
             if record is None:
                 continue  # it went away meanwhile
-            self._last[name] = record.last
-            if name not in before:
-                self._compare(name, record.last)
+            place = before.get(name)
+            if place is None or name in fresh:
+                last, known = record.last, counts if name in fresh else None
+                place = Place(last, record.entries_added, exact=last, counts=known)
+            self._places[name] = place
+        self._examine(self._moved(counts))
+        self._look_at_groups()
         if self._options.deletes == "apply":
-            for name, last in self._last.items():
-                self._mirroring.apply(name, last)
+            for name, place in self._places.items():
+                self._mirroring.apply(name, place.last)
 
-    def _compare(self, name: bytes, last: StreamID) -> None:
-        facts = self._server.info(name)
-        if facts is not None and facts.max_deleted > last:
-            self._report.note(
-                f"{name!r}: entries above {last}, up to {facts.max_deleted}, were deleted or "
-                "trimmed there before they were read"
-            )
-        if facts is not None and facts.last < last:
-            self._report.note(
-                f"{name!r}: the server's last ID {facts.last} is below {last} here: it was made "
-                "anew, or the server lost its end; what comes below that ID is not followed"
-            )
-            self._mirroring.protect(name, facts.last, last)
+    def _counts(self) -> ServerCounts:
+        return ServerCounts(self._server.attempt(*COUNTS))
+
+    def _moved(self, counts: ServerCounts) -> list[bytes]:
+        """The streams whose last ID or count there is not what is known of them."""
+        moved: list[bytes] = []
+        for names in _parts(self._places, STREAMS_A_LOOK):
+            told = self._server.many([("XINFO", "STREAM", name) for name in names])
+            for name, reply in zip(names, told, strict=True):
+                if is_no_stream(reply):
+                    self._look_at = 0.0
+                    continue
+                facts, place = StreamFacts(checked(reply)), self._places[name]
+                added = facts.entries_added
+                if place.counts is None or facts.last != place.last or added != place.added:
+                    moved.append(name)
+                else:
+                    place.counts = counts
+        return moved
+
+    def _look_at_groups(self) -> None:
+        """Say which groups are not as they were when they were imported."""
+        for names in _parts(self._places, STREAMS_A_LOOK):
+            told = self._server.many([("XINFO", "GROUPS", name) for name in names])
+            for name, reply in zip(names, told, strict=True):
+                if not is_no_stream(reply):
+                    self._compare_groups(name, list(map(by_name, checked(reply))))
+
+    def _compare_groups(self, name: bytes, told: list[dict[bytes, Any]]) -> None:
+        stream = self._store.stream(self._wanted.target(name))
+        here = {group.name: (group.last_delivered_id, group.pending) for group in stream.groups()}
+        there = {
+            group[b"name"]: (stream_id(group[b"last-delivered-id"]), group[b"pending"])
+            for group in told
+        }
+        for group in sorted({*here, *there}):
+            if group not in here:
+                what = "is on the server, and not here"
+            elif group not in there:
+                what = "is not on the server any more, and is kept here"
+            elif here[group] != there[group]:
+                what = "has not read, or not acked, the same here as on the server"
+            else:
+                continue
+            text = group.decode("utf-8", "backslashreplace")
+            self._report.note(f"{name!r}: group {text!r} {what}: groups are not followed")
 
     # -- what is new ----------------------------------------------------------------------------
     def _read(self) -> bool:
-        """Add what is new, or wait a moment for it; whether there was anything."""
-        names = list(self._last)
+        """Add what is new, or wait a moment for it; whether there was anything.
+
+        The first read waits and tells only which streams have something: waiting is not possible
+        inside of a MULTI, and entries and counts that are not of one moment say nothing.
+        """
+        names = list(self._places)
         reply = self._server.attempt(
-            "XREAD", "COUNT", COUNT, "BLOCK", BLOCK_MS, "STREAMS", *names,
-            *(str(self._last[name]) for name in names),
+            "XREAD", "COUNT", 1, "BLOCK", BLOCK_MS, "STREAMS", *names,
+            *(str(self._places[name].last) for name in names),
         )  # fmt: skip
         if isinstance(reply, PeerError):
             if not is_no_stream(reply):
                 raise reply
             self._look_at = 0.0  # a key is no stream any more
             return False
-        for name, entries in reply or ():
-            self._add(name, rows(entries))
+        self._examine([name for name, _ in reply or ()])
         return bool(reply)
 
-    def _add(self, name: bytes, found: list[Any]) -> None:
-        stream = self._store.stream(self._wanted.target(name))
+    def _examine(self, names: list[bytes]) -> None:
+        """See whether streams are still the same, what was missed of them, and add what is new."""
+        for part in _parts(names, STREAMS_A_READ):
+            places = [str(self._places[name].last) for name in part]
+            replies = self._server.many(
+                [
+                    ("XREAD", "COUNT", COUNT, "STREAMS", *part, *places), COUNTS,
+                    *(("XINFO", "STREAM", name) for name in part),
+                ],
+                at_once=True,
+            )  # fmt: skip
+            if any(is_no_stream(reply) for reply in (replies[0], *replies[2:])):
+                self._look_at = 0.0  # one is gone, or no stream any more
+                continue
+            found = dict(checked(replies[0]) or ())
+            counts = ServerCounts(replies[1])
+            for name, told in zip(part, replies[2:], strict=True):
+                entries = rows(found.get(name, ()))
+                facts = StreamFacts(checked(told))
+                self._take(Look(name, facts, counts, entries, all_found=len(entries) < COUNT))
+
+    def _take(self, look: Look) -> None:
+        name, place = look.name, self._places[look.name]
+        target = self._wanted.target(name)
+        if not self._histories.same(look, place, target):
+            self._set_aside(name, place, look.missed(place))
+            return
+        place.counts = look.counts
+        missed = look.missed(place)
+        if missed is not None and missed < 0:
+            place.added += missed
+            self._lost_its_end(look, place)
+        elif missed:
+            self._tell_missed(look, place, target, missed)
+        if look.found and not self._add(name, target, look.found):
+            return
+        if missed is not None:
+            place.exact = place.last
+
+    def _lost_its_end(self, look: Look, place: Place) -> None:
+        last = look.facts.last
+        news = self._report.note(
+            f"{look.name!r}: the server has lost entries that are here, of those above {last} up "
+            f"to {place.last}: what it gets with IDs that are below the last one here is not "
+            "followed"
+        )
+        if news and last < place.last:
+            self._mirroring.protect(look.name, last, place.last)
+
+    def _tell_missed(self, look: Look, place: Place, target: bytes, missed: int) -> None:
+        above, below = look.gap(place)
+        # Told first: a follower that is killed in between tells it once more.
+        self._report.miss(look.name, above, below, missed)
+        log.warning(
+            "%r: %d entries above %s and below %s were trimmed or deleted there before they were "
+            "read", look.name, missed, above, below,
+        )  # fmt: skip
+        place.added += missed
+        self._store.stream(target).set_id(place.last, entries_added=place.added)
+
+    def _set_aside(self, name: bytes, place: Place, missed: int | None) -> None:
+        """The server's stream is another one: keep ours under another name, import that one."""
+        target = self._wanted.target(name)
+        kept = plain = target + f":until:{place.last}".encode()
+        again = 1
+        while not self._store.rename(target, kept, replace=False):
+            again += 1
+            kept = plain + f":{again}".encode()
+        self._report.set_aside.setdefault(name, []).append(kept)
+        text = kept.decode("utf-8", "backslashreplace")
+        why = "is not the one that was followed, or cannot be shown to be"
+        if missed is not None and missed > 0:
+            why += f" (if it is, {missed} of its entries above {place.last} were missed)"
+        self._report.note(
+            f"{name!r}: the server's stream {why}: what is here is kept under the name {text!r}, "
+            "and the server's is imported anew"
+        )
+        log.warning("%r: the server's stream %s; what is here is kept as %s", name, why, text)
+        self._trimming.forget(name)
+        self._mirroring.forget(name)
+        del self._places[name]
+        self._look_at = 0.0
+
+    def _add(self, name: bytes, target: bytes, found: list[Any]) -> bool:
+        """Add entries; False if the stream is gone here."""
         try:
-            added = stream.add_many(found, batch=COUNT, create=False)
+            added = self._store.stream(target).add_many(found, batch=COUNT, create=False)
         except IDOrderError as exc:
             raise IDOrderError(
                 f"somebody else adds to {name!r} here while it is followed ({exc.message}): let "
@@ -187,14 +334,22 @@ class _Following:
             ) from exc
         if not len(added):
             self._look_at = 0.0  # it was dropped here: it is imported anew
-            return
-        self._last[name] = found[-1][0]
+            return False
+        place = self._places[name]
+        place.last = found[-1][0]
+        place.added += len(found)
         self._report.entries += len(found)
+        return True
 
     def _settle(self) -> None:
         """What was committed by now becomes durable; only then it is trimmed there."""
-        committed = dict(self._last)
+        committed = {name: (place.last, place.added) for name, place in self._places.items()}
         self._store.sync()
         if self._options.trim != "none":
-            for name, last in committed.items():
-                self._trimming.trim(name, last)
+            for name, (last, added) in committed.items():
+                self._trimming.trim(name, last, added)
+
+
+def _parts(names: Iterable[bytes], size: int) -> Iterable[list[bytes]]:
+    every = list(names)
+    return (every[at : at + size] for at in range(0, len(every), size))

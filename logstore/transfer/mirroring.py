@@ -34,6 +34,11 @@ class Mirroring:
         """The server lost what it had above the one ID, up to the other: that is no delete."""
         self._kept.setdefault(name, []).append((above, upto))
 
+    def forget(self, name: bytes) -> None:
+        """The server's stream is another one from now on."""
+        self._gone.pop(name, None)
+        self._kept.pop(name, None)
+
     def apply(self, name: bytes, last: StreamID) -> None:
         """Delete here, up to ``last``, what was deleted there since it was last looked at."""
         facts = self._server.info(name)

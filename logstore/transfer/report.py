@@ -1,6 +1,6 @@
 """What a transfer did, in numbers and notes; how far it is.
 
-Invariants: it only counts.
+Invariants: it only counts; what has no room any more is counted all the same.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from logstore.ids import StreamID
+
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 NOTES_MAX = 100
+GAPS_MAX = 1000
 
 
 def unwatched(_done: int, _total: int) -> None:
@@ -19,8 +22,25 @@ def unwatched(_done: int, _total: int) -> None:
 
 
 @dataclass(slots=True)
+class Gap:
+    """Entries that a server had for a while, and that never came: between two IDs, exclusive."""
+
+    stream: bytes  # its name there
+    above: StreamID
+    below: StreamID
+    entries: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "stream": self.stream.decode("utf-8", "backslashreplace"), "above": str(self.above),
+            "below": str(self.below), "entries": self.entries,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
 class Report:
-    """Counts of streams but for ``entries``, ``trimmed`` and ``deleted``."""
+    """Counts of streams but for ``entries``, ``missed``, ``trimmed`` and ``deleted``."""
 
     streams: int = 0  # carried
     entries: int = 0  # in these
@@ -31,24 +51,59 @@ class Report:
     trimmed: int = 0  # entries that the server no longer has, since they are durable here
     deleted: int = 0  # entries that were deleted there, so here
     reconnects: int = 0
+    missed: int = 0  # entries that were trimmed or deleted there before they were read
+    gaps: list[Gap] = field(default_factory=list)  # where; neighbours are joined if they are many
+    # By the name there: what was here under its name when the server's was made anew.
+    set_aside: dict[bytes, list[bytes]] = field(default_factory=dict)
     other_keys: Counter[str] = field(default_factory=Counter)  # no streams, by what they are
     notes: list[str] = field(default_factory=list)
+    _unwritten: set[int] = field(default_factory=set)  # hashes of notes that had no room
 
-    def note(self, text: str) -> None:
-        """Something that the user should know; told once."""
-        if text not in self.notes and len(self.notes) < NOTES_MAX:
+    def note(self, text: str) -> bool:
+        """Something that the user should know; told once. False if it was told before."""
+        if text in self.notes or hash(text) in self._unwritten:
+            return False
+        if len(self.notes) < NOTES_MAX:
             self.notes.append(text)
+        else:
+            self._unwritten.add(hash(text))
+        return True
+
+    def miss(self, stream: bytes, above: StreamID, below: StreamID, entries: int) -> None:
+        """So many entries between the two IDs never came."""
+        self.missed += entries
+        last = self.gaps[-1] if len(self.gaps) >= GAPS_MAX else None
+        if last is not None and last.stream != stream:
+            # The list is full: the range joins the last one of its stream.
+            last = next((gap for gap in reversed(self.gaps) if gap.stream == stream), None)
+        if last is None:
+            self.gaps.append(Gap(stream, above, below, entries))
+            return
+        last.above, last.below = min(last.above, above), max(last.below, below)
+        last.entries += entries
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values: streams and entries, and of the rest what is not nothing."""
         found: dict[str, Any] = {"streams": self.streams, "entries": self.entries}
         for name in (
             "same", "kept", "expired", "other_databases", "trimmed", "deleted", "reconnects",
+            "missed",
         ):  # fmt: skip
             if getattr(self, name):
                 found[name] = getattr(self, name)
+        if self.gaps:
+            found["gaps"] = [gap.as_dict() for gap in self.gaps]
+        if self.set_aside:
+            found["set_aside"] = {
+                name.decode("utf-8", "backslashreplace"): [
+                    each.decode("utf-8", "backslashreplace") for each in kept
+                ]
+                for name, kept in self.set_aside.items()
+            }
         if self.other_keys:
             found["other_keys"] = dict(self.other_keys)
         if self.notes:
             found["notes"] = list(self.notes)
+        if self._unwritten:
+            found["notes_left_out"] = len(self._unwritten)
         return found

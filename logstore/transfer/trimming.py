@@ -42,9 +42,19 @@ class Trimming:
         self._known: dict[bytes, bool] = {}  # whether all that is there is here
         self._below: dict[bytes, StreamID] = {}
 
-    def trim(self, name: bytes, durable: StreamID) -> None:
-        """Trim what is not above ``durable``, which is durable here."""
+    def forget(self, name: bytes) -> None:
+        """The server's stream is another one from now on."""
+        self._known.pop(name, None)
+        self._below.pop(name, None)
+
+    def trim(self, name: bytes, durable: StreamID, added: int) -> None:
+        """Trim what is not above ``durable``, which is durable here; ``added`` is how many were
+        ever added there up to it."""
         if durable == MAX_ID or self._below.get(name, ZERO_ID) > durable:
+            return
+        # One that was made anew since it was read has other entries below that ID.
+        facts = self._server.info(name)
+        if facts is None or facts.last < durable or (facts.entries_added or added) < added:
             return
         if not self._all_here(name, durable):
             return
