@@ -5,6 +5,12 @@ cannot be compiled stays as it is, interpreted, and the build goes on; an editab
 never compiled, so that a change of the source counts at once and tests can reach inside. The
 sources are the same either way: there is no second form of them.
 
+What differs when it is compiled: ``self.x = new`` frees the old value *before* the attribute is
+set, and so does ``items[at] = new`` for a list. Where freeing it runs code or lets go of the
+interpreter (files, LMDB's objects, callables, whatever a caller handed in), another thread can read
+a value that is half freed, and the process dies. So an attribute that more than one thread sees is
+swapped as ``logstore/engine/swap.py`` says; ``tests/house/test_swaps.py`` finds those that are not.
+
 Not compiled, and why: the faces (they answer wrong types with errors of their own, compiled code
 does so with its own), ``fs`` (others inherit from it), ``engine.commit`` (interrupts).
 """

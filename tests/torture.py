@@ -40,6 +40,7 @@ class Asked(NamedTuple):
 
     times: int
     paths: tuple[str, ...]
+    compiled: bool = False  # with the engine as a wheel has it
 
 
 PARTS: dict[str, Asked] = {
@@ -60,6 +61,8 @@ PARTS: dict[str, Asked] = {
     "wire": Asked(2, ("tests/wire/test_machines.py",)),
     "fuzz": Asked(4, ("tests/fuzz",)),
     "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
+    # 3,000 generations of the index under threads that read.
+    "threads": Asked(100, ("tests/engine/test_threads_under_erasure.py",), compiled=True),
 }
 
 # Tests that take the same seed each time unless they are given one; they print it.
@@ -125,9 +128,11 @@ def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
     environment = os.environ | {figures.TORTURE: str(times), figures.DIRECTORY: str(where)}
     if name in SEEDS:
         environment.setdefault(SEEDS[name], str(random.randrange(10**6)))
+    compiled = [sys.executable, str(ROOT / ".ci" / "env.py"), "test", "compiled", "--", "python"]
     command = [
-        sys.executable, "-m", "pytest", "-s", "-q", "-o", f"timeout={TIMEOUT_S}",
-        "-o", "junit_family=legacy", f"--junitxml={report}", *PARTS[name].paths,
+        *(compiled if PARTS[name].compiled else [sys.executable]), "-m", "pytest", "-s", "-q",
+        "-o", f"timeout={TIMEOUT_S}", "-o", "junit_family=legacy", f"--junitxml={report}",
+        *PARTS[name].paths,
     ]  # fmt: skip
     began_s, busy_s, own_s = time.monotonic(), _busy_s(), _own_s()
     with (

@@ -23,6 +23,7 @@ from logstore.engine.kept import Kept
 from logstore.engine.lock import WriterLock, through
 from logstore.engine.segments import Segments
 from logstore.engine.state import State
+from logstore.engine.swap import let_go
 from logstore.engine.wake import LogWords, Wake
 from logstore.errors import ClosedError, CorruptionError, DamagedStoreError, Error, StoreFailedError
 from logstore.fs import File, FileSystem
@@ -87,8 +88,18 @@ class Engine:
         except BaseException:
             made.close()
             raise
-        self.generation = made
+        self.switch_generation(made)
         return made
+
+    def switch_generation(self, made: Generation | None) -> None:
+        """Read and write this generation from now on, or open one at the next use (None).
+
+        Readers look at the attribute without a lock, and freeing the last reference to the one
+        before closes LMDB, which lets go of the interpreter: so it is freed behind the assignment.
+        """
+        before = self.generation
+        self.generation = made
+        let_go(before)
 
     def _index_files(self, path: Path) -> tuple[int, int]:
         """Inodes of data.mdb and lock.mdb: looked at, never opened."""
@@ -122,8 +133,9 @@ class Engine:
             try:
                 number = (build or self._rebuild)(self)
                 path = names.generation(self.index_home, number)
-                self.generation = open_generation(self.fs, path, number)
-                self.settle_generation(self.generation)
+                made = open_generation(self.fs, path, number)
+                self.switch_generation(made)
+                self.settle_generation(made)
             except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
                 if not left:
                     raise DamagedStoreError("files go while they are read: try again") from exc
@@ -168,12 +180,15 @@ class Engine:
     # -- the active segment -------------------------------------------------------------------
     def active_file(self, number: int) -> File:
         """The active segment, open for writing."""
-        if self._active is None or self._active_number != number:
-            if self._active is not None:
-                self._active.close()
-            self._active = self.fs.open(names.segment(self.path, number), write=True)
-            self._active_number = number
-        return self._active
+        before = self._active
+        if before is not None and self._active_number == number:
+            return before
+        opened = self.fs.open(names.segment(self.path, number), write=True)
+        self._active = opened
+        self._active_number = number
+        if before is not None:
+            before.close()
+        return opened
 
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back."""
@@ -278,14 +293,15 @@ class Engine:
         self.closed = True
         self.segments.forget()
         self.wake.waits.slots.give_back()
-        if self._active is not None:
-            self._active.close()
-            self._active = None
+        active = self._active
+        self._active = None
+        if active is not None:
+            active.close()
         try:
             alone = self.gate.shut()
             if alone and self.generation is not None and self.pid == os.getpid():
                 self.generation.close()
-            self.generation = None
+            self.switch_generation(None)
         finally:
             self.gate.reopen()
             self.users.close()

@@ -31,7 +31,7 @@ def revive(engine: Engine) -> bool:
             if not engine.gate.shut():
                 return False
             found.close()
-            engine.generation = None
+            engine.switch_generation(None)
         finally:
             engine.gate.reopen()
         engine.kept.clear()
