@@ -7,7 +7,7 @@ arguments into reads of the engine, and bytes into entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -187,10 +187,16 @@ class StreamHandle(Generic[T]):
         return describefull.full_info(self._store, self._name, arguments.read_count(count))
 
     def scan(
-        self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None,
+        self, start: IDLike = "-", end: IDLike = "+", *,
+        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
         batch_rows: int = 65536,
     ) -> pa.RecordBatchReader:  # fmt: skip
-        """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields."""
+        """Entries of an interval as Arrow record batches: stream, id, ms, seq, ts, fields, id_key,
+        pairs; or the ``columns`` that are named, of which others than these are fields.
+
+        A mapping gives their types, too (None: text): a value that is none of its type is null.
+        OptionError for a column that cannot be.
+        """
         from logstore.scan import arrow
 
         low, high = parse_start(start), parse_end(end)

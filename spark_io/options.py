@@ -23,9 +23,11 @@ from logstore.log import storefile
 
 KNOWN = (
     "path", "stream", "streams", "startId", "endId", "startTime", "endTime", "minPartitions",
-    "pinHours", "mode", "snapshotDir",
+    "pinHours", "mode", "columnNameOfCorruptRecord", "snapshotDir",
 )  # fmt: skip
-PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
+MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
+CORRUPT_RECORD = "_corrupt_record"
 PIN_HOURS = 24.0
 PIN_HOURS_MAX = 24.0 * 366
 PARTITIONS_MAX = 100_000
@@ -46,6 +48,7 @@ class SourceOptions:
     min_partitions: int | None
     pin_ms: int
     mode: str
+    corrupt: str  # the name of the column for malformed records
     snapshot_dir: str  # empty: the store itself
 
 
@@ -61,12 +64,15 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
     hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX) or PIN_HOURS
     mode = given.get("mode", PERMISSIVE).upper()
-    if mode not in (PERMISSIVE, FAILFAST):
-        raise OptionError(f"option 'mode' is {PERMISSIVE} or {FAILFAST}, not {mode!r}")
+    if mode not in MODES:
+        raise OptionError(f"option 'mode' is {', '.join(MODES)}, not {mode!r}")
+    corrupt = given.get("columnnameofcorruptrecord", CORRUPT_RECORD)
+    if not corrupt:
+        raise OptionError("option 'columnNameOfCorruptRecord' must name a column")
     return SourceOptions(
         path, _streams(given), start, end,
         _number(given, "minpartitions", int, 1, PARTITIONS_MAX), int(hours * 3_600_000), mode,
-        _path(given, "snapshotdir") if "snapshotdir" in given else "",
+        corrupt, _path(given, "snapshotdir") if "snapshotdir" in given else "",
     )  # fmt: skip
 
 

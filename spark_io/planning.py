@@ -6,14 +6,19 @@ durable before a task can read it, so that a task never finds other bytes there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from logstore import arguments
-from logstore.errors import StreamNotFoundError
+from logstore.errors import OptionError, StreamNotFoundError
 from logstore.scan import plan
 from logstore.scan.split import Split
 from logstore.spark_io.options import SourceOptions
 from logstore.store import Store, open_store
+from logstore.stream import Stream
+
+SAMPLED_STREAMS = 16
+SAMPLED_ENTRIES = 20
 
 
 def _open(options: SourceOptions) -> Store[bytes]:
@@ -24,18 +29,28 @@ def _open(options: SourceOptions) -> Store[bytes]:
 def check_streams(options: SourceOptions) -> None:
     """StreamNotFoundError, naming it, for a stream that is not there."""
     with _open(options) as store:
-        for name in options.streams:
-            if name not in store:
-                raise StreamNotFoundError(
-                    f"there is no such stream in {options.path}; see store.streams()",
-                    stream=arguments.stream_name(name),
-                )
+        _names(options, store)
 
 
-def splits(options: SourceOptions, cores: int) -> list[Split]:
-    """The splits of a new plan, in the order of the streams and their IDs."""
+def _names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
+    for name in options.streams:
+        if name not in store:
+            raise StreamNotFoundError(
+                f"there is no such stream in {options.path}; see store.streams()",
+                stream=arguments.stream_name(name),
+            )
+    return [arguments.stream_name(name) for name in options.streams] or store.streams()
+
+
+def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Split]:
+    """The splits of a new plan, in the order of the streams and their IDs.
+
+    OptionError for one of the ``fields`` that entries have under a name of other case only.
+    """
     with _open(options) as store:
-        names = [arguments.stream_name(name) for name in options.streams] or store.streams()
+        names = _names(options, store)
+        for name in names[:SAMPLED_STREAMS]:
+            _check_case(store.stream(name), options, fields)
         made = plan.make(
             store._engine(), names, options.start, options.end,  # noqa: SLF001
             min_partitions=options.min_partitions, cores=cores, ttl_ms=options.pin_ms,
@@ -44,3 +59,20 @@ def splits(options: SourceOptions, cores: int) -> list[Split]:
         if not options.snapshot_dir:
             store.sync()
     return made.splits
+
+
+def _check_case(stream: Stream[bytes], options: SourceOptions, fields: Sequence[str]) -> None:
+    """By the first and last entries; a column of nulls would not tell that the case differs."""
+    if not fields:
+        return
+    first = stream.range(options.start, options.end, count=SAMPLED_ENTRIES)
+    last = stream.range(options.start, options.end, count=SAMPLED_ENTRIES, reverse=True)
+    seen = {name.decode("utf-8", "replace") for each in (*first, *last) for name in each.fields}
+    for name in set(fields) - seen:
+        other = next((each for each in sorted(seen) if each.lower() == name.lower()), None)
+        if other is not None:
+            raise OptionError(
+                f"column {name!r}: entries of stream {stream.name!r} have a field {other!r}, and "
+                f"names of fields differ by case: write {other!r} in the schema, or read "
+                f"fields[{name!r}]"
+            )

@@ -1,8 +1,11 @@
 """The columns of the Spark source: the standard ones, and the fields that a user's schema names.
 
-Invariants: every column is checked when the query is planned, and an error names it; batches have
-exactly the Arrow types that Spark asks for. A column is plain text (name and type), so that it can
-be sent anywhere; Arrow types are made where they are needed.
+Spark takes names that differ by case only for one: standard columns match without case, and what
+would collide is refused. The names of fields are bytes, which differ by case.
+
+Invariants: every column is checked when the query is planned, and an error names it. A column is
+plain text (name and type), so that it can be sent anywhere; Arrow types are made where they are
+needed.
 """
 
 from __future__ import annotations
@@ -11,26 +14,33 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError
 from logstore.scan.arrow import BATCH_ROWS, Gather
-from logstore.spark_io import casts
+from logstore.scan.shape import Target
+from logstore.spark_io.options import SourceOptions
+from logstore.spark_io.records import Rows
 
-DDL = "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>"
+DDL = (
+    "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>, "
+    "id_key binary, pairs array<struct<field:string,value:string>>"
+)
 OPTIONS_KEY = "logstore.options"  # in the metadata of a table's first column
-_PAIRS = "array<struct<key:string,value:{}>>"
 _STANDARD: dict[str, tuple[str, ...]] = {
     "stream": ("string",),
     "id": ("string",),
-    "ms": ("bigint",),
-    "seq": ("bigint",),
+    "ms": ("bigint", "decimal(20,0)"),
+    "seq": ("bigint", "decimal(20,0)"),
     "ts": ("timestamp",),
     "fields": (
-        "map<string,string>", "map<string,binary>", _PAIRS.format("string"),
-        _PAIRS.format("binary"),
+        "map<string,string>", "map<string,binary>", "array<struct<key:string,value:string>>",
+        "array<struct<key:string,value:binary>>",
+    ),
+    "id_key": ("binary",),
+    "pairs": (
+        "array<struct<field:string,value:string>>", "array<struct<field:string,value:binary>>",
     ),
 }  # fmt: skip
-_NEVER_NULL = ("stream", "id", "fields")
+_NEVER_NULL = ("stream", "id", "fields", "id_key", "pairs", "decimal(20,0)")
 _FIELD_TYPES = (
     "string", "binary", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean",
     "timestamp", "timestamp_ntz", "date",
@@ -44,6 +54,11 @@ class Column(NamedTuple):
     type: str
     nullable: bool
 
+    @property
+    def standard(self) -> str:
+        """The standard column that it is; empty for a field."""
+        return self.name.lower() if self.name.lower() in _STANDARD else ""
+
 
 def of_table(options: Mapping[str, str]) -> Any:
     """The standard columns, with the options of the load in them.
@@ -51,6 +66,8 @@ def of_table(options: Mapping[str, str]) -> Any:
     When a table is read, Spark 4.3 hands its schema over, and none of its options.
     """
     from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
         LongType,
         MapType,
         StringType,
@@ -60,10 +77,12 @@ def of_table(options: Mapping[str, str]) -> Any:
     )
 
     text, number = StringType(), LongType()
+    pair = StructType([StructField("field", text), StructField("value", text)])
     return StructType([
         StructField("stream", text, metadata={OPTIONS_KEY: json.dumps(dict(options))}),
         StructField("id", text), StructField("ms", number), StructField("seq", number),
         StructField("ts", TimestampType()), StructField("fields", MapType(text, text)),
+        StructField("id_key", BinaryType()), StructField("pairs", ArrayType(pair)),
     ])  # fmt: skip
 
 
@@ -76,40 +95,78 @@ def table_options(schema: Any) -> dict[str, str]:
     return {}
 
 
-def columns(schema: Any) -> tuple[Column, ...]:
-    """The columns of a StructType, checked; OptionError names the one that cannot be."""
+def columns(schema: Any, corrupt: str) -> tuple[Column, ...]:
+    """The columns of a StructType, checked; OptionError names the one that cannot be.
+
+    ``corrupt`` is the name of the column for malformed records.
+    """
     found = tuple(
         Column(field.name, field.dataType.simpleString(), field.nullable) for field in schema
     )
+    seen: dict[str, str] = {}
     for field, column in zip(schema, found, strict=True):
-        _check(column)
+        _check(column, corrupt)
         if not getattr(field.dataType, "valueContainsNull", True):
             raise OptionError(f"column {column.name!r}: the values of a map may be null in Spark")
-    if len({column.name for column in found}) != len(found):
-        raise OptionError("a column of the schema is named twice")
+        if not getattr(field.dataType, "containsNull", True):
+            raise OptionError(f"column {column.name!r}: an array's elements may be null in Spark")
+        before = seen.get(column.name.lower())
+        if before is not None:
+            raise OptionError(_twice(before, column.name))
+        seen[column.name.lower()] = column.name
     return found
 
 
-def _check(column: Column) -> None:
+def _twice(before: str, name: str) -> str:
+    if before == name:
+        return f"column {name!r} of the schema is named twice"
+    return (
+        f"columns {before!r} and {name!r} differ by case only, and Spark takes them for one: leave "
+        f"one out of the schema, and read a field of this name as fields[{name!r}]"
+    )
+
+
+def _check(column: Column, corrupt: str) -> None:
     name, kind, nullable = column
-    if name in _STANDARD and kind not in _STANDARD[name]:
+    standard = column.standard
+    if name.lower() == corrupt.lower():
+        if kind != "string" or not nullable or standard:
+            raise OptionError(
+                f"column {name!r} is for malformed records: it must be a string that may be null, "
+                "and no standard column"
+            )
+        return
+    if standard and kind not in _STANDARD[standard]:
         raise OptionError(
-            f"column {name!r} of logstore is {' or '.join(_STANDARD[name])}, not {kind}; for a "
+            f"column {name!r} of logstore is {' or '.join(_STANDARD[standard])}, not {kind}; for a "
             f"field of this name take fields[{name!r}]"
         )
-    if name not in _STANDARD and kind not in _FIELD_TYPES and not kind.startswith("decimal("):
+    if not standard and kind not in _FIELD_TYPES and not kind.startswith("decimal("):
         raise OptionError(
             f"column {name!r}: a field cannot be read as {kind}, only as {', '.join(_FIELD_TYPES)} "
             "or decimal"
         )
-    if not nullable and name not in _NEVER_NULL:
+    if not nullable and standard not in _NEVER_NULL and not (standard and kind in _NEVER_NULL):
         raise OptionError(f"column {name!r} may be null: leave NOT NULL out of the schema")
 
 
-def gather(wanted: Sequence[Column]) -> Gather:
-    """What gathers nodes into the columns, still as text or bytes."""
-    raw = [column.name for column in wanted if "binary" in column.type]
-    return Gather([column.name for column in wanted], BATCH_ROWS, binary=raw)
+def fields(wanted: Sequence[Column], corrupt: str) -> tuple[str, ...]:
+    """The names of fields among the columns."""
+    return tuple(
+        each.name for each in wanted if not each.standard and each.name.lower() != corrupt.lower()
+    )
+
+
+def rows(wanted: Sequence[Column], options: SourceOptions) -> tuple[Rows, Gather]:
+    """What makes batches for Spark, and what gathers nodes for it."""
+    targets = [
+        Target(each.name, arrow_type(each.type), each.standard, each.nullable) for each in wanted
+    ]
+    names = [each.name.lower() for each in wanted]
+    corrupt = options.corrupt.lower()
+    place = names.index(corrupt) if corrupt in names else -1
+    made = Rows(targets, mode=options.mode, corrupt=place)
+    return made, Gather(made.sources, BATCH_ROWS)
 
 
 def arrow_type(kind: str) -> Any:
@@ -123,7 +180,8 @@ def arrow_type(kind: str) -> Any:
     if kind.startswith("map<"):
         return pa.map_(pa.string(), values)
     if kind.startswith("array<"):
-        return pa.list_(pa.struct([("key", pa.string()), ("value", values)]))
+        name = "key" if "<key:" in kind else "field"
+        return pa.list_(pa.struct([(name, pa.string()), ("value", values)]))
     return {
         "string": pa.string(),
         "binary": pa.binary(),
@@ -138,40 +196,3 @@ def arrow_type(kind: str) -> Any:
         "timestamp_ntz": pa.timestamp("us"),
         "date": pa.date32(),
     }[kind]
-
-
-class Shape:
-    """Turns gathered batches into those that Spark asks for."""
-
-    def __init__(self, wanted: Sequence[Column], *, strict: bool) -> None:
-        import pyarrow as pa
-
-        self._wanted = wanted
-        self._strict = strict
-        self.schema = pa.schema(
-            [pa.field(name, arrow_type(kind), nullable) for name, kind, nullable in wanted]
-        )
-
-    def batch(self, gathered: Any) -> Any:
-        """The batch with the types of the schema."""
-        import pyarrow as pa
-
-        arrays = [
-            self._array(array, column, field.type)
-            for array, column, field in zip(
-                gathered.columns, self._wanted, self.schema, strict=True
-            )
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _array(self, array: Any, column: Column, target: Any) -> Any:
-        import pyarrow as pa
-
-        if column.name not in ARROW_COLUMNS:
-            return casts.cast(array, target, column.name, strict=self._strict)
-        if column.type.startswith("array<"):
-            pairs = pa.StructArray.from_arrays(
-                [array.keys, array.items], fields=list(target.value_type)
-            )
-            return pa.ListArray.from_arrays(array.offsets, pairs, type=target)
-        return array

@@ -21,9 +21,11 @@ from logstore.scan import read
 from logstore.scan.split import Split
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
-from logstore.spark_io.options import FAILFAST, SourceOptions
+from logstore.spark_io.options import SourceOptions
 
 NAME = "logstore"
+_NO_STREAMING = "logstore has no readStream yet: use spark.read, or stream.follow() in Python"
+_NO_WRITING = "logstore cannot be written to from Spark yet: use stream.add_many() in Python"
 
 
 class SplitPartition(InputPartition):
@@ -43,7 +45,6 @@ class LogstoreSource(DataSource):
         super().__init__(options)
         self.given = source_options.given_by_user(dict(options))
         self.of_table = source_options.is_table(dict(options))
-        self.parsed = _checked(self.given) if self.given else None
 
     @classmethod
     def name(cls) -> str:
@@ -51,29 +52,42 @@ class LogstoreSource(DataSource):
         return NAME
 
     def schema(self) -> Any:
-        """The standard columns."""
-        if self.parsed is None:
-            _checked({})  # raises, and says what is missing
+        """The standard columns; the options are checked first, for Spark asks when it loads."""
+        from logstore.spark_io import planning  # with LMDB, which tasks must not need
+
+        planning.check_streams(_parsed(self.given))
         return columns.of_table(self.given) if self.of_table else columns.DDL
 
     def reader(self, schema: Any) -> LogstoreReader:
         """The reader of the standard columns or of those that the user named."""
-        parsed = self.parsed or _checked(columns.table_options(schema))
+        parsed = _parsed(self.given or columns.table_options(schema))
         cores = self.cores or os.cpu_count() or 1
-        return LogstoreReader(parsed, columns.columns(schema), cores)
+        return LogstoreReader(parsed, columns.columns(schema, parsed.corrupt), cores)
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802  (Spark's names)
+        """Refuse: there is no such source yet."""
+        raise OptionError(_NO_STREAMING)
+
+    def simpleStreamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802
+        """Refuse: there is no such source yet."""
+        raise OptionError(_NO_STREAMING)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
+        """Refuse: there is no sink yet."""
+        raise OptionError(_NO_WRITING)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802
+        """Refuse: there is no sink yet."""
+        raise OptionError(_NO_WRITING)
 
 
-def _checked(given: dict[str, str]) -> SourceOptions:
+def _parsed(given: dict[str, str]) -> SourceOptions:
     if not given:
         raise OptionError(
             "no options: give at least 'path' and 'stream'. (Of a table that was created with "
             "columns of its own Spark hands none over: create a temporary view instead)"
         )
-    parsed = source_options.parse(given)
-    from logstore.spark_io import planning  # with LMDB, which tasks must not need
-
-    planning.check_streams(parsed)
-    return parsed
+    return source_options.parse(given)
 
 
 class LogstoreReader(DataSourceReader):
@@ -90,12 +104,14 @@ class LogstoreReader(DataSourceReader):
         """The splits of a new plan, pinned."""
         from logstore.spark_io import planning
 
-        return [SplitPartition(split) for split in planning.splits(self.options, self.cores)]
+        wanted = columns.fields(self.wanted, self.options.corrupt)
+        splits = planning.splits(self.options, self.cores, wanted)
+        return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one split; SnapshotExpired if its pin is over."""
         if not isinstance(partition, SplitPartition):
             return  # Spark's way to say that there are no partitions
-        shape = columns.Shape(self.wanted, strict=self.options.mode == FAILFAST)
-        for batch in read.batches(partition.split, columns.gather(self.wanted)):
-            yield shape.batch(batch)
+        rows, gather = columns.rows(self.wanted, self.options)
+        for batch in read.batches(partition.split, gather):
+            yield rows.batch(batch)

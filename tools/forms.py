@@ -1,18 +1,16 @@
 """The forms of stored bytes outside: readable text, faithful JSON.
 
-Invariants: JSON gives the bytes back exactly. An entry is ``{"id", "fields": {..}}`` when all of it
-is UTF-8 and no field name repeats, ``{"id", "pairs": [[field, value], ..]}`` when one does, and
-``{"id", "pairs_base64": [..]}`` when anything is not UTF-8. Text is for eyes: what is not
-printable, and the backslash itself, becomes a backslash escape.
+Invariants: JSON gives the bytes back exactly; scan.records says in which forms. Text is for eyes:
+what is not printable, and the backslash itself, becomes a backslash escape.
 """
 
 from __future__ import annotations
 
 import shlex
-from base64 import b64encode
 from typing import Any
 
 from logstore.entry import Entry
+from logstore.scan import records
 
 
 def readable(raw: bytes) -> str:
@@ -39,16 +37,7 @@ def entry_line(entry: Entry[bytes]) -> str:
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
-    pairs = entry.pairs
-    try:
-        text = [(name.decode(), value.decode()) for name, value in pairs]
-    except UnicodeDecodeError:
-        packed = [[_base64(name), _base64(value)] for name, value in pairs]
-        return {"id": str(entry.id), "pairs_base64": packed}
-    fields = dict(text)
-    if len(fields) < len(text):
-        return {"id": str(entry.id), "pairs": [list(pair) for pair in text]}
-    return {"id": str(entry.id), "fields": fields}
+    return records.entry_object(str(entry.id), entry.pairs)
 
 
 def name_object(name: bytes) -> dict[str, str]:
@@ -56,8 +45,4 @@ def name_object(name: bytes) -> dict[str, str]:
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:
-        return {"name_base64": _base64(name)}
-
-
-def _base64(raw: bytes) -> str:
-    return b64encode(raw).decode("ascii")
+        return {"name_base64": records.in_base64(name)}

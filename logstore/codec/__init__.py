@@ -10,6 +10,7 @@ from __future__ import annotations
 from logstore.codec.choose import codec, codec_name, native_or_none, pure
 from logstore.codec.interface import (
     ARROW_COLUMNS,
+    EXACT_COLUMNS,
     ID,
     MAX_ID,
     ZERO_ID,
@@ -29,6 +30,7 @@ from logstore.codec.interface import (
 
 __all__ = [
     "ARROW_COLUMNS",
+    "EXACT_COLUMNS",
     "ID",
     "MAX_ID",
     "ZERO_ID",

@@ -13,19 +13,28 @@ cdef enum:
     MS = 2
     SEQ = 3
     TS = 4
-    FIELDS = 5          # only offsets; its children are the two that follow
-    KEYS = 6
-    ITEMS = 7
-    FIRST_FIELD = 8
+    FIELDS = 5          # only offsets; its children are MAP_KEYS and MAP_ITEMS, or those of PAIRS
+    ID_KEY = 6
+    PAIRS = 7           # only offsets; its children are PAIR_KEYS and PAIR_ITEMS
+    MS_EXACT = 8
+    SEQ_EXACT = 9
+    STANDARD = 10       # number of them
+    MAP_KEYS = 10
+    MAP_ITEMS = 11
+    PAIR_KEYS = 12
+    PAIR_ITEMS = 13
+    FIRST_FIELD = 14
+
+cdef tuple STANDARD_NAMES = (*ARROW_COLUMNS, *EXACT_COLUMNS)
 
 
 cdef class ArrowBuilder:
     """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
 
-    cdef Column* columns        # STREAM .. ITEMS, then one a field column
+    cdef Column* columns        # STREAM .. PAIR_ITEMS, then one a field column
     cdef Py_ssize_t total       # number of them
     cdef Py_ssize_t field_count
-    cdef bint wanted[8]
+    cdef bint wanted[STANDARD]
     cdef tuple names
     cdef tuple field_names
     cdef list field_keys
@@ -36,6 +45,12 @@ cdef class ArrowBuilder:
     cdef Buf items              # Elem of the entry's fields and values
     cdef Buf master_pick        # int64 a field column: which of the node's fields, or -1
     cdef Column key_texts       # the node's fields as texts
+    cdef Buf node_picks         # of repeated fields of the node; see `pick_last`
+    cdef Buf entry_picks        # of the entry
+    # Whether the map has children of its own. It shares those of `pairs`, if both are wanted, until
+    # an entry repeats a field.
+    cdef bint own_map
+    cdef bint own_map_mark
 
     def __cinit__(self, columns=ARROW_COLUMNS, field_columns=(), binary=False):
         cdef Py_ssize_t i
@@ -50,8 +65,8 @@ cdef class ArrowBuilder:
         self.columns = <Column*>calloc(self.total, sizeof(Column))
         if self.columns == NULL:
             raise MemoryError
-        for i in range(6):
-            self.wanted[i] = ARROW_COLUMNS[i] in self.names
+        for i in range(STANDARD):
+            self.wanted[i] = STANDARD_NAMES[i] in self.names
         for key in self.field_keys:
             elem.is_int = False
             elem.data = data_of(key)
@@ -72,11 +87,14 @@ cdef class ArrowBuilder:
         buf_free(&self.master_pick)
         buf_free(&self.key_texts.data)
         buf_free(&self.key_texts.offsets)
+        buf_free(&self.node_picks)
+        buf_free(&self.entry_picks)
 
     cdef int clear(self) except -1:
         cdef int32_t zero = 0
         cdef Py_ssize_t i
         self.row_count = 0
+        self.own_map = not self.wanted[PAIRS]
         for i in range(self.total):
             self.columns[i].data.size = self.columns[i].valid.size = 0
             self.columns[i].offsets.size = 0
@@ -99,6 +117,7 @@ cdef class ArrowBuilder:
 
     cdef void mark(self) noexcept:
         cdef Py_ssize_t i
+        self.own_map_mark = self.own_map
         for i in range(self.total):
             self.columns[i].data_mark = self.columns[i].data.size
             self.columns[i].offsets_mark = self.columns[i].offsets.size
@@ -106,6 +125,7 @@ cdef class ArrowBuilder:
 
     cdef void take_back(self) noexcept:
         cdef Py_ssize_t i
+        self.own_map = self.own_map_mark
         for i in range(self.total):
             self.columns[i].data.size = self.columns[i].data_mark
             self.columns[i].offsets.size = self.columns[i].offsets_mark
@@ -135,7 +155,8 @@ cdef class ArrowBuilder:
         cdef Master m
         cdef Entry e
         cdef u64 pos, ms, seq, added = 0
-        cdef bint values = self.wanted[FIELDS] or self.field_count > 0
+        cdef bint pairs = self.wanted[FIELDS] or self.wanted[PAIRS]
+        cdef bint values = pairs or self.field_count > 0
         cdef int64_t items
         fail(read_master(p, size_of(lp), &m))
         if values:
@@ -158,8 +179,8 @@ cdef class ArrowBuilder:
             if values:
                 items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
                 fail(read_elems(p, e.body, m.end, items, &self.items))
-                if self.wanted[FIELDS]:
-                    self.add_map(&e)
+                if pairs:
+                    self.add_pairs(&e)
                 if self.field_count:
                     self.add_fields(&e)
             added += 1
@@ -175,10 +196,12 @@ cdef class ArrowBuilder:
         fail(read_elems(p, m.fields_at, m.end, m.width, &self.master_elems))
         fields = <const Elem*>self.master_elems.data
         self.key_texts.data.size = self.key_texts.offsets.size = 0
-        if self.wanted[FIELDS]:
+        if self.wanted[FIELDS] or self.wanted[PAIRS]:
             fail(buf_add(&self.key_texts.offsets, &zero, 4))
             for i in range(m.width):
                 add_text(&self.key_texts, fields + i, False)
+            if self.wanted[FIELDS]:
+                pick_last(&self.key_texts, 0, &self.node_picks)
         self.master_pick.size = 0
         for column in range(self.field_count):
             pick = -1
@@ -191,7 +214,7 @@ cdef class ArrowBuilder:
     cdef int add_id(self, bytes name, u64 ms, u64 seq) except -1:
         cdef Elem elem
         cdef u8 text[41]
-        cdef u64 size
+        cdef u64 size, i
         elem.is_int = False
         if self.wanted[STREAM]:
             elem.data = data_of(name)
@@ -209,29 +232,98 @@ cdef class ArrowBuilder:
             add_number(&self.columns[SEQ], seq, seq >> 63 == 0)
         if self.wanted[TS]:
             add_number(&self.columns[TS], ms * 1000, ms <= TS_MS_MAX)
+        if self.wanted[ID_KEY]:
+            for i in range(8):
+                text[i] = <u8>(ms >> (56 - 8 * i))
+                text[8 + i] = <u8>(seq >> (56 - 8 * i))
+            elem.data = text
+            elem.size = 16
+            add_text(&self.columns[ID_KEY], &elem, True)
+        if self.wanted[MS_EXACT]:
+            add_number(&self.columns[MS_EXACT], ms, True)
+        if self.wanted[SEQ_EXACT]:
+            add_number(&self.columns[SEQ_EXACT], seq, True)
         return 0
 
-    cdef int add_map(self, const Entry* e) except -1:
-        """Add the entry's pairs to the map; its items were read."""
-        cdef const Elem* items = <const Elem*>self.items.data
-        cdef Column* keys = &self.columns[KEYS]
-        cdef Column* values = &self.columns[ITEMS]
-        cdef int64_t i
-        cdef int32_t count
-        if e.flags & SAME_FIELDS:
-            self.add_master_keys(e.pairs)
-            for i in range(e.pairs):
-                add_text(values, items + i, self.binary)
-        else:
-            for i in range(e.pairs):
-                add_text(keys, items + 2 * i, False)
-                add_text(values, items + 2 * i + 1, self.binary)
-        count = <int32_t>(keys.offsets.size // 4 - 1)
-        return fail(buf_add(&self.columns[FIELDS].offsets, &count, 4))
+    cdef int add_pairs(self, const Entry* e) except -1:
+        """Add the entry's pairs to `pairs` and to the map; its items were read."""
+        cdef Column* keys = &self.columns[PAIR_KEYS if self.wanted[PAIRS] else MAP_KEYS]
+        cdef Column* values = &self.columns[PAIR_ITEMS if self.wanted[PAIRS] else MAP_ITEMS]
+        cdef u64 before = keys.offsets.size // 4 - 1
+        cdef u64 keys_mark = keys.data.size
+        cdef bint repeats = False
+        if self.wanted[FIELDS]:
+            if e.flags & SAME_FIELDS:
+                repeats = self.node_picks.size > 0
+            else:       # by their texts, which are taken back at once
+                self.add_keys(keys, e)
+                repeats = pick_last(keys, before, &self.entry_picks)
+                keys.data.size = keys_mark
+                keys.offsets.size = 4 * (before + 1)
+            if repeats and not self.own_map:
+                self.split_map()
+        if self.wanted[PAIRS]:
+            self.add_keys(keys, e)
+            self.add_values(values, e)
+            self.end_row(PAIRS, keys)
+        if self.wanted[FIELDS]:
+            if self.own_map:
+                keys, values = &self.columns[MAP_KEYS], &self.columns[MAP_ITEMS]
+                if repeats:
+                    self.add_last(keys, values, e)
+                else:
+                    self.add_keys(keys, e)
+                    self.add_values(values, e)
+            self.end_row(FIELDS, keys)
+        return 0
 
-    cdef int add_master_keys(self, int64_t width) except -1:
+    cdef int end_row(self, int which, Column* keys) except -1:
+        cdef int32_t count = <int32_t>(keys.offsets.size // 4 - 1)
+        return fail(buf_add(&self.columns[which].offsets, &count, 4))
+
+    cdef int add_keys(self, Column* keys, const Entry* e) except -1:
+        cdef const Elem* items = <const Elem*>self.items.data
+        cdef int64_t i
+        if e.flags & SAME_FIELDS:
+            return self.add_master_keys(keys, e.pairs)
+        for i in range(e.pairs):
+            add_text(keys, items + 2 * i, False)
+        return 0
+
+    cdef int add_values(self, Column* values, const Entry* e) except -1:
+        cdef const Elem* items = <const Elem*>self.items.data
+        cdef int64_t i
+        for i in range(e.pairs):
+            add_text(values, items + (i if e.flags & SAME_FIELDS else 2 * i + 1), self.binary)
+        return 0
+
+    cdef int add_last(self, Column* keys, Column* values, const Entry* e) except -1:
+        """Add each name once, where it comes first, with its last value."""
+        cdef bint same = e.flags & SAME_FIELDS
+        cdef const Elem* names = <const Elem*>(self.master_elems.data if same else self.items.data)
+        cdef const Elem* items = <const Elem*>self.items.data
+        cdef const int64_t* picks
+        cdef u64 i, count
+        if same:
+            picks, count = <const int64_t*>self.node_picks.data, self.node_picks.size // 16
+        else:
+            picks, count = <const int64_t*>self.entry_picks.data, self.entry_picks.size // 16
+        for i in range(count):
+            add_text(keys, names + (picks[2 * i] if same else 2 * picks[2 * i]), False)
+            add_text(values, items + (picks[2 * i + 1] if same else 2 * picks[2 * i + 1] + 1),
+                     self.binary)
+        return 0
+
+    cdef int split_map(self) except -1:
+        """Give the map children of its own, which begin as those of `pairs` stand."""
+        cdef int i
+        for i in range(2):
+            copy_column(&self.columns[MAP_KEYS + i], &self.columns[PAIR_KEYS + i])
+        self.own_map = True
+        return 0
+
+    cdef int add_master_keys(self, Column* keys, int64_t width) except -1:
         """Add the node's fields as keys: one copy, and their offsets."""
-        cdef Column* keys = &self.columns[KEYS]
         cdef const int32_t* texts = <const int32_t*>self.key_texts.offsets.data
         cdef int32_t base = <int32_t>keys.data.size
         cdef int32_t* out
@@ -274,27 +366,44 @@ cdef class ArrowBuilder:
                 add_null(out)
         return 0
 
-    cdef object map(self, object kind):
+    cdef tuple children(self, bint of_map, object binary):
+        """Keys and values of `pairs`, or of the map, as arrays; their buffers are empty after."""
         import pyarrow as pa
 
-        cdef u64 rows = self.columns[FIELDS].offsets.size // 4 - 1
-        pairs = pa.StructArray.from_arrays(
-            [
-                texts(&self.columns[KEYS], kind.key_type),
-                texts(&self.columns[ITEMS], kind.item_type),
-            ],
-            fields=[kind.key_field, kind.item_field],
-        )
-        offsets = take(&self.columns[FIELDS].offsets)
-        return pa.Array.from_buffers(kind, rows, [None, offsets], 0, children=[pairs])
+        cdef int at = MAP_KEYS if of_map else PAIR_KEYS
+        return texts(&self.columns[at], pa.string()), texts(&self.columns[at + 1], binary)
+
+    cdef dict nested(self):
+        """The map and `pairs`, as far as they are wanted."""
+        import pyarrow as pa
+
+        cdef dict made = {}
+        cdef u64 rows
+        cdef int which
+        children = None
+        values = arrow_type("", self.binary)
+        for which in (PAIRS, FIELDS):
+            if not self.wanted[which]:
+                continue
+            if children is None or self.own_map:
+                children = self.children(which == FIELDS, values)
+            kind = arrow_type(STANDARD_NAMES[which], self.binary)
+            rows = self.columns[which].offsets.size // 4 - 1
+            inner = kind.value_type if which == PAIRS else pa.struct(
+                [kind.key_field, kind.item_field]
+            )
+            structs = pa.StructArray.from_arrays(list(children), fields=list(inner))
+            offsets = take(&self.columns[which].offsets)
+            made[STANDARD_NAMES[which]] = pa.Array.from_buffers(
+                kind, rows, [None, offsets], 0, children=[structs]
+            )
+        return made
 
     cdef object column(self, str name):
         """The column as a pyarrow.Array; its buffers are empty afterwards."""
-        cdef int which = ARROW_COLUMNS.index(name)
+        cdef int which = STANDARD_NAMES.index(name)
         kind = arrow_type(name, self.binary)
-        if which == FIELDS:
-            return self.map(kind)
-        if which == STREAM or which == ID:
+        if which == STREAM or which == ID or which == ID_KEY:
             return texts(&self.columns[which], kind)
         return numbers(&self.columns[which], kind)
 
@@ -309,8 +418,9 @@ cdef class ArrowBuilder:
             if not self.names and not self.field_names:
                 none = pa.array([{}] * <Py_ssize_t>self.row_count, pa.struct([]))
                 return pa.RecordBatch.from_struct_array(none)
+            nested = self.nested()
             for name in self.names:
-                arrays.append(self.column(name))
+                arrays.append(nested[name] if name in nested else self.column(name))
             for i in range(self.field_count):
                 arrays.append(texts(&self.columns[FIRST_FIELD + i], kind))
             return pa.RecordBatch.from_arrays(arrays, names=self.names + self.field_names)

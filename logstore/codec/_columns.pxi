@@ -7,6 +7,9 @@ from cpython.buffer cimport PyBuffer_FillInfo
 
 cdef u64 COLUMN_BYTES_MAX = 0x7FFFFFFF
 
+cdef enum:
+    FEW_FIELDS = 16     # whose names are compared one by one
+
 
 ctypedef struct Column:
     Buf data
@@ -150,6 +153,51 @@ cdef int add_number(Column* column, u64 number, bint valid) except -1:
         number = 0
     fail(buf_add(&column.data, &number, 8))
     return fail(buf_add(&column.valid, &flag, 1))
+
+
+cdef int copy_column(Column* to, const Column* source) except -1:
+    """Make a text column without nulls hold what another one does."""
+    to.data.size = to.offsets.size = 0
+    fail(buf_add(&to.data, source.data.data, source.data.size))
+    return fail(buf_add(&to.offsets, source.offsets.data, source.offsets.size))
+
+
+cdef bint pick_last(const Column* texts, u64 first, Buf* picks) except -1:
+    """Whether a text column has a text twice from a row on. Then picks has two int64 for each text:
+    the first and the last row that has it, counted from ``first``; else it is empty.
+
+    The time grows with the number of texts, not with its square: names may come from anybody.
+    """
+    cdef const int32_t* at = <const int32_t*>texts.offsets.data + first
+    cdef const u8* data = texts.data.data
+    cdef int64_t i, j, size, count = <int64_t>(texts.offsets.size // 4 - 1 - first)
+    cdef int64_t pair[2]
+    cdef dict last = {}
+    cdef bint repeats = count > FEW_FIELDS
+    picks.size = 0
+    if count <= FEW_FIELDS:
+        for i in range(1, count):
+            size = at[i + 1] - at[i]
+            for j in range(i):
+                if at[j + 1] - at[j] == size and memcmp(data + at[j], data + at[i], size) == 0:
+                    repeats = True
+                    break
+            if repeats:
+                break
+    if not repeats:
+        return False
+    for i in range(count):
+        name = (<const char*>data + at[i])[: at[i + 1] - at[i]]
+        if name in last:
+            last[name][1] = i
+        else:
+            last[name] = [i, i]
+    if len(last) == count:
+        return False
+    for found in last.values():
+        pair[0], pair[1] = found[0], found[1]
+        fail(buf_add(picks, pair, 16))
+    return True
 
 
 cdef object texts(Column* column, object kind):

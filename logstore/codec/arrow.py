@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from logstore.codec import node
-from logstore.codec.interface import ARROW_COLUMNS, ID, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeEntry
+from logstore.codec.interface import (
+    ARROW_COLUMNS,
+    EXACT_COLUMNS,
+    ID,
+    MAX_ID,
+    TIMESTAMP_MS_MAX,
+    ZERO_ID,
+    NodeEntry,
+)
 from logstore.errors import OptionError, TooLargeError
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ _INT64_MAX: Final = 2**63 - 1
 def check_columns(columns: Sequence[str], field_columns: Sequence[str]) -> None:
     """OptionError unless every column exists and none is asked for twice."""
     for name in columns:
-        if name not in ARROW_COLUMNS:
+        if name not in ARROW_COLUMNS and name not in EXACT_COLUMNS:
             raise OptionError(f"no column {name!r}; there are {', '.join(ARROW_COLUMNS)}")
     for names in (columns, field_columns):
         if len(set(names)) != len(names):
@@ -33,7 +41,7 @@ def check_columns(columns: Sequence[str], field_columns: Sequence[str]) -> None:
 
 
 def arrow_type(name: str, binary: bool) -> Any:
-    """The Arrow type of a column; any name but those of ARROW_COLUMNS is a field's."""
+    """The Arrow type of a standard column; any other name is a field's."""
     import pyarrow as pa
 
     values = pa.binary() if binary else pa.string()
@@ -44,6 +52,10 @@ def arrow_type(name: str, binary: bool) -> Any:
         "seq": pa.int64(),
         "ts": pa.timestamp("us", tz="UTC"),
         "fields": pa.map_(pa.string(), values),
+        "id_key": pa.binary(),
+        "pairs": pa.list_(pa.struct([("field", pa.string()), ("value", values)])),
+        "ms_exact": pa.uint64(),
+        "seq_exact": pa.uint64(),
     }
     return types.get(name, values)
 
@@ -118,8 +130,13 @@ class ArrowBuilder:
                 return [seq if seq <= _INT64_MAX else None for _, _, seq, _ in entries]
             case "ts":
                 return [ms * 1000 if ms <= TIMESTAMP_MS_MAX else None for _, ms, _, _ in entries]
+            case "id_key":
+                return [ms.to_bytes(8, "big") + seq.to_bytes(8, "big") for _, ms, seq, _ in entries]
+            case "ms_exact" | "seq_exact":
+                return [entry[1 if column == "ms_exact" else 2] for entry in entries]
             case _:
-                return [self._pairs(flat) for _, _, _, flat in entries]
+                pairs = [self._pairs(flat) for _, _, _, flat in entries]
+                return pairs if column == "pairs" else [list(dict(each).items()) for each in pairs]
 
     def _pairs(self, flat: list[bytes]) -> list[tuple[str, str | bytes]]:
         return [(_text(flat[i]), self._value(flat[i + 1])) for i in range(0, len(flat), 2)]

@@ -28,7 +28,9 @@ Row: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]]  # of Value to Va
 ZERO_ID: Final[ID] = (0, 0)
 MAX_ID: Final[ID] = (2**64 - 1, 2**64 - 1)
 
-ARROW_COLUMNS: Final = ("stream", "id", "ms", "seq", "ts", "fields")
+ARROW_COLUMNS: Final = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
+# IDs as unsigned numbers, never null; not among the columns that there are without asking
+EXACT_COLUMNS: Final = ("ms_exact", "seq_exact")
 # 9999-12-31T23:59:59.999 UTC, the last moment that timestamps of Python and of SQL can hold
 TIMESTAMP_MS_MAX: Final = 253402300799999
 
@@ -180,12 +182,15 @@ class ArrowBuilder(Protocol):
 class ArrowBuilderFactory(Protocol):
     """Makes an `ArrowBuilder`.
 
-    ``columns`` is any selection of ARROW_COLUMNS; ``field_columns`` name fields that become
-    columns of their own, behind these (the last value of a repeated field counts, null where the
-    field is absent). Types: stream and id string, ms and seq int64 (null past 2**63-1), ts
-    timestamp[us, tz=UTC] (null past the year 9999), fields map<string, string>, field columns
-    string. ``binary`` makes the values of the map and the field columns binary. What is not UTF-8
-    has U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
+    ``columns`` is any selection of ARROW_COLUMNS and EXACT_COLUMNS; ``field_columns`` name fields
+    that become columns of their own, behind these (null where the field is absent). Types: stream
+    and id string, ms and seq int64 (null past 2**63-1), ts timestamp[us, tz=UTC] (null past the
+    year 9999), fields map<string, string>, id_key binary (16 bytes, big endian: sorts as the ID
+    does), pairs list<struct<field: string, value: string>>, ms_exact and seq_exact uint64, field
+    columns string. Of a repeated field the last value counts, in the map (at the place of the
+    first) and in field columns; names are the same if their text is; pairs has all of them.
+    ``binary`` makes the values of map and pairs and the field columns binary. What is not UTF-8 has
+    U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
     """
 
     def __call__(

@@ -22,7 +22,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from logstore.codec.interface import (
-    ARROW_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, NodeSurvey, Packed, PackedNode,
+    ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, NodeSurvey, Packed,
+    PackedNode,
 )
 from logstore.errors import (
     CorruptNodeError, EntryTypeError, InvalidEntryError, TooLargeError,

@@ -1,8 +1,9 @@
 """Nodes to Arrow record batches of bounded size; the scan of a stream.
 
 Invariants: a batch has at most ``batch_rows`` rows and, but for its last node, at most BATCH_BYTES;
-rows come in the order of IDs; columns come in the order asked for. No index is needed to turn nodes
-into batches: what a Spark executor imports from here reaches neither the engine nor LMDB.
+rows come in the order of IDs; columns come in the order asked for; a batch without columns still
+has its rows. No index is needed to turn nodes into batches: what a Spark executor imports from here
+reaches neither the engine nor LMDB.
 
 A name that is none of the standard columns is a field of the entries: a column of text, null where
 an entry has no such field, the last value where it has several.
@@ -10,8 +11,8 @@ an entry has no such field, the last value where it has several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, codec
 from logstore.errors import OptionError
@@ -21,32 +22,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logstore.engine.core import Engine
+    from logstore.scan.shape import Shape
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 65536
 BATCH_ROWS_MAX = 16_777_216
 
 
+class Source(NamedTuple):
+    """What a column is gathered from; ``standard``: no field of this name, but one of the codec's
+    columns; ``binary``: values stay bytes."""
+
+    name: str
+    standard: bool
+    binary: bool = False
+
+
 class Gather:
     """Nodes gathered into record batches; ``binary`` names columns whose values stay bytes."""
 
     def __init__(
-        self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS, *,
+        self, columns: Sequence[str | Source] | None = None, batch_rows: int = BATCH_ROWS, *,
         binary: Collection[str] = (),
     ) -> None:  # fmt: skip
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise OptionError(f"batch_rows must be 1 to {BATCH_ROWS_MAX}: {batch_rows}")
-        names = list(ARROW_COLUMNS) if columns is None else list(columns)
-        text = [name for name in names if name not in binary]
-        raw = [name for name in names if name in binary]
-        first = _builder(text, binary=False) if text or not raw else _builder(raw, binary=True)
-        self._builders = [first]
-        if text and raw:  # a builder makes all values text or all of them bytes
-            self._builders.append(_builder(raw, binary=True))
-        self._names = names
+        self._sources = [
+            each
+            if isinstance(each, Source)
+            else Source(each, each in ARROW_COLUMNS, each in binary)
+            for each in (ARROW_COLUMNS if columns is None else columns)
+        ]
+        # a builder makes all values text, or all bytes; what is asked for twice is one column
+        of_text = _Columns([each for each in self._sources if not each.binary], binary=False)
+        of_bytes = _Columns([each for each in self._sources if each.binary], binary=True)
+        self._parts = [each for each in (of_text, of_bytes) if each.order] or [of_text]
+        self._builders = [each.builder for each in self._parts]
         self._batch_rows = batch_rows
         self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = (
-            self._add_to_all if text and raw else first.add
+            self._add_to_all if len(self._builders) > 1 else self._builders[0].add
         )
         self.schema: pa.Schema = self._finish().schema
 
@@ -74,27 +88,37 @@ class Gather:
     def _finish(self) -> pa.RecordBatch:
         import pyarrow as pa
 
-        parts = [each.finish() for each in self._builders]
-        if len(parts) == 1 and parts[0].schema.names == self._names:
-            return parts[0]
-        found = {
-            field.name: (field, part.column(at))
-            for part in parts
-            for at, field in enumerate(part.schema)
-        }
-        schema = pa.schema([found[name][0] for name in self._names])
-        return pa.RecordBatch.from_arrays([found[name][1] for name in self._names], schema=schema)
+        if not self._sources:  # the one form that keeps the number of rows of no columns
+            return self._builders[0].finish()
+        found: dict[Source, tuple[pa.Field, pa.Array]] = {}
+        for part in self._parts:
+            batch = part.builder.finish()
+            found.update(
+                (source, (batch.schema.field(at), batch.column(at)))
+                for at, source in enumerate(part.order)
+            )
+        schema = pa.schema([found[source][0] for source in self._sources])
+        return pa.RecordBatch.from_arrays(
+            [found[source][1] for source in self._sources], schema=schema
+        )
 
 
-def _builder(names: Sequence[str], *, binary: bool) -> ArrowBuilder:
-    standard = [name for name in names if name in ARROW_COLUMNS]
-    fields = [name for name in names if name not in ARROW_COLUMNS]
-    return codec().ArrowBuilder(standard, fields, binary)
+class _Columns:
+    """A builder, and what its columns are in order."""
+
+    def __init__(self, sources: Sequence[Source], *, binary: bool) -> None:
+        standard = list(dict.fromkeys(each for each in sources if each.standard))
+        fields = list(dict.fromkeys(each for each in sources if not each.standard))
+        self.order = standard + fields
+        self.builder: ArrowBuilder = codec().ArrowBuilder(
+            [each.name for each in standard], [each.name for each in fields], binary
+        )
 
 
 def scan_stream(
     engine: Engine, name: bytes, start: StreamID = ZERO_ID, end: StreamID = MAX_ID,
-    columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS,
+    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> pa.RecordBatchReader:  # fmt: skip
     """The live entries of a closed interval, up to the last one there was at the first batch.
 
@@ -104,7 +128,31 @@ def scan_stream(
     import pyarrow as pa
 
     from logstore.scan import live  # with LMDB, which a reader of splits must not need
+    from logstore.scan import shape as shapes
 
-    gather = Gather(columns, batch_rows)
+    shape: Shape | None = None
+    if isinstance(columns, Mapping):
+        shape = shapes.Shape(shapes.typed(columns))
+        gather = Gather(shape.sources, batch_rows)
+    else:
+        gather = Gather(_names(columns), batch_rows)
     batches = live.batches(engine, name, start, end, gather)
-    return pa.RecordBatchReader.from_batches(gather.schema, batches)
+    if shape is None:
+        return pa.RecordBatchReader.from_batches(gather.schema, batches)
+    return pa.RecordBatchReader.from_batches(shape.schema, map(shape.batch, batches))
+
+
+def _names(columns: Sequence[str] | None) -> Sequence[str] | None:
+    """Names of columns, each once."""
+    if columns is None:
+        return None
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+        raise OptionError(
+            f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
+        )
+    for name in columns:
+        if not isinstance(name, str):
+            raise OptionError(f"the names of columns must be str: {name!r}")
+    if len(set(columns)) != len(columns):
+        raise OptionError(f"a column is named twice: {', '.join(columns)}")
+    return columns

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logstore.codec import ARROW_COLUMNS, MAX_ID, Codec, pure
+from logstore.codec import ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, Codec, pure
 from logstore.errors import CorruptNodeError, OptionError
 from tests.codec.strategies import entries, next_id, steps
 
@@ -43,7 +43,9 @@ def test_the_types_are_those_that_spark_takes(codec: Codec) -> None:
     assert schema.names == [*ARROW_COLUMNS, "f"]
     assert schema.types == [
         *(pa.string(), pa.string(), pa.int64(), pa.int64(), pa.timestamp("us", tz="UTC")),
-        *(pa.map_(pa.string(), pa.string()), pa.string()),
+        *(pa.map_(pa.string(), pa.string()), pa.binary()),
+        pa.list_(pa.struct([("field", pa.string()), ("value", pa.string())])),
+        pa.string(),
     ]
     kind = schema.field("fields").type
     assert (kind.key_field.name, kind.item_field.name) == ("key", "value")
@@ -65,7 +67,9 @@ def test_the_values(codec: Codec) -> None:
         ((2**63, 2**63), [b"b", b"4"]),
         ((TOP, TOP), [b"a", b"5", b"b", b"6"]),
     )
-    columns = _batch(codec, node, field_columns=["a", "c", "none"]).to_pydict()
+    columns = _batch(
+        codec, node, columns=(*ARROW_COLUMNS, *EXACT_COLUMNS), field_columns=["a", "c", "none"]
+    ).to_pydict()
     assert columns["stream"] == ["s"] * 6
     assert columns["id"] == [
         *("1000-1", f"1001-{TOP}", f"{YEAR_10000_MS - 1}-0", f"{YEAR_10000_MS}-{2**63 - 1}"),
@@ -81,9 +85,16 @@ def test_the_values(codec: Codec) -> None:
         *(None, None, None),
     ]
     assert columns["fields"] == [
+        *([("a", "1"), ("b", "x")], [("a", "-5"), ("b", "")], [("c", "2")]),
+        *([("a", "3")], [("b", "4")], [("a", "5"), ("b", "6")]),
+    ]
+    assert [[tuple(pair.values()) for pair in row] for row in columns["pairs"]] == [
         *([("a", "1"), ("b", "x")], [("a", "-5"), ("b", "")], [("c", "1"), ("c", "2")]),
         *([("a", "3")], [("b", "4")], [("a", "5"), ("b", "6")]),
     ]
+    ids = list(zip(columns["ms_exact"], columns["seq_exact"], strict=True))
+    assert [f"{ms}-{seq}" for ms, seq in ids] == columns["id"]
+    assert columns["id_key"] == [ms.to_bytes(8, "big") + seq.to_bytes(8, "big") for ms, seq in ids]
     assert columns["a"] == ["1", "-5", None, "3", None, "5"]
     assert columns["c"] == [None, None, "2", None, None, None]
     assert columns["none"] == [None] * 6
@@ -119,12 +130,71 @@ def test_what_is_not_utf8_is_replaced_in_text_and_kept_in_binary(codec: Codec, t
     shown = text.decode("utf-8", "replace")
     assert batch.to_pydict() == {
         "stream": [shown, shown],
-        "fields": [[(shown, shown), ("f", shown)], [("f", shown), (shown, shown)]],
+        "fields": [
+            list({shown: shown, "f": shown}.items()),
+            list({"f": shown, shown: shown}.items()),
+        ],
         "f": [shown, shown],
     }
     columns = _batch(codec, node, columns=["fields"], field_columns=["f"], binary=True).to_pydict()
     assert columns["f"] == [text, text]
     assert columns["fields"][0] == [(shown, text), ("f", text)]
+
+
+REPEATS = {
+    "none": [[b"a", b"1", b"b", b"2"]] * 3,
+    "in the node": [[b"a", b"1", b"b", b"2", b"a", b"3"]] * 3,
+    "in one entry": [[b"a", b"1"], [b"b", b"1", b"b", b"2", b"b", b"3", b"c", b"4"], [b"a", b"5"]],
+    "as numbers": [[b"7", b"1", b"07", b"2", b"7", b"3"], [b"-1", b"1", b"-1", b"2"]],
+    "as text": [[b"\xff", b"1", b"\xfe", b"2", b"a", b"3"], [b"a", b"1"]],
+    "of many": [[b"%d" % (n % 40) for n in range(200)], [b"%d" % n for n in range(200)]],
+    "empty names": [[b"", b"1", b"", b"2"], [b"a", b"", b"a", b""]],
+}
+
+
+@pytest.mark.parametrize("columns", [("fields",), ("fields", "pairs"), ("pairs",)])
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("rows", REPEATS.values(), ids=REPEATS)
+def test_the_last_of_repeated_fields_counts(
+    codec: Codec, rows: list[list[bytes]], binary: bool, columns: tuple[str, ...]
+) -> None:
+    node = _node(codec, *(((1, seq), flat) for seq, flat in enumerate(rows, 1)))
+    plain = _node(codec, ((1, 1), [b"x", b"y"]))
+    builder = codec.ArrowBuilder(columns, (), binary)
+    for each in (plain, node, plain):
+        builder.add(b"s", *each)
+    with pytest.raises(CorruptNodeError):  # takes back what it added, also a first repetition
+        builder.add(b"s", node[0][:-4] + b"\x09" + node[0][-3:], *node[1:])
+    builder.add(b"s", *plain)
+    batch = builder.finish()
+    batch.validate(full=True)
+    edge = [[(b"x", b"y")]]
+    pairs = [list(zip(flat[::2], flat[1::2], strict=True)) for flat in rows]
+    wanted = [
+        [(name.decode("utf-8", "replace"), value if binary else value.decode("utf-8", "replace"))
+         for name, value in row]
+        for row in [*edge, *pairs, *edge, *edge]
+    ]  # fmt: skip
+    found = batch.to_pydict()
+    if "pairs" in columns:
+        assert [[tuple(pair.values()) for pair in row] for row in found["pairs"]] == wanted
+    if "fields" in columns:
+        assert found["fields"] == [list(dict(row).items()) for row in wanted]
+
+
+def test_a_first_repetition_is_taken_back_with_its_node(codec: Codec) -> None:
+    good = _node(codec, ((1, 1), [b"a", b"1"]), ((1, 2), [b"b", b"2"]))
+    lp, *master = _node(codec, ((1, 1), [b"r", b"1", b"r", b"2"]), ((1, 2), [b"b", b"2"]))
+    builder = codec.ArrowBuilder(("fields", "pairs"))
+    builder.add(b"s", *good)
+    with pytest.raises(CorruptNodeError):
+        builder.add(b"s", lp[:-4] + b"\x09" + lp[-3:], *master)
+    for node in (good, (lp, *master), good):
+        builder.add(b"s", *node)
+    batch = builder.finish()
+    batch.validate(full=True)
+    wanted = _batch(codec, good, good, (lp, *master), good, columns=("fields", "pairs"))
+    assert batch.equals(wanted)
 
 
 def test_ranges_and_vectors(codec: Codec) -> None:
@@ -197,7 +267,8 @@ def test_both_codecs_give_the_same_columns(
     node = _node(pure, *added)
     batches = []
     for codec in (pure, native):
-        builder = codec.ArrowBuilder(ARROW_COLUMNS, ("a", "x", "", "7"), binary)
+        columns = (*ARROW_COLUMNS, *EXACT_COLUMNS)
+        builder = codec.ArrowBuilder(columns, ("a", "x", "", "7"), binary)
         builder.add(b"s\xff", *node, vector)
         builder.add(b"t", *node, b"", (1, 1), id)
         batches.append(builder.finish())

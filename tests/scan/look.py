@@ -35,11 +35,11 @@ def make_plan(store: Store[bytes], *names: bytes, **options: Any) -> Plan:
 
 
 def batch_rows(batches: Any) -> list[Row]:
-    """ID and pairs of every row; `fields` must be of bytes or text."""
+    """ID and pairs of every row; the column `pairs` must be of bytes or text."""
     found: list[Row] = []
     for batch in batches:
         for each in batch.to_pylist():
-            pairs = [(_bytes(key), _bytes(value)) for key, value in each["fields"]]
+            pairs = [(_bytes(pair["field"]), _bytes(pair["value"])) for pair in each["pairs"]]
             found.append((each["id"], pairs))
     return found
 
@@ -54,7 +54,7 @@ def split_rows(made: Plan) -> list[Row]:
         row
         for split in made.splits
         for row in batch_rows(
-            read.batches(split, Gather(["id", "fields"], batch_rows=50, binary=["fields"]))
+            read.batches(split, Gather(["id", "pairs"], batch_rows=50, binary=["pairs"]))
         )
     ]
 

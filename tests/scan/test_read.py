@@ -201,11 +201,15 @@ def test_bytes_that_are_no_text(store: Store[bytes]) -> None:
     made = make_plan(store, b"\xff\xfename")
     row = read.read_split(made.splits[0]).read_all().to_pylist()[0]
     assert row["stream"] == "\ufffd\ufffdname"
-    assert row["fields"] == [("k\ufffd", "v\ufffd"), ("k\ufffd", "again")]
-    gather = Gather(["fields", "id"], binary=["fields"])
+    assert row["fields"] == [("k\ufffd", "again")]
+    assert [tuple(pair.values()) for pair in row["pairs"]] == [
+        ("k\ufffd", "v\ufffd"), ("k\ufffd", "again"),
+    ]  # fmt: skip
+    gather = Gather(["pairs", "fields", "id"], binary=["pairs", "fields"])
     batch = next(read.batches(made.splits[0], gather))
-    assert batch.schema.names == ["fields", "id"]
-    assert batch.to_pylist()[0]["fields"] == [("k\ufffd", b"v\xfe"), ("k\ufffd", b"again")]
+    assert batch.schema.names == ["pairs", "fields", "id"]
+    assert batch.to_pylist()[0]["fields"] == [("k\ufffd", b"again")]
+    assert [pair["value"] for pair in batch.to_pylist()[0]["pairs"]] == [b"v\xfe", b"again"]
 
 
 def test_the_schema_is_exactly_this(store: Store[bytes]) -> None:
@@ -214,6 +218,8 @@ def test_the_schema_is_exactly_this(store: Store[bytes]) -> None:
     wanted = pa.schema([
         ("stream", pa.string()), ("id", pa.string()), ("ms", pa.int64()), ("seq", pa.int64()),
         ("ts", pa.timestamp("us", tz="UTC")), ("fields", pa.map_(pa.string(), pa.string())),
+        ("id_key", pa.binary()),
+        ("pairs", pa.list_(pa.struct([("field", pa.string()), ("value", pa.string())]))),
     ])  # fmt: skip
     for reader in (read.read_split(made.splits[0]), store["schema"].scan()):
         assert reader.schema == wanted

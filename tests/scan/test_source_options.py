@@ -12,7 +12,8 @@ import pytest
 
 from logstore.errors import Error, NotAStoreError, OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.spark_io import casts, options
+from logstore.scan import casts
+from logstore.spark_io import options
 from tests.scan.look import make_store
 
 U64 = 2**64 - 1
@@ -73,7 +74,8 @@ def test_ranges(
         ({"minPartitions": "many"}, "minPartitions"),
         ({"pinHours": "-1"}, "pinHours"),
         ({"pinHours": "nan"}, "pinHours"),
-        ({"mode": "DROPMALFORMED"}, "mode"),
+        ({"mode": "DROPALL"}, "mode"),
+        ({"columnNameOfCorruptRecord": ""}, "columnNameOfCorruptRecord"),
         ({"startIds": "1"}, "did you mean 'startId'"),
         ({"header": "true"}, "no option 'header'"),
         ({"streams": "a,b"}, "either option 'stream'"),

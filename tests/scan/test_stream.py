@@ -151,7 +151,7 @@ def test_a_scan_of_a_closed_store_says_so(tmp_path: Path) -> None:
 def test_batches_are_bounded_by_bytes(store: Store[bytes]) -> None:
     stream = store["wide"]
     stream.add_many(({"v": b"x" * 500_000} for _ in range(50)), batch=10)
-    sizes = [batch.nbytes for batch in stream.scan()]
+    sizes = [batch.get_total_buffer_size() for batch in stream.scan()]
     assert len(sizes) > 1
     assert max(sizes) < arrow.BATCH_BYTES + 4 * 600_000
 

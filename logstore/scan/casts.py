@@ -1,4 +1,4 @@
-"""Text of fields to the types that a user's schema names.
+"""Text of fields to the types that a user names.
 
 Invariants: what a text becomes does not depend on its neighbours: a batch that does not convert as
 a whole is halved until each value is judged alone, by the same conversion. An empty text is null in
@@ -29,6 +29,19 @@ def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
     coded = coded.dictionary_encode()
     values = _halve(pa, coded.dictionary, convert, target, column, strict)
     return values.take(coded.indices)
+
+
+def malformed(array: Any, found: Any) -> Any:
+    """Which values of a text array became null in ``found`` because they are none of its type.
+
+    A boolean array without nulls; None if there is no such value.
+    """
+    import pyarrow.compute as pc
+
+    if found.null_count == array.null_count:
+        return None
+    empty = pc.fill_null(pc.equal(array, ""), True)
+    return pc.and_(pc.invert(empty), found.is_null())
 
 
 def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:

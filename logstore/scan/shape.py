@@ -1,0 +1,154 @@
+"""Gathered columns to the types that a user asks for.
+
+Invariants: every column is checked before anything is read, and an error names it; batches have
+exactly the types of ``schema`` and as many rows as were gathered, also without any column. What a
+field's text is none of becomes null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from logstore.codec import ARROW_COLUMNS
+from logstore.errors import OptionError
+from logstore.scan import casts
+from logstore.scan.arrow import Source
+
+_EXACT_DIGITS = 20  # of 2**64 - 1
+
+
+class Target(NamedTuple):
+    """A column that is asked for: its name and type, and the standard column that it is (empty: a
+    field of this name)."""
+
+    name: str
+    type: Any
+    standard: str = ""
+    nullable: bool = True
+
+
+def typed(columns: Mapping[str, Any]) -> list[Target]:
+    """Names and Arrow types of a user, checked; for a type that is None, that of the column."""
+    import pyarrow as pa
+
+    from logstore.codec.arrow import arrow_type
+
+    found: list[Target] = []
+    for name, wanted in columns.items():
+        if not isinstance(name, str):
+            raise OptionError(f"the names of columns must be str: {name!r}")
+        standard = name if name in ARROW_COLUMNS else ""
+        kind = arrow_type(standard, binary=False) if wanted is None else wanted
+        if not isinstance(kind, pa.DataType):
+            raise OptionError(f"column {name!r} needs a pyarrow type, not {kind!r}")
+        target = Target(name, kind, standard)
+        if source(target) is None:
+            raise OptionError(
+                f"column {name!r} cannot be {kind}: it is {arrow_type(standard, binary=False)} here"
+                if standard
+                else f"field {name!r} cannot be read as {kind}, only as text, bytes, a number, "
+                "boolean, timestamp, date32 or decimal128"
+            )
+        found.append(target)
+    return found
+
+
+def source(target: Target) -> Source | None:
+    """What the column is gathered from; None if it cannot be of its type."""
+    import pyarrow as pa
+
+    from logstore.codec.arrow import arrow_type
+
+    name, kind = target.standard, target.type
+    if not name:
+        plain = Source(target.name, standard=False, binary=kind == pa.binary())
+        return plain if _plain(kind) else None
+    for binary in (False, True):
+        if kind == arrow_type(name, binary):
+            return Source(name, standard=True, binary=binary)
+        if name == "fields" and kind == _key_values(binary):
+            return Source("pairs", standard=True, binary=binary)
+    if name in ("ms", "seq") and (kind == pa.uint64() or _holds_an_exact_number(kind)):
+        return Source(f"{name}_exact", standard=True)
+    return None
+
+
+def _plain(kind: Any) -> bool:
+    """Whether a field's text can be cast to a type."""
+    from pyarrow import types
+
+    return any(
+        test(kind)
+        for test in (
+            types.is_string, types.is_binary, types.is_integer, types.is_float32, types.is_float64,
+            types.is_boolean, types.is_timestamp, types.is_date32, types.is_decimal128,
+        )
+    )  # fmt: skip
+
+
+def _holds_an_exact_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    whole = types.is_decimal128(kind) and kind.scale == 0
+    return bool(whole and kind.precision >= _EXACT_DIGITS)
+
+
+def _key_values(binary: bool) -> Any:
+    import pyarrow as pa
+
+    return pa.list_(
+        pa.struct([("key", pa.string()), ("value", pa.binary() if binary else pa.string())])
+    )
+
+
+class Shape:
+    """Turns gathered batches into those that are asked for; ``strict``: a value that is none of its
+    type is a UsageError, and not null."""
+
+    def __init__(self, targets: Sequence[Target], *, strict: bool = False) -> None:
+        import pyarrow as pa
+
+        self._targets = targets
+        self._strict = strict
+        self.sources = list(self._sources())
+        self.schema = pa.schema([pa.field(each.name, each.type, each.nullable) for each in targets])
+
+    def _sources(self) -> Iterator[Source]:
+        for target in self._targets:
+            found = source(target)
+            assert found is not None, target
+            yield found
+
+    def batch(self, gathered: Any) -> Any:
+        """The batch with the types of the schema."""
+        return self.made(
+            gathered,
+            [
+                self.array(array, target)
+                for array, target in zip(gathered.columns, self._targets, strict=False)
+            ],
+        )
+
+    def made(self, gathered: Any, arrays: list[Any]) -> Any:
+        """A batch of arrays; without any, as many rows as were gathered."""
+        import pyarrow as pa
+
+        if not arrays:
+            return gathered.select([])
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def array(self, array: Any, target: Target) -> Any:
+        """A column as its type."""
+        import pyarrow as pa
+
+        if array.type == target.type:
+            return array
+        if not target.standard:
+            return casts.cast(array, target.type, target.name, strict=self._strict)
+        if target.standard == "fields":
+            inner = list(target.type.value_type)
+            named = [array.values.field(at) for at in range(2)]
+            pairs = pa.StructArray.from_arrays(named, fields=inner)
+            return pa.ListArray.from_arrays(array.offsets, pairs, type=target.type)
+        return array.cast(target.type)

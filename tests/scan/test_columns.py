@@ -1,0 +1,166 @@
+"""Prevents columns that tell less than the entries: no rows, the wrong order, one of two values."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logstore.errors import OptionError
+from logstore.ids import StreamID
+from logstore.scan import read
+from logstore.scan.arrow import Gather
+from logstore.store import Store
+from tests.scan.look import make_plan, make_store
+
+NUMBERS = itertools.count()
+TOP = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store[bytes]]:
+    with make_store(tmp_path_factory.mktemp("columns") / "store") as opened:
+        yield opened
+
+
+def test_no_columns_are_still_rows(store: Store[bytes]) -> None:
+    stream = store["none"]
+    stream.add_many(({"n": n} for n in range(1000)), batch=100)
+    batches = list(stream.scan(columns=[], batch_rows=64))
+    assert sum(batch.num_rows for batch in batches) == 1000
+    assert max(batch.num_rows for batch in batches) <= 64
+    assert all(batch.num_columns == 0 for batch in batches)
+    assert stream.scan(columns=[]).read_all().num_rows == 1000
+    split = make_plan(store, b"none", min_partitions=1).splits[0]
+    assert sum(batch.num_rows for batch in read.batches(split, Gather([]))) == 1000
+
+
+REPEATED: list[list[tuple[bytes, bytes]]] = [
+    [(b"tag", b"a"), (b"tag", b"b")],
+    [(b"tag", b"a"), (b"x", b"1"), (b"tag", b"b"), (b"tag", b"c"), (b"x", b"2")],
+    [(b"tag", b"only")],
+    [(b"7", b"a"), (b"07", b"b"), (b"7", b"c")],
+    [(b"k%d" % (n % 30), b"%d" % n) for n in range(70)],
+    [(b"k\xff", b"a"), (b"k\xfe", b"b")],  # two names that are one text
+]
+
+
+def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> None:
+    """In ``entry.fields``, the map and columns; ``pairs`` has them all."""
+    stream = store["repeated"]
+    for number, pairs in enumerate(REPEATED, 1):
+        for seq in range(2):  # the second entry has the fields of its node
+            stream.add(pairs, id=(number, seq))
+    stream.add([(b"once", b"1")], id=(99, 0))
+    entries = list(stream.range())
+    for columns in (None, ["fields", "pairs", "tag"], ["fields", "tag"], ["pairs"], ["tag"]):
+        found = stream.scan(columns=columns).read_all()
+        if "fields" in found.column_names:
+            maps = found["fields"].to_pylist()
+            for pairs, entry in zip(maps, entries, strict=True):
+                wanted = {name.decode("utf-8", "replace"): value.decode() for name, value in
+                          entry.fields.items()}  # fmt: skip
+                assert pairs == list(wanted.items())
+        if "pairs" in found.column_names:
+            assert [
+                [(pair["field"], pair["value"]) for pair in row]
+                for row in found["pairs"].to_pylist()
+            ] == [
+                [(name.decode("utf-8", "replace"), value.decode()) for name, value in entry.pairs]
+                for entry in entries
+            ]
+        if "tag" in found.column_names:
+            assert found["tag"].to_pylist() == [
+                entry.fields["tag"].decode() if "tag" in entry.fields else None for entry in entries
+            ]
+
+
+SHAPES: dict[str, Any] = {
+    "small": lambda rng: (rng.randrange(20), rng.randrange(20)),
+    "times": lambda rng: (1_700_000_000_000 + rng.randrange(1000), rng.randrange(3)),
+    "wide": lambda rng: (rng.randrange(2**64), rng.randrange(2**64)),
+    "powers": lambda rng: (2 ** rng.randrange(64), max(2 ** rng.randrange(65) - 1, 0)),
+    "past 2^63": lambda rng: (2**63 + rng.randrange(-5, 5), TOP - rng.randrange(9)),
+}
+
+
+def random_ids(shape: str, seed: int, count: int = 1000) -> list[StreamID]:
+    """Up to ``count`` IDs, sorted, no two alike."""
+    rng = random.Random(seed)
+    drawn = {SHAPES[shape](rng) for _ in range(count)} - {(0, 0)}
+    return [StreamID(*id) for id in sorted(drawn)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_key_of_an_id_sorts_as_the_id_does(store: Store[bytes], shape: str) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    ids = random_ids(shape, seed)
+    stream = store.stream(f"keys {next(NUMBERS)}")
+    stream.add_many(((id, {"n": n}) for n, id in enumerate(ids)), batch=50)
+    types = {"id_key": pa.binary(), "ms": pa.decimal128(20, 0), "seq": pa.uint64(), "id": None}
+    found = stream.scan(columns=types).read_all()
+    assert found.schema.field("ms").type == pa.decimal128(20, 0)
+    keys = found["id_key"].to_pylist()
+    assert keys == [id.ms.to_bytes(8) + id.seq.to_bytes(8) for id in ids]
+    assert keys == sorted(keys)
+    assert found["ms"].to_pylist() == [Decimal(id.ms) for id in ids]
+    assert found["seq"].to_pylist() == [id.seq for id in ids]
+    assert found["id"].to_pylist() == [str(id) for id in ids]
+
+
+def test_a_scan_takes_types_as_the_spark_source_does(store: Store[bytes]) -> None:
+    stream = store["typed"]
+    stream.add({"amount": "1.5", "raw": b"\xff", "when": "2013-01-01"}, id="1-1")
+    stream.add({"amount": "many", "raw": b"a"}, id="2-1")
+    stream.add({"amount": ""}, id="3-1")
+    types: dict[str, Any] = {
+        "amount": pa.float64(), "raw": pa.binary(), "when": pa.timestamp("us", "UTC"),
+        "id": pa.string(), "fields": pa.map_(pa.string(), pa.binary()), "ms": pa.int64(),
+        "pairs": pa.list_(pa.struct([("field", pa.string()), ("value", pa.binary())])),
+    }  # fmt: skip
+    reader = stream.scan(columns=types)
+    assert reader.schema == pa.schema(list(types.items()))
+    table = reader.read_all()
+    assert table.schema == reader.schema
+    found = table.to_pydict()
+    assert found["amount"] == [1.5, None, None]
+    assert found["raw"] == [b"\xff", b"a", None]
+    assert found["when"] == [datetime(2013, 1, 1, tzinfo=UTC), None, None]
+    assert found["fields"][1] == [("amount", b"many"), ("raw", b"a")]
+    assert found["pairs"][2] == [{"field": "amount", "value": b""}]
+    assert stream.scan(columns={"amount": None}).read_all()["amount"].to_pylist() == [
+        "1.5", "many", "",
+    ]  # fmt: skip
+    assert stream.scan(columns={}).read_all().num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"amount": float}, "'amount'.*pyarrow type"),
+        ({"amount": pa.list_(pa.string())}, "'amount'"),
+        ({"id": pa.int64()}, "'id'"),
+        ({"ms": pa.int32()}, "'ms'"),
+        ({"id_key": pa.string()}, "'id_key'"),
+        ({"fields": pa.string()}, "'fields'"),
+        ("id", "columns"),
+        ([1], "columns"),
+        (7, "columns"),
+    ],
+)
+def test_types_that_cannot_be_are_refused(store: Store[bytes], columns: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        store["typed"].scan(columns=columns)
+
+
+def test_gathering_names_a_column_twice_only_once(tmp_path: Path) -> None:
+    with make_store(tmp_path / "s") as store, pytest.raises(OptionError, match="twice"):
+        store["x"].scan(columns=["a", "a"])
