@@ -266,12 +266,12 @@ def _remove_halves(engine: Engine) -> None:
     """
     fs, store = engine.fs, engine.path
     for name in fs.names(store / names.CHECKPOINTS):
-        if name.endswith(names.TEMPORARY):
+        if names.is_half_checkpoint(name):
             fs.remove(store / names.CHECKPOINTS / name)
     segments = set(names.segments(fs, store))
     for name in fs.names(store / names.LOG):
         stem, _, kind = name.partition(".")
-        if kind in _HINTS and stem.isdigit() and int(stem) not in segments:
+        if kind in _HINTS and names.is_segment_file(name) and int(stem) not in segments:
             fs.remove(store / names.LOG / name)
 
 

@@ -21,6 +21,7 @@ import lmdb
 from logstore import oserrors
 from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import FileSystem
+from logstore.heldpath import reach
 from logstore.index import keys
 from logstore.oserrors import FULL
 
@@ -135,7 +136,7 @@ class Generation:
         FileNotFoundError if that directory was deleted meanwhile.
         """
         try:
-            self.env.copy(str(path), compact=True)
+            self.env.copy(reach(path), compact=True)
         except lmdb.Error as exc:
             if str(exc).endswith(_GONE):
                 raise FileNotFoundError(path) from exc
@@ -196,7 +197,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
     env: Any = None
     try:
         env = lmdb.open(
-            str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), max_readers=READERS_MAX,
+            reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), max_readers=READERS_MAX,
             sync=False, metasync=False, writemap=False, max_spare_txns=2, create=build,
         )  # fmt: skip
         with env.begin(write=True) as txn:
@@ -223,7 +224,7 @@ def open_untouched(path: Path, number: int) -> Generation:
     env: Any = None
     try:
         env = lmdb.open(
-            str(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
+            reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
             create=False, max_spare_txns=0,
         )  # fmt: skip
         # Each in a transaction of its own: a read transaction takes handles opened in it along.

@@ -49,8 +49,8 @@ _ERRORS = (
     "GroupNotFoundError", "IDOrderError", "InputLineError", "InvalidEntryError", "InvalidIDError",
     "InvalidPayloadError", "LockTimeoutError", "NotAStoreError", "NotOwner", "OptionError",
     "PeerError", "ReadOnlyError", "ReentryError", "SnapshotExpired", "StoreError",
-    "StoreFailedError", "StoreInUseError", "StreamExistsError", "StreamNotFoundError",
-    "TooLargeError", "UsageError",
+    "StoreFailedError", "StoreGoneError", "StoreInUseError", "StreamExistsError",
+    "StreamNotFoundError", "TooLargeError", "UsageError",
 )  # fmt: skip
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- ReadOnlyError                  a write on a store opened with readonly=True
     |   |-- ClosedError                    the store was closed
     |   |-- LockTimeoutError               another process kept the writer lock; names its pid
+    |   |-- StoreGoneError                 its directory was removed or replaced while it was open
     |   |-- StoreInUseError                held by processes that cannot share it with this one
     |   |-- ReentryError                   called from a signal handler or finaliser inside a call
     |   |-- ErasureIncompleteError         deleted, but bytes of it are still there: erase again
@@ -171,6 +172,10 @@ class LockTimeoutError(StoreError, TimeoutError):
     def __init__(self, message: str, *, owner_pid: int | None = None) -> None:
         super().__init__(message)
         self.owner_pid = owner_pid
+
+
+class StoreGoneError(StoreError):
+    """The store's directory was removed or replaced; what is there now is not this store."""
 
 
 class StoreInUseError(StoreError):

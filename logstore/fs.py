@@ -3,7 +3,13 @@
 Everything goes through a :class:`FileSystem`, so that tests can put one in its place that fails at
 the k-th operation or keeps what a crash would keep. Invariants: a write is whole or raises; every
 OSError becomes a typed error with the path; a name is durable only after ``sync_directory``.
-Knows nothing of what the bytes mean.
+
+A store is its directory, not its path: ``hold`` opens the directory, and every :class:`HeldPath`
+that is made from there is reached through that descriptor, under whatever name the directory has
+by then. What a store opens must be a regular file (or a directory, to lock it), and no symbolic
+link; a new file is made with O_EXCL, so that nothing that somebody else put there is written to.
+Only the store's own path, and files that a user named, may be links. Knows nothing of what the
+bytes mean.
 """
 
 from __future__ import annotations
@@ -12,27 +18,41 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat as modes
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from logstore.errors import FileSystemError, NotAStoreError
+from logstore.errors import FileSystemError, NotAStoreError, StoreGoneError
+from logstore.heldpath import Directory, HeldPath, gone, inside, reach
 from logstore.oserrors import typed
 
 _COPY_BYTES = 1 << 20
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
 
 
+_CLOEXEC, _DIRECTORY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_DIRECTORY", 0)
+# Opening a FIFO waits for its other end, unless it is told not to.
+_STRICT = _CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
 @contextmanager
 def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise  # callers decide what a missing file means
+    except FileNotFoundError as exc:
+        raise _missing(path, exc) from None  # callers decide what a missing file means
     except OSError as exc:
         raise typed(exc, path, doing) from exc
+
+
+def _missing(path: str | os.PathLike[str], exc: OSError) -> Exception:
+    """What a missing name means: StoreGoneError if that is so for all of the store's directory."""
+    if isinstance(path, HeldPath) and path.directory is not None and path.directory.removed():
+        return gone(path.directory.path)
+    return FileNotFoundError(exc.errno, exc.strerror, os.fspath(path))
 
 
 def _close(fd: int) -> None:
@@ -146,27 +166,103 @@ class File:
             self.close()
 
 
+def _refuse_odd(path: Path, mode: int) -> None:
+    """FileSystemError for what is neither a regular file nor a directory."""
+    if modes.S_ISREG(mode) or modes.S_ISDIR(mode):
+        return
+    raise FileSystemError(
+        f"{path} is {_KINDS.get(modes.S_IFMT(mode), 'no regular file')}, which logstore did not "
+        "make: move it away, or put the file itself in its place"
+    )
+
+
+_KINDS = {
+    modes.S_IFLNK: "a symbolic link", modes.S_IFIFO: "a FIFO", modes.S_IFSOCK: "a socket",
+    modes.S_IFCHR: "a device", modes.S_IFBLK: "a device",
+}  # fmt: skip
+
+
 class FileSystem:
     """The narrow set of operations the store needs."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False,
              exclusive: bool = False) -> File:  # fmt: skip
-        """Open for positional access; ``exclusive`` must create it."""
-        flags = (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+        """Open a regular file for positional access; ``exclusive`` must create it.
+
+        FileSystemError for a symbolic link, a FIFO and the like.
+        """
+        flags = (os.O_RDWR if write else os.O_RDONLY) | _STRICT
         if create or exclusive:
             flags |= os.O_CREAT
         if exclusive:
             flags |= os.O_EXCL
         with _errors(path, "opening"):
-            return File(os.open(path, flags, 0o666), path)
+            file = File(os.open(reach(path), flags, 0o666), path)
+            try:
+                _refuse_odd(path, os.fstat(file.fd).st_mode)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+    def open_named(self, path: Path) -> File:
+        """Open for reading what a user named: a link, or a pipe, is as good as a file."""
+        with _errors(path, "opening"):
+            return File(os.open(path, os.O_RDONLY | _CLOEXEC), path)
+
+    def open_new(self, path: Path) -> File:
+        """A new file for writing, under a temporary name: what a dead process left there goes.
+
+        It is unlinked, never written to: it may be a link to another file.
+        """
+        self.remove(path)
+        return self.open(path, write=True, exclusive=True)
+
+    def hold(self, path: Path) -> Path:
+        """The store's directory, opened; paths made from it are reached through it.
+
+        FileNotFoundError if there is none; StoreGoneError if one that was held is another now.
+        """
+        if isinstance(path, HeldPath) and path.directory is not None and not path.below:
+            if path.directory.usable():
+                return path
+            before: Directory | None = path.directory
+        else:
+            before = None
+        with _errors(path, "opening"):
+            try:
+                flags = os.O_RDONLY | _DIRECTORY | _CLOEXEC
+                found = Directory(Path(path), os.open(path, flags))
+            except NotADirectoryError:
+                raise NotAStoreError(f"{path} is not a directory") from None
+            except FileNotFoundError:
+                if before is not None:
+                    raise gone(before.path) from None
+                raise
+        if before is not None and found.identity != before.identity:
+            raise gone(before.path, "was renamed or replaced")
+        return HeldPath(path).placed(found, "")
+
+    def check_held(self, path: Path) -> None:
+        """StoreGoneError if a directory that is held was removed, or is not there any more."""
+        if isinstance(path, HeldPath) and path.directory is not None:
+            with _errors(path, "looking at"):
+                path.directory.check()
 
     def read(self, path: Path, limit_bytes: int) -> bytes:
         """A whole small file; FileSystemError if it is larger than ``limit_bytes``."""
-        file = self.open(path)
+        return self._whole(self.open(path), limit_bytes)
+
+    def read_named(self, path: Path, limit_bytes: int) -> bytes:
+        """The same of a file that a user named: see ``open_named``."""
+        return self._whole(self.open_named(path), limit_bytes)
+
+    @staticmethod
+    def _whole(file: File, limit_bytes: int) -> bytes:
         try:
             size = file.size_bytes()
             if size > limit_bytes:
-                raise FileSystemError(f"{path} is larger than it can be: {size} bytes")
+                raise FileSystemError(f"{file.path} is larger than it can be: {size} bytes")
             return file.pread(size, 0)
         finally:
             file.close()
@@ -183,9 +279,8 @@ class FileSystem:
 
     def _write_atomic(self, path: Path, parts: Iterable[bytes]) -> None:
         temporary = path.with_name(path.name + ".tmp")
-        file = self.open(temporary, write=True, create=True)
+        file = self.open_new(temporary)
         try:
-            file.truncate(0)
             done = 0
             for part in parts:
                 file.pwrite(part, done)
@@ -199,35 +294,53 @@ class FileSystem:
     def rename(self, source: Path, target: Path) -> None:
         """Atomic; durable only after the directory was synced."""
         with _errors(source, "renaming"):
-            os.replace(source, target)
+            os.replace(reach(source), reach(target))
 
     def remove(self, path: Path) -> None:
         """Unlink; quietly nothing if it is gone."""
         with _errors(path, "removing"):
             try:
-                os.unlink(path)
+                os.unlink(reach(path))
             except FileNotFoundError:
                 return
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory with all it holds; quietly nothing if it is gone."""
+        """Remove a directory with all it holds, but not what a link leads to; quietly nothing if it
+        is gone.
+        """
         with _errors(path, "removing"):
             try:
-                shutil.rmtree(path)
+                if modes.S_ISDIR(os.lstat(reach(path)).st_mode):
+                    shutil.rmtree(reach(path))
+                else:
+                    os.unlink(reach(path))
             except FileNotFoundError:
                 return
 
     def make_directory(self, path: Path) -> None:
-        """Create with parents; fine if it exists."""
-        try:
-            os.makedirs(path, exist_ok=True)
-        except OSError as exc:
-            raise typed(exc, path, "creating") from exc
+        """Create with parents; fine if it exists. FileSystemError for a link in a store."""
+        with _errors(path, "creating"):
+            os.makedirs(reach(path), exist_ok=True)
+        self.refuse_link(path)
+
+    def refuse_link(self, path: Path) -> None:
+        """FileSystemError if a directory of a store is a symbolic link; fine if there is none."""
+        if not inside(path):
+            return
+        with _errors(path, "looking at"):
+            try:
+                mode = os.lstat(reach(path)).st_mode
+            except FileNotFoundError:
+                return
+            if not modes.S_ISDIR(mode):
+                _refuse_odd(path, mode)
+                raise FileSystemError(f"{path} is a file, where logstore keeps a directory: move "
+                                      "it away")  # fmt: skip
 
     def sync_directory(self, path: Path) -> None:
         """Names in ``path`` are durable after it."""
         with _errors(path, "syncing"):
-            fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+            fd = os.open(reach(path), os.O_RDONLY | _DIRECTORY | _CLOEXEC)
             try:
                 os.fsync(fd)
             finally:
@@ -241,9 +354,12 @@ class FileSystem:
     def names(self, path: Path) -> list[str]:
         """Sorted names in a directory; empty if there is none."""
         with _errors(path, "listing"):
+            self.refuse_link(path)
             try:
-                return sorted(os.listdir(path))
-            except FileNotFoundError:
+                return sorted(os.listdir(reach(path)))
+            except FileNotFoundError as exc:
+                if isinstance(error := _missing(path, exc), StoreGoneError):
+                    raise error from None
                 return []
             except NotADirectoryError:
                 raise NotAStoreError(f"{path} is not a directory") from None
@@ -252,21 +368,29 @@ class FileSystem:
         """Whether something has that name."""
         with _errors(path, "looking at"):
             try:
-                os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
+                self._look(path)
+            except FileNotFoundError as exc:
+                if isinstance(error := _missing(path, exc), StoreGoneError):
+                    raise error from None
+                return False
+            except NotADirectoryError:
                 return False
             return True
+
+    @staticmethod
+    def _look(path: Path) -> os.stat_result:
+        return os.lstat(reach(path)) if inside(path) else os.stat(reach(path))
 
     def stat(self, path: Path) -> FileStat:
         """Device, inode and size by name; FileNotFoundError if there is none."""
         with _errors(path, "looking at"):
-            found = os.stat(path)
+            found = self._look(path)
             return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def tree_bytes(self, path: Path) -> int:
         """Bytes that the files below ``path`` occupy on the disk."""
         total = 0
-        for folder, _, files in os.walk(path):
+        for folder, _, files in os.walk(reach(path)):
             for name in files:
                 with _errors(path, "looking at"):
                     try:
@@ -277,7 +401,7 @@ class FileSystem:
 
     def writable(self, path: Path) -> bool:
         """Whether this process may create names in a directory."""
-        return os.access(path, os.W_OK)
+        return os.access(reach(path), os.W_OK)
 
 
 LOCAL = FileSystem()

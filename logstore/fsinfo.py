@@ -11,6 +11,7 @@ import struct
 from pathlib import Path
 
 from logstore.fs import system_bytes
+from logstore.heldpath import reach
 
 # Locks, mmap and rename are not what they are on a local disk.
 NETWORK_TYPES = frozenset({
@@ -56,8 +57,9 @@ def mount_type(path: Path, mountinfo: str | None = None) -> str:
 
 def file_identity(path: Path) -> tuple[int, int, int, int]:
     """Unique mount id, device, inode, creation time in ns; 0 for what is not known."""
+    name = reach(path)
     try:
-        plain = os.stat(path)
+        plain = os.stat(name)
     except OSError:
         return 0, 0, 0, 0
     if os.name != "posix" or not hasattr(ctypes.CDLL(None), "statx"):
@@ -65,7 +67,7 @@ def file_identity(path: Path) -> tuple[int, int, int, int]:
     buffer = ctypes.create_string_buffer(256)
     mask = _STATX_BASIC | _STATX_BTIME | _STATX_MNT_ID_UNIQUE
     failed = ctypes.CDLL(None, use_errno=True).statx(
-        _AT_FDCWD, os.fsencode(path), 0, mask, ctypes.byref(buffer)
+        _AT_FDCWD, os.fsencode(name), 0, mask, ctypes.byref(buffer)
     )
     if failed:
         return 0, plain.st_dev, plain.st_ino, 0
@@ -88,7 +90,7 @@ def flock_owner(path: Path, locks: str | None = None) -> int:
     """
     if locks is None:
         locks = system_bytes("/proc/locks").decode("ascii", "replace")
-    found = os.stat(path)
+    found = os.stat(reach(path))
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     held: list[tuple[str, int]] = []
     for line in locks.splitlines():

@@ -17,9 +17,10 @@ from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.wake import Wake
-from logstore.errors import OptionError
+from logstore.errors import OptionError, StoreGoneError
 from logstore.format import FRAME_HEAD_BYTES, position_parts
 from logstore.fs import LOCAL, FileSystem
+from logstore.heldpath import HeldPath
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import SegmentRow
 from logstore.info import StoreInfo
@@ -31,9 +32,14 @@ _ENGINE = "interpreted" if (attempt.__file__ or ".py").endswith(".py") else "com
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
 
-def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: bool) -> Shared:
-    """The shared engine of the store at ``path``."""
+def acquire(
+    path: Path, options: StoreOptions, limits: StoreLimits, *, create: bool,
+    uuid: bytes | None = None,
+) -> Shared:  # fmt: skip
+    """The shared engine of the store at ``path``; StoreGoneError if it is not that of ``uuid``."""
     fs = FILES[0]
+    if isinstance(path, HeldPath):
+        path = fs.hold(path)
 
     def key() -> registry.Key | None:
         try:
@@ -49,11 +55,19 @@ def acquire(path: Path, options: StoreOptions, limits: StoreLimits, *, create: b
         else:
             engine, report = passes.open_engine(fs, path, options, create=create, limits=limits)
             close = passes.close_engine
-        made = key()
-        assert made is not None
+        # Of what was opened: another directory may stand at ``path`` by now.
+        found = fs.stat(engine.path)
+        made = found.device, found.inode, options.readonly
         return made, Shared(engine, close, report, _compacting)
 
-    return registry.acquire(key, find, options)
+    shared = registry.acquire(key, find, options)
+    if uuid is not None and shared.engine.uuid != uuid:
+        registry.release(shared)
+        raise StoreGoneError(
+            f"{path} is another store than the one that this handle was made for, which was "
+            "renamed, removed or replaced meanwhile: open the one that you mean by its path"
+        )
+    return shared
 
 
 def _compacting(engine: Engine, committer: Committer) -> Compact:

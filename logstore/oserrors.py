@@ -36,6 +36,11 @@ def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemE
         made = FileSystemError(
             f"too many open files while {doing} {name}: raise the limit with ulimit -n"
         )
+    elif exc.errno == errno.ELOOP:
+        made = FileSystemError(
+            f"{doing} {name} failed: it is a symbolic link, which logstore did not make and does "
+            "not follow: move it away, or put the file itself in its place"
+        )
     elif exc.errno in (errno.EEXIST, errno.ENOTDIR):
         made = FileSystemError(f"{doing} {name} failed: {what}; give a directory, not a file")
     made.errno, made.filename = exc.errno, name

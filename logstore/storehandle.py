@@ -27,7 +27,7 @@ class StoreHandle(Generic[T]):
 
     def __init__(
         self, path: Path, options: StoreOptions, encoding: str | None, limits: StoreLimits, *,
-        create: bool,
+        create: bool, uuid: bytes | None = None,
     ) -> None:  # fmt: skip
         self.path = path
         self.encoding = encoding
@@ -36,7 +36,7 @@ class StoreHandle(Generic[T]):
         self._shared: Shared | None = None
         self._closed = False
         self._on_dead: list[OnDead[T]] = []
-        self._shared = opening.acquire(path, options, limits, create=create)
+        self._shared = opening.acquire(path, options, limits, create=create, uuid=uuid)
 
     # -- lifetime -----------------------------------------------------------------------------
     def close(self) -> None:
@@ -68,15 +68,20 @@ class StoreHandle(Generic[T]):
         return f"<Store {str(self.path)!r}{' closed' if self._closed else ''}>"
 
     def __reduce__(self) -> Any:
-        return (_reopen, (type(self), str(self.path), self._options, self.encoding))
+        uuid = None if self._shared is None else self._shared.engine.uuid
+        return (_reopen, (type(self), str(self.path), self._options, self.encoding, uuid))
 
     def _live(self) -> Shared:
         shared = self._shared
         if shared is None:
             raise ClosedError("the store is closed: open it again")
         if shared.forked:
-            shared = opening.acquire(self.path, self._options, self._limits, create=False)
+            # By the directory that the parent had open, whatever stands at the path by now.
+            uuid, path = shared.engine.uuid, shared.engine.path
+            shared = opening.acquire(path, self._options, self._limits, create=False, uuid=uuid)
             self._shared = shared
+        if shared.engine.gone:
+            shared.engine.check_open()  # raises; those who wait look here now and then
         return shared
 
     def _engine(self) -> Engine:
@@ -103,6 +108,7 @@ class StoreHandle(Generic[T]):
 
 
 def _reopen(
-    kind: type[StoreHandle[Any]], path: str, options: StoreOptions, encoding: str | None
-) -> StoreHandle[Any]:
-    return kind(Path(path), options, encoding, StoreLimits(), create=False)
+    kind: type[StoreHandle[Any]], path: str, options: StoreOptions, encoding: str | None,
+    uuid: bytes | None = None,
+) -> StoreHandle[Any]:  # fmt: skip
+    return kind(Path(path), options, encoding, StoreLimits(), create=False, uuid=uuid)

@@ -42,6 +42,21 @@ def make_place(fs: FileSystem, path: Path) -> None:
         fs.sync_directory(each.parent)
 
 
+def hold(fs: FileSystem, path: Path) -> Path:
+    """The directory at ``path``, held open, none of its parts a link to something else.
+
+    NotAStoreError if there is none; FileSystemError for a part that is a link.
+    """
+    try:
+        held = fs.hold(path)
+    except FileNotFoundError:
+        storefile.read(fs, path)  # raises, and says why
+        raise
+    for folder in (*FOLDERS, names.QUARANTINE):
+        fs.refuse_link(held / folder)
+    return held
+
+
 def _sync_name(fs: FileSystem, path: Path) -> None:
     """The name of the directory itself: whoever made it may not have come to sync it."""
     try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine import care, process, reserve, tail
+from logstore.engine import care, identity, process, reserve, tail
 from logstore.engine.core import Engine, log
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
@@ -42,6 +42,8 @@ def open_engine(
     report = RecoveryReport()
     if create:
         creation.make_place(fs, path)
+    path = creation.hold(fs, path)  # from here on it is this directory, whatever its name
+    if create:
         creation.check_free(fs, path)  # before LOCK is made: a wrong directory stays as it is
     elif not fs.exists(path / names.STORE):
         storefile.read(fs, path)  # raises, and says why
@@ -154,7 +156,7 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     if failed_at:
         report.restated_segments = restate.rewrite(engine, failed_at)
     for name in fs.names(store / names.INDEX):
-        if name.endswith(names.TEMPORARY):
+        if name.endswith(names.TEMPORARY) and names.is_generation(name):
             fs.remove_tree(store / names.INDEX / name)
     known = boot.read(fs, store)
     if not engine.accept_loss:
@@ -261,6 +263,7 @@ def close_engine(engine: Engine) -> None:
     the next opener handles; after it everything the mark speaks of is durable.
     """
     try:
+        identity.check_whole(engine)
         if not engine.wake.failed_at:
             _leave_hints(engine)
             engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)

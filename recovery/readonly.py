@@ -26,7 +26,7 @@ from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import boot, rebuild
+from logstore.recovery import boot, creation, rebuild
 from logstore.recovery.report import RecoveryReport
 
 BUILD_TRIES = 5
@@ -35,6 +35,7 @@ BUILD_TRIES = 5
 @translated()
 def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engine, RecoveryReport]:
     """An engine that only reads."""
+    path = creation.hold(fs, path)
     content = storefile.read(fs, path)
     report = RecoveryReport(why_not_trusted="read-only: a private index is built")
     home, here = fs.temporary_directory(), process.boot_id()

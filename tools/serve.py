@@ -93,7 +93,7 @@ def _password(path: Path | None) -> bytes:
         return b""
     from logstore.fs import LOCAL
 
-    found = LOCAL.read(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
+    found = LOCAL.read_named(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
     if not found:
         raise OptionError(f"{path} holds no password")
     return found

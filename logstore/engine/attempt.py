@@ -100,6 +100,7 @@ def ready_locked(engine: Engine) -> LogWords:
         words = engine.wake.log()
     if words.in_progress:
         words = tail.finish_locked(engine)
+    engine.look_locked(words)
     return words
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore import fsinfo
+from logstore.engine import identity
 from logstore.engine.core import Engine, log
 from logstore.errors import CorruptFrameError, LockTimeoutError
 from logstore.fs import File
@@ -37,6 +38,7 @@ def alone(
     try:
         if not file.try_lock(exclusive=True):
             _wait(file, folder, timeout_s)
+        identity.check_whole(engine)
         yield
     finally:
         engine.care_files.discard(file)

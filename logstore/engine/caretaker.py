@@ -20,7 +20,7 @@ from logstore.engine.forgetting import Forgetting
 from logstore.engine.retention import Retention
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, StoppedError, Throttle
-from logstore.errors import LockTimeoutError
+from logstore.errors import LockTimeoutError, StoreGoneError
 from logstore.format import Role
 from logstore.log import names
 
@@ -77,6 +77,8 @@ class Caretaker:
                 self.tick()
             except StoppedError:
                 continue
+            except StoreGoneError:
+                return  # the flusher says it
             except Exception as exc:  # noqa: BLE001  it is tried again; what it is for can wait
                 log.error("work in the background failed: %s", exc)
                 if self._engine.wake.failed_at:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.clock import Clock
+from logstore.engine import identity
 from logstore.engine.gate import Gate
 from logstore.engine.kept import Kept
 from logstore.engine.lock import WriterLock, through
@@ -25,7 +26,14 @@ from logstore.engine.segments import Segments
 from logstore.engine.state import State
 from logstore.engine.swap import let_go
 from logstore.engine.wake import LogWords, Wake
-from logstore.errors import ClosedError, CorruptionError, DamagedStoreError, Error, StoreFailedError
+from logstore.errors import (
+    ClosedError,
+    CorruptionError,
+    DamagedStoreError,
+    Error,
+    StoreFailedError,
+    StoreGoneError,
+)  # fmt: skip
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation, open_generation, translated
 from logstore.index.keys import Meta
@@ -56,6 +64,7 @@ class Engine:
         self.segments = Segments(fs, path, self.seed)
         self.kept, self.metrics, self.gate = Kept(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
+        self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
         self.generation: Generation | None = None
         self.promised = 0  # a position recorded as durable: a log that ends before is damaged
@@ -80,6 +89,7 @@ class Engine:
         if found is not None and found.number == number:
             return found
         path = names.generation(self.index_home, number)
+        self.fs.check_held(self.path)
         made = open_generation(self.fs, path, number)
         try:
             expected, current = self.wake.index_files, self.wake.generation() == number
@@ -129,6 +139,7 @@ class Engine:
     @translated()
     def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
         """Build the next generation, by default from the log, and switch all processes over."""
+        identity.check_whole(self)
         for left in reversed(range(REBUILD_TRIES)):
             try:
                 number = (build or self._rebuild)(self)
@@ -191,9 +202,13 @@ class Engine:
         return opened
 
     def check_open(self) -> None:
-        """ClosedError once the last handle of this process gave the store back."""
+        """ClosedError once the last handle of this process gave the store back; StoreGoneError once
+        its directory was found removed or replaced.
+        """
         if self.closed:
             raise ClosedError("the store is closed: open it again")
+        if self.gone:
+            raise StoreGoneError(self.gone)
 
     def check_failed(self) -> None:
         """StoreFailedError after a failed sync, in any process."""
@@ -220,6 +235,11 @@ class Engine:
             return words.applied
         return fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
 
+    def look_locked(self, words: LogWords) -> None:
+        """Before a commit, now and then: StoreGoneError if it would go to files without a name."""
+        if time.monotonic_ns() - self.looked_ns >= identity.LOOK_NS:
+            identity.check_active_locked(self, words.active_segment)
+
     # -- sealing ------------------------------------------------------------------------------
     def roll_locked(self, words: LogWords) -> LogWords:
         """Seal the active segment and begin the next one.
@@ -228,6 +248,7 @@ class Engine:
         temporary name, sync, rename, directory sync, index, WAKE. A writer that dies after the
         seal frame leaves a tail whose last commit is the seal: the tail check makes the segment.
         """
+        identity.check_whole(self)
         generation = self.index()
         with generation.env.begin(write=True) as txn:
             index = IndexTxn(generation, txn)

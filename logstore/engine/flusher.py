@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 
 from logstore.clock import monotonic_ms
-from logstore.engine import dues
+from logstore.engine import dues, identity
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.sync import flush
+from logstore.errors import StoreGoneError
 from logstore.options import SYNC_INTERVAL_MS
 
 POLL_S = 0.2
@@ -51,6 +52,7 @@ class Flusher:
         while not self._pause():
             polls += 1
             try:
+                identity.check(self._engine)
                 self._keep_promise()
                 self._reap()
                 if self._stop.is_set():
@@ -58,6 +60,9 @@ class Flusher:
                 self._engine.notice_drops()
                 if polls % READER_CHECK_POLLS == 0:
                     self._check_readers()
+            except StoreGoneError as exc:
+                log.error("work in the background ends: %s", exc)
+                return
             except Exception as exc:  # noqa: BLE001  whatever fails in the care, the promise is kept
                 log.error("work in the background failed: %s", exc)
                 if self._engine.wake.failed_at:

@@ -91,7 +91,7 @@ def revoke_all(fs: FileSystem, store: Path) -> int:
     takes its file away, or the file is there when the directory is listed once more.
     """
     count = 0
-    while listed := fs.names(store / names.PINS):
+    while listed := list(filter(pinfile.is_ours, fs.names(store / names.PINS))):
         for name in listed:
             count += pinfile.is_id(name)
             fs.remove(store / names.PINS / name)

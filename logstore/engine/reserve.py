@@ -27,7 +27,7 @@ def ensure(engine: Engine) -> None:
         return
     temporary = path.with_name(path.name + names.TEMPORARY)
     try:
-        file = engine.fs.open(temporary, write=True, create=True)
+        file = engine.fs.open_new(temporary)
         try:
             file.allocate(RESERVE_BYTES)
         finally:

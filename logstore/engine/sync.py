@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
+from logstore.engine import identity
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
-from logstore.errors import FileSystemError
+from logstore.errors import DamagedStoreError, FileSystemError
 from logstore.log import names
 
 
@@ -51,6 +52,12 @@ def _sync_segment(engine: Engine, number: int) -> None:
     try:
         file = engine.fs.open(names.segment(engine.path, number), write=True)
     except FileNotFoundError:
+        identity.check(engine)
+        if number >= engine.wake.log().active_segment:
+            raise DamagedStoreError(
+                "the segment that is written to is gone, and cannot be synced: close the store in "
+                "every process, and restore it from a backup", segment=number,
+            ) from None  # fmt: skip
         return  # sealed, and dropped since: both only after a sync
     try:
         engine.sync_file(file, engine.wake.durable_upto or fmt.position(number, 0))

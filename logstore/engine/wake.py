@@ -94,9 +94,8 @@ class Wake:
     def create(fs: FileSystem, path: Path, failed_at: int = 0) -> None:
         """A fresh file, every block allocated, in place by rename."""
         temporary = path.with_name(path.name + ".tmp")
-        file = fs.open(temporary, write=True, create=True)
+        file = fs.open_new(temporary)
         try:
-            file.truncate(0)
             file.allocate(SIZE_BYTES)
             file.pwrite(MAGIC + bytes(SIZE_BYTES - len(MAGIC)), 0)
             file.pwrite(_ONE.pack(failed_at), _FAILED_OFFSET)

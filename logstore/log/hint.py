@@ -7,6 +7,7 @@ its segment in any respect is as good as none: the segment itself is read. Never
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,17 +69,42 @@ def _write_alone(fs: FileSystem, path: Path, data: bytes) -> None:
     empty hint. So the lock is on that very file, and counts only while it has the temporary name.
     """
     temporary = path.with_name(path.name + names.TEMPORARY)
-    file = fs.open(temporary, write=True, create=True)
+    if not _cleared(fs, temporary):
+        return
     try:
+        file = fs.open(temporary, write=True, exclusive=True)
+    except FileSystemError as exc:
+        if exc.errno == errno.EEXIST:
+            return  # somebody else came first
+        raise
+    try:
+        # Between its making and its locking another one may take it for a leftover.
         if not file.try_lock(exclusive=True) or not _named(fs, file, temporary):
             return
-        file.truncate(0)
         file.pwrite(data, 0)
         file.sync()
         fs.rename(temporary, path)
         fs.sync_directory(path.parent)
     finally:
         file.close()
+
+
+def _cleared(fs: FileSystem, temporary: Path) -> bool:
+    """Remove what a dead process left under that name; False if somebody is writing it now."""
+    try:
+        left = fs.open(temporary, write=True)
+    except FileNotFoundError:
+        return True
+    except FileSystemError:  # a link, a FIFO: none of ours is one
+        fs.remove(temporary)
+        return True
+    try:
+        if not left.try_lock(exclusive=True) or not _named(fs, left, temporary):
+            return False
+        fs.remove(temporary)
+        return True
+    finally:
+        left.close()
 
 
 def _named(fs: FileSystem, file: File, path: Path) -> bool:

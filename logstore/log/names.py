@@ -44,11 +44,16 @@ def generation(store: Path, number: int) -> Path:
     return store / INDEX / str(number)
 
 
+def _is_number(text: str) -> bool:
+    """In plain digits: others count as digits too, and are no names of ours."""
+    return text.isascii() and text.isdigit()
+
+
 def _numbers(fs: FileSystem, folder: Path, suffix: str) -> list[int]:
     found: list[int] = []
     for name in fs.names(folder):
         stem, dot, rest = name.partition(".")
-        if dot + rest == suffix and stem.isdigit():
+        if dot + rest == suffix and len(stem) == _DIGITS and _is_number(stem):
             found.append(int(stem))
     return sorted(found)
 
@@ -65,4 +70,21 @@ def checkpoints(fs: FileSystem, store: Path) -> list[int]:
 
 def generations(fs: FileSystem, store: Path) -> list[int]:
     """Numbers of all index generations on disk, ascending."""
-    return sorted(int(name) for name in fs.names(store / INDEX) if name.isdigit())
+    return sorted(int(name) for name in fs.names(store / INDEX) if _is_number(name))
+
+
+def is_generation(name: str) -> bool:
+    """Whether a name in index/ is one that we give, finished or not."""
+    return _is_number(name.removesuffix(TEMPORARY))
+
+
+def is_half_checkpoint(name: str) -> bool:
+    """Whether a name in checkpoint/ is that of one that was not finished."""
+    stem = name.removesuffix(".ckpt" + TEMPORARY)
+    return stem != name and len(stem) == _DIGITS and _is_number(stem)
+
+
+def is_segment_file(name: str) -> bool:
+    """Whether a name in log/ is one that we give, finished or not."""
+    stem, dot, rest = name.removesuffix(TEMPORARY).partition(".")
+    return len(stem) == _DIGITS and _is_number(stem) and dot + rest in (".log", ".hint")

@@ -57,6 +57,13 @@ def is_id(name: str) -> bool:
     return len(name) == 2 * ID_BYTES and all(digit in "0123456789abcdef" for digit in name)
 
 
+def is_ours(name: str) -> bool:
+    """Whether a name in pins/ is one that we give: a pin, its snapshot file, or half of one."""
+    stem, dot, rest = name.partition(".")
+    half = rest.removesuffix(names.TEMPORARY)
+    return is_id(stem) and (not dot or dot + rest == SNAPSHOT or (half != rest and is_id(half)))
+
+
 def write(fs: FileSystem, store: Path, pin: Pin) -> None:
     """Write or replace a pin, durably; SnapshotExpired if an erasure came in between.
 

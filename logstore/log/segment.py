@@ -64,9 +64,8 @@ def create(fs: FileSystem, store: Path, head: SegmentHead) -> File:
     """
     path = names.segment(store, head.number)
     temporary = path.with_name(path.name + names.TEMPORARY)
-    file = fs.open(temporary, write=True, create=True)
+    file = fs.open_new(temporary)
     try:
-        file.truncate(0)
         file.pwrite(pack_head(head), 0)
         file.sync()
         fs.rename(temporary, path)

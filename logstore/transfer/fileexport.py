@@ -73,9 +73,8 @@ def export_file(
     if path.exists() and not wanted.replace:
         raise UsageError(f"{path} is there already: replace it, or name another")
     part = path.with_name(path.name + PART)
-    file = LOCAL.open(part, write=True, create=True)
+    file = LOCAL.open_new(part)
     try:
-        file.truncate(0)
         _write(store, file, wanted, peer, report, progress)
         file.sync()
     except BaseException:

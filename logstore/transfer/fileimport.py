@@ -44,7 +44,7 @@ def import_file(
     report = Report() if report is None else report
     intake = Intake(store, wanted, report)
     try:
-        file = LOCAL.open(path)
+        file = LOCAL.open_named(path)
     except FileNotFoundError:
         raise FileSystemError(f"there is no file {path}") from None
     try:

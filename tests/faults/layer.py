@@ -241,9 +241,9 @@ class _Mmap(_Module):
 
 
 class _Shutil(_Module):
-    def rmtree(self, path: Path) -> None:
-        if path.exists():
-            self._faults.meet("remove", path.name)
+    def rmtree(self, path: str) -> None:
+        if os.path.exists(path):
+            self._faults.meet("remove", os.path.basename(path))
         shutil.rmtree(path)
 
 

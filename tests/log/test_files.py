@@ -28,7 +28,9 @@ def store(tmp_path: Path) -> Path:
 
 def test_only_numbers_are_segments(store: Path) -> None:
     suffix = names.segment(store, 1).name.partition(".")[2]
-    for name in (f"7.{suffix}", f"12.{suffix}", f"x.{suffix}", f".{suffix}", "9.other", "8"):
+    ours = [names.segment(store, number).name for number in (7, 12)]
+    odd = (f"9.{suffix}", f"{'²' * 20}.{suffix}", f"x.{suffix}", f".{suffix}", "9.other", "8")
+    for name in (*ours, *odd):
         (store / names.LOG / name).touch()
     assert names.segments(FileSystem(), store) == [7, 12]
 

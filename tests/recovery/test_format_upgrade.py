@@ -196,7 +196,7 @@ def test_nothing_is_written_before_the_version(old: Path) -> None:
         logstore.open(old, background=False).close()
     temporary = "STORE.tmp"
     assert order[:6] == [
-        ("create", temporary), ("truncate", temporary), ("write", temporary), ("sync", temporary),
+        ("remove", temporary), ("create", temporary), ("write", temporary), ("sync", temporary),
         ("rename", "STORE"), ("sync_directory", old.name),
     ]  # fmt: skip
 
