@@ -170,6 +170,7 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
     fs.remove_tree(store / names.QUARANTINE)
     pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
     with committer.locked():  # then nobody is making a segment or an index: these are left over
+        engine.wake.waits.carried.erase_locked()  # WAKE holds what waiters were given
         for name in fs.names(store / names.LOG):
             if name.endswith(f"{names.segment(store, 0).suffix}{names.TEMPORARY}"):
                 fs.remove(store / names.LOG / name)

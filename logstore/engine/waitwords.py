@@ -54,7 +54,7 @@ class Waits:
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
         self.places = Places(self.slots)
         self.hands = Hands(memory[HANDS_OFFSET:CARRIED_OFFSET])
-        self.carried = Carried(memory[CARRIED_OFFSET:END])
+        self.carried = Carried(memory[CARRIED_OFFSET:END], self.slots.fence)
         self.pending: set[int] = set()  # lines counted up, not yet woken; under the mutex
         # Of groups whose readers took new entries only when last looked at: stream, group, number.
         self.plain: dict[tuple[bytes, bytes], int] = {}

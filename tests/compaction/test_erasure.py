@@ -73,11 +73,16 @@ def test_what_a_killed_process_left_under_a_temporary_name_is_erased(tmp_path: P
         secret = store.stream("s").add({"secret": SECRET})
         assert secret is not None
         store.sync()
-        for name in ("log/00000000000000000009.log.tmp", "checkpoint/9.ckpt.tmp"):
+        pin = "0" * 32
+        for name in (
+            "log/00000000000000000009.log.tmp", "log/00000000000000000009.hint.tmp",
+            "log/00000000000000000009.hint", "checkpoint/9.ckpt.tmp",
+            "index/99.tmp/data.mdb", "index/0/data.mdb",  # being built, and one from long ago
+            f"pins/{pin}", f"pins/{pin}.snapshot", f"pins/{pin}.{pin}.tmp",
+            "quarantine/00000000000000000001.1.tail",
+        ):  # fmt: skip
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(SECRET)
-        (path / "index" / "99.tmp").mkdir()
-        (path / "index" / "99.tmp" / "data.mdb").write_bytes(SECRET)
         store.stream("s").delete(secret, purge=True)
         assert everywhere(path, SECRET) == []
 
