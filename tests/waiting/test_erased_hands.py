@@ -1,4 +1,4 @@
-"""Prevents an erased value from staying in WAKE, where small entries lie that a waiter was handed."""
+"""Prevents an erased value from staying in WAKE, where waiters are handed small entries."""
 
 from __future__ import annotations
 
