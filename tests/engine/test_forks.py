@@ -98,7 +98,7 @@ def test_a_fork_waits_for_who_follows_the_log(
 
         def slowly(*arguments: Any) -> None:
             inside.set()
-            assert go_on.wait(20)
+            assert go_on.wait(120)
             apply(*arguments)
 
         def follow() -> None:
@@ -114,14 +114,14 @@ def test_a_fork_waits_for_who_follows_the_log(
         monkeypatch.setattr(tail, "apply_commit", slowly)
         threads = [threading.Thread(target=follow), threading.Thread(target=fork)]
         threads[0].start()
-        assert inside.wait(20), found
+        assert inside.wait(60), found
         threads[1].start()
         threads[1].join(0.3)
         assert not found
         monkeypatch.setattr(tail, "apply_commit", apply)
         go_on.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert sorted(map(str, found)) == ["2", "forked"]
         assert len(reader.stream("a")) == 2
         reader.close()

@@ -18,7 +18,7 @@ from tests.groups.shop import shop
 from tests.store.look import engine_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 def grown(store: Store[Any], before: dict[str, int | float]) -> dict[str, int | float]:

@@ -16,7 +16,7 @@ from logstore.engine.process import GONE, RUNS, STOPPED, WATCHED_MAX
 from logstore.fs import SystemFile
 from tests.engine.procs import Forked
 
-SOON_S = 8.0
+SOON_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def becomes(child: Forked, start: int, state: int) -> None:
 
 
 def test_what_it_does_is_seen_at_once() -> None:
-    child = Forked(lambda: time.sleep(60))
+    child = Forked(lambda: time.sleep(600))
     start = process.start_ticks(child.pid)
     assert process.state_of(child.pid, start) == RUNS
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_what_it_does_is_seen_at_once() -> None:
 
 
 def test_another_of_the_same_pid_is_not_it() -> None:
-    child = Forked(lambda: time.sleep(60))
+    child = Forked(lambda: time.sleep(600))
     start = process.start_ticks(child.pid)
     assert process.state_of(child.pid, start + 1) == GONE
     assert process.state_of(child.pid, start) == RUNS
@@ -71,7 +71,7 @@ def test_another_of_the_same_pid_is_not_it() -> None:
 
 
 def test_few_files_stay_open_and_none_when_they_are_forgotten() -> None:
-    children = [Forked(lambda: time.sleep(60)) for _ in range(5)]
+    children = [Forked(lambda: time.sleep(600)) for _ in range(5)]
     for child in children:
         assert process.lives(child.pid, process.start_ticks(child.pid))
     assert held() == 5
@@ -89,7 +89,7 @@ def test_a_name_tells_nothing_of_the_state() -> None:
 
     def work() -> None:
         Path("/proc/self/comm").write_text("a) Z (b) T")
-        time.sleep(60)
+        time.sleep(600)
 
     child = Forked(work)
     deadline = time.monotonic() + SOON_S

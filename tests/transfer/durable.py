@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-START_S = 20.0
+START_S = 60.0
 
 
 class DurableServer:

@@ -25,7 +25,7 @@ from tests.tools.commands import COMMAND, environment, invoke
 from tests.transfer.durable import DurableServer
 
 pytestmark = pytest.mark.peers
-WAIT_S = 20.0
+WAIT_S = 120.0
 QUICK = {"look_s": 0.1, "settle_s": 0.05}
 
 

@@ -28,7 +28,7 @@ from tests.tools.commands import ok
 from tests.transfer.test_import_files import body, ours
 from tests.wire.served import serving
 
-START_S = 15
+START_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 import logstore
 from logstore import aio, workloop
 from tests.engine.procs import Forked
+from tests.waiting.crowd import LONG_S, SOON_S, eventually
 
 Work = Callable[[aio.AsyncStore], Awaitable[None]]
 
@@ -24,10 +25,15 @@ def go(path: Path, work: Work) -> None:
 
     async def main() -> None:
         async with aio.open(path / "store", sync="os", background=False) as store:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LONG_S):
                 await work(store)
 
     asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    await asyncio.to_thread(eventually, condition)
 
 
 def watchers() -> int:
@@ -62,24 +68,20 @@ def test_the_names_of_the_plain_faces(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_add_of_a_thread_wakes_it_at_once(tmp_path: Path) -> None:
-    late = []
-
     async def work(store: aio.AsyncStore) -> None:
         plain = store._store.stream("a")
         for at in range(1, 21):
-            added: list[float] = []
-            timer = threading.Timer(0.02, lambda at=at, added=added: (
-                added.append(time.monotonic()), plain.add({"n": at}, f"{at}-0")
-            ))  # fmt: skip
+            timer = threading.Timer(0.02, plain.add, ({"n": at}, f"{at}-0"))
             timer.start()
-            found = await store.stream("a").read(f"{at - 1}-1" if at > 1 else "0", timeout=10)
+            began = time.monotonic()
+            found = await store.stream("a").read(f"{at - 1}-1" if at > 1 else "0", timeout=LONG_S)
             assert [each.id.ms for each in found] == [at]
-            late.append(time.monotonic() - added[0])
+            assert time.monotonic() - began < SOON_S
             timer.join()
 
     go(tmp_path, work)
-    assert sorted(late)[10] < 0.04, late
 
 
 def test_an_add_of_another_process_wakes_it(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_an_add_of_another_process_wakes_it(tmp_path: Path) -> None:
             theirs.stream("a").add({"a": "b"}, "5-0")
 
     async def work(store: aio.AsyncStore) -> None:
-        found = await store.read({"a": "$", "b": "$"}, timeout=20)
+        found = await store.read({"a": "$", "b": "$"}, timeout=LONG_S)
         assert [each.id.ms for each in found[b"a"]] == [5]
 
     with logstore.open(tmp_path / "store", sync="os", background=False):
@@ -103,7 +105,7 @@ def test_a_reader_without_the_right_to_write(tmp_path: Path) -> None:
         with logstore.open(tmp_path / "store", sync="os", background=False) as writer:
             writer.stream("a").add({"a": "b"}, "1-0")
             async with aio.open(tmp_path / "store", readonly=True) as store:
-                waiting = asyncio.create_task(store.stream("a").read(timeout=20))
+                waiting = asyncio.create_task(store.stream("a").read(timeout=LONG_S))
                 await asyncio.sleep(0.2)
                 writer.stream("a").add({"a": "b"}, "2-0")
                 assert [each.id.ms for each in await waiting] == [2]
@@ -111,6 +113,7 @@ def test_a_reader_without_the_right_to_write(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("timeout", [0.05, 0.23])
 def test_a_time_out_is_neither_early_nor_late(tmp_path: Path, timeout: float) -> None:
     async def work(store: aio.AsyncStore) -> None:
@@ -129,7 +132,7 @@ def test_a_time_out_is_neither_early_nor_late(tmp_path: Path, timeout: float) ->
         ):
             began = time.monotonic()
             assert not await read()
-            assert timeout <= time.monotonic() - began < timeout + 0.3
+            assert timeout <= time.monotonic() - began < SOON_S
 
     go(tmp_path, work)
 
@@ -137,15 +140,17 @@ def test_a_time_out_is_neither_early_nor_late(tmp_path: Path, timeout: float) ->
 def test_many_waiters_need_few_threads_and_the_watcher_ends(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore) -> None:
         before = threading.active_count()
-        tasks = [asyncio.create_task(store.stream(f"s{n}").read(timeout=30)) for n in range(200)]
+        tasks = [
+            asyncio.create_task(store.stream(f"s{n}").read(timeout=LONG_S)) for n in range(200)
+        ]
+        await until(lambda: watchers() == 1)
         await asyncio.sleep(0.5)
         assert threading.active_count() <= before + aio.THREADS + 1
         assert watchers() == 1
         for each in range(200):
             await store.stream(f"s{each}").add({"a": "b"})
         assert all(await asyncio.gather(*tasks))
-        await asyncio.sleep(0.4)
-        assert watchers() == 0
+        await until(lambda: watchers() == 0)
 
     go(tmp_path, work)
 
@@ -156,7 +161,7 @@ def test_a_cancelled_waiter_loses_nothing(tmp_path: Path) -> None:
         group = await stream.group("g", "0")
         got: list[int] = []
         for at in range(1, 31):
-            task = asyncio.create_task(group.read("c", timeout=30))
+            task = asyncio.create_task(group.read("c", timeout=LONG_S))
             await asyncio.sleep(0.01)
             adding = asyncio.create_task(stream.add({"a": "b"}, f"{at}-0"))
             await asyncio.sleep(0.0003 * (at % 10))
@@ -168,7 +173,7 @@ def test_a_cancelled_waiter_loses_nothing(tmp_path: Path) -> None:
         await group.read("c")
         assert [each.id.ms for each in await group.backlog("c")] == [*range(1, 31)]
         assert sorted(set(got)) == sorted(got)
-        assert not store._watcher._turns
+        await until(lambda: not store._watcher._turns)
 
     go(tmp_path, work)
 
@@ -181,7 +186,8 @@ def test_two_tasks_of_a_group_get_every_entry_once(tmp_path: Path) -> None:
         group = await stream.group("g", "0")
 
         async def consume(name: str) -> None:
-            while found := await group.read(name, count=2, timeout=1):
+            while len(got) < 100:
+                found = await group.read(name, count=2, timeout=1)
                 got.extend(each.id.ms for each in found)
                 await group.ack(*(each.id for each in found))
 
@@ -201,13 +207,13 @@ def test_tasks_are_served_in_the_order_they_came(tmp_path: Path) -> None:
         group = await stream.group("g", "0")
 
         async def one(number: int) -> None:
-            (found,) = await group.read("c", count=1, timeout=30)
+            (found,) = await group.read("c", count=1, timeout=LONG_S)
             served.append((found.id.ms, number))
 
         tasks = []
         for number in range(1, 11):
             tasks.append(asyncio.create_task(one(number)))
-            await asyncio.sleep(0.02)
+            await until(lambda: store._store.metrics()["waits"] == len(tasks))
         for at in range(1, 11):
             await stream.add({"a": "b"}, f"{at}-0")
         await asyncio.gather(*tasks)
@@ -222,9 +228,9 @@ def test_what_becomes_idle_is_claimed_behind_one_who_waits_for_new(tmp_path: Pat
         group = await stream.group("g", "0")
         await stream.add({"a": "b"}, "1-0")
         await group.read("dead")
-        new = asyncio.create_task(group.read("c", timeout=30))
+        new = asyncio.create_task(group.read("c", timeout=LONG_S))
         await asyncio.sleep(0.05)
-        (taken,) = await group.read("d", timeout=30, claim_idle=0.3)
+        (taken,) = await group.read("d", timeout=LONG_S, claim_idle=0.3)
         assert (taken.id.ms, taken.delivery_count) == (1, 2)
         new.cancel()
 
@@ -238,7 +244,7 @@ def test_waiting_writes_nothing(tmp_path: Path) -> None:
             asyncio.create_task(group.read(f"c{idle}", timeout=1, claim_idle=idle))
             for idle in (None, 100)
         ]
-        await asyncio.sleep(0.2)
+        await until(lambda: store._store.metrics()["waits"] == len(tasks))
         before = store._store.metrics()["commits"]
         await asyncio.gather(*tasks)
         assert store._store.metrics()["commits"] == before
@@ -254,7 +260,7 @@ def test_closing_ends_waiters(tmp_path: Path) -> None:
             asyncio.create_task(each)
             for each in (
                 store.stream("a").read(timeout=None),
-                store.read({"a": "$", "b": "$"}, timeout=30),
+                store.read({"a": "$", "b": "$"}, timeout=LONG_S),
                 group.read("c", timeout=None),
                 group.read("d", timeout=None),
                 group.consume("e", print),
@@ -264,11 +270,10 @@ def test_closing_ends_waiters(tmp_path: Path) -> None:
         await store.close()
         for task in tasks:
             with pytest.raises(logstore.ClosedError):
-                await asyncio.wait_for(task, 2)
+                await asyncio.wait_for(task, 60)
         with pytest.raises(logstore.ClosedError):
             await store.streams()
-        await asyncio.sleep(0.05)
-        assert watchers() == 0
+        await until(lambda: watchers() == 0)
 
     asyncio.run(main())
 
@@ -295,12 +300,12 @@ def test_a_worker_handles_retries_and_buries(tmp_path: Path, plain: bool) -> Non
                 "c", handle if plain else later, max_deliveries=3, dead_letter="dead", stop=stop
             )
         )
-        await store.stream("dead").read("0", timeout=30)
+        await store.stream("dead").read("0", timeout=LONG_S)
         await stream.add({"a": "b"}, "4-0")
         while 4 not in seen:
             await asyncio.sleep(0.01)
         stop.set()
-        assert await asyncio.wait_for(task, 30) == 3
+        assert await asyncio.wait_for(task, 60) == 3
         assert sorted(seen) == [1, 2, 2, 2, 3, 4]
         assert (await group.pending()).count == 0
 

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore import groupwait
-from logstore.engine import arrivals, deliveries, futex
+from logstore.engine import arrivals, deliveries, futex, line
 from logstore.engine.waitwords import Waits, line_of
 from logstore.engine.wake import Wake
 from logstore.store import Store
@@ -315,18 +315,33 @@ def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
+class OwnTime:
+    """The module ``time``, with a clock that a test moves."""
+
+    now_ns = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic_ns(self) -> int:
+        """What the test says that it is."""
+        return self.now_ns
+
+
 @pytest.mark.inside
 def test_who_was_served_runs_before_more_is_added(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The processor is offered to them, but not for long to others that take it instead."""
-    offered: list[float] = []
+    offered: list[int] = []
+    clock = OwnTime()
     taken_s = 0.0
 
     def let_run() -> None:
-        offered.append(time.monotonic())
-        time.sleep(taken_s)
+        offered.append(clock.now_ns)
+        clock.now_ns += int(taken_s * 1e9)
 
+    monkeypatch.setattr(line, "time", clock)
     monkeypatch.setattr(futex, "let_run", let_run)
     add(store, 0)
     assert group_of(store).read("nobody waits", count=1)
@@ -344,5 +359,5 @@ def test_who_was_served_runs_before_more_is_added(
     assert served(3) == 1
     taken_s = 0.0
     assert served(4) == 0  # for as long again
-    time.sleep(max(0.0, offered[-1] + 4.1 - time.monotonic()))
+    clock.now_ns = offered[-1] + int(4.1e9)
     assert served(5) == 1

@@ -14,7 +14,7 @@ from logstore.engine import groups, offers
 from logstore.engine.slots import PLAIN
 from logstore.store import Store
 from tests.store.look import engine_of
-from tests.waiting.crowd import eventually, group_of, key_of, owners
+from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
 from tests.waiting.test_handover import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried")
@@ -98,7 +98,7 @@ def test_a_group_that_was_made_anew_is_another(store: Store[Any]) -> None:
     assert group_of(store).read("c", timeout=0.01) == []  # now its number is known
     store.stream("work").group("g").destroy()
     store.stream("work").group("g").create(start="0")
-    found = group_of(store).read("c", timeout=5)
+    found = group_of(store).read("c", timeout=SOON_S)
     assert [each.fields[b"n"] for each in found] == [b"0"]
     waiting = Reading(store, "c", count=1)
     add(store, 1)
@@ -111,7 +111,7 @@ def test_a_stream_that_was_made_anew_is_another(store: Store[Any]) -> None:
     store.drop("work")
     add(store, 5)
     group_of(store)
-    found = group_of(store).read("c", timeout=5)
+    found = group_of(store).read("c", timeout=SOON_S)
     assert [each.fields[b"n"] for each in found] == [b"5"]
 
 
@@ -164,7 +164,7 @@ def test_who_joins_a_store_that_is_being_closed_is_told_so(tmp_path: Path) -> No
         time.sleep(turn % 20 / 1000)
         store.close()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
     assert {type(error) for error in errors} == {logstore.ClosedError}
     assert len(errors) == 160
 

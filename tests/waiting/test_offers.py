@@ -223,7 +223,7 @@ def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) ->
         await until(lambda: plain.metrics()["waits"] == 3)
         await asyncio.to_thread(add, plain, *range(4))
         await asyncio.to_thread(os.waitpid, first.pid, 0)
-        found = await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        found = await asyncio.wait_for(asyncio.gather(*tasks), 60)
         numbers = [int(each.fields[b"n"]) for (each,) in found]
         assert numbers == ([1, 2, 3] if published else [0, 1, 2])
 

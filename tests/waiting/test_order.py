@@ -128,7 +128,7 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
 
             take(theirs, key, once, time.monotonic() + LONG_S, owner="first")
 
-    PACE.stale_ms = 60_000  # it is seen to be dead, and not merely to have done nothing for long
+    PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
     try:
         first = queued(store, die_at_work)
         with reader(store, "second"):
@@ -142,7 +142,7 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
 def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[Any]) -> None:
     """The second looked for what it may take past the first, found nothing, and slept again."""
     group_of(store)
-    PACE.stale_ms = 60_000
+    PACE.stale_ms = 900_000
     try:
         first = reader(store, "first")
         with reader(store, "second", claim_idle=3600):
@@ -160,7 +160,7 @@ def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
     """The first is stopped for some slices of the others: what is there stays there for it."""
     group_of(store)
     PACE.set(0.02)
-    PACE.stale_ms = PACE.fresh_ms = 60_000
+    PACE.stale_ms = PACE.fresh_ms = 900_000
     try:
         with reader(store, "first") as first, reader(store, "second"), reader(store, "third"):
             stop(first.pid)

@@ -91,7 +91,7 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
         (row,) = engine.wake.waits.slots.waiting(key_of(plain))
         assert row.wish == PLAIN  # the other's, as it was
         add(plain, 1)
-        assert await asyncio.wait_for(other, 10)
+        assert await asyncio.wait_for(other, 60)
 
     go(tmp_path, work)
 
@@ -112,7 +112,7 @@ def test_cancelled_when_it_is_served_it_does_not_free_the_slot_of_another(
         await asyncio.sleep(0.1)
         assert len(queue(plain)) == 1
         add(plain, 1)
-        assert await asyncio.wait_for(second, 10)
+        assert await asyncio.wait_for(second, 60)
         assert owners(plain) == ["first", "second"]
         assert used(plain) == []
 
@@ -236,7 +236,7 @@ def test_who_watches_sees_what_is_given_behind_its_look(
         monkeypatch.setattr(Waits, "given_locked", given_late)
         monkeypatch.setattr(Watcher, "_call", call_late)
         await asyncio.to_thread(add, plain, 0, 1)
-        assert await asyncio.wait_for(second, 10)
+        assert await asyncio.wait_for(second, 60)
         await asyncio.to_thread(first.wait)
 
     go(tmp_path, work)
@@ -252,7 +252,7 @@ def test_tasks_that_nobody_calls_are_left_asleep(tmp_path: Path) -> None:
         await asyncio.sleep(0.5)
         assert plain.metrics()["wakeups"] == before
         add(plain, 0, 1)
-        assert await asyncio.wait_for(asyncio.gather(first, second), 10)
+        assert await asyncio.wait_for(asyncio.gather(first, second), 60)
 
     go(tmp_path, work)
 

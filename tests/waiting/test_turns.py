@@ -20,6 +20,7 @@ import logstore
 from logstore import aio
 from logstore.aiogroup import AsyncGroup
 from logstore.engine import slots as slots_module
+from logstore.engine.pace import PACE
 from logstore.engine.stay import Tried
 from logstore.store import Store
 from tests.store.look import engine_of
@@ -45,7 +46,7 @@ def go(path: Path, work: Work) -> None:
     async def main() -> None:
         async with aio.open(path / "store", sync="os", background=False) as store:
             group_of(store._store)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LONG_S):
                 await work(store, store._store)
 
     asyncio.run(main())
@@ -127,29 +128,34 @@ def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -
         await until(lambda: len(queue(plain)) == 1)
         second = await task(store, "second")
         plain.stream("work").add({"a": "b"})
-        assert await asyncio.wait_for(second, 10)
+        assert await asyncio.wait_for(second, 60)
         await asyncio.to_thread(first.join)
         assert used(plain) == []
 
     go(tmp_path, work)
 
 
+@pytest.mark.usefixtures("own_pace")
 def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
     """Longer than a waiter may go without stirring: the watching thread stirs for its tasks."""
+    PACE.set(0.4)  # it may be kept off a busy processor for a second
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         first, second = await task(store, "first"), await task(store, "second")
         child = await asyncio.to_thread(reader, plain, "process")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(PACE.stale_ms / 1000 + 0.4)
         plain.stream("work").add_many({"n": n} for n in range(3))
-        found = await asyncio.wait_for(asyncio.gather(first, second), 10)
+        found = await asyncio.wait_for(asyncio.gather(first, second), 60)
         assert [int(each.fields[b"n"]) for (each,) in found] == [0, 1]
         await asyncio.to_thread(child.join)
 
     go(tmp_path, work)
 
 
+@pytest.mark.usefixtures("own_pace")
 def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
+    PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
+
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         child = await asyncio.to_thread(reader, plain, "process")
         first = await task(store, "first")
@@ -158,7 +164,7 @@ def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         assert not first.done()
         child.kill()
-        assert await asyncio.wait_for(first, 10)
+        assert await asyncio.wait_for(first, 60)
 
     go(tmp_path, work)
 
@@ -214,7 +220,7 @@ def test_without_a_ticket_it_is_served_without_order(
         late = asyncio.create_task((await group(store)).read("late", timeout=LONG_S))
         await asyncio.sleep(0.1)
         plain.stream("work").add({"a": "b"})
-        assert await asyncio.wait_for(late, 10)
+        assert await asyncio.wait_for(late, 60)
         table.give_back()
 
     go(tmp_path, work)

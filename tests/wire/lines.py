@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 Reply = Any
 
 

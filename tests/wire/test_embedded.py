@@ -65,13 +65,13 @@ def test_it_answers_as_over_a_network(tmp_path: Path, protocol: int, decode: boo
 def test_a_read_that_blocks_is_woken_by_another_client(tmp_path: Path) -> None:
     with Redis(tmp_path / "store") as one, Redis(tmp_path / "store") as two:
         found: list[Any] = []
-        waiter = threading.Thread(target=lambda: found.append(one.xread({"s": "$"}, block=0)))
+        waiter = threading.Thread(target=lambda: found.append(one.xread({"s": "0"}, block=0)))
         waiter.start()
         while not any("xread" in each["cmd"] for each in two.client_list()):
             time.sleep(0.01)
         time.sleep(0.05)
         two.xadd("s", {"a": 1}, id="1-0")
-        waiter.join(30)
+        waiter.join(60)
         assert found == [[[b"s", [(b"1-0", {b"a": b"1"})]]]]
 
 
@@ -80,7 +80,7 @@ def test_the_clients_own_timeout_ends_a_read(tmp_path: Path) -> None:
         started = time.monotonic()
         with pytest.raises(redis.TimeoutError):
             client.xread({"s": "$"}, block=0)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         assert client.ping()
 
 

@@ -173,7 +173,7 @@ def test_a_read_that_blocks_inside_a_pipeline_holds_up_what_is_behind_it(tmp_pat
 
         def run() -> None:
             with one.pipeline(transaction=False) as pipe:
-                pipe.xadd("t", {"a": 1}, id="1-0").xread({"s": "$"}, block=0).xlen("s")
+                pipe.xadd("t", {"a": 1}, id="1-0").xread({"s": "0"}, block=0).xlen("s")
                 found.append(pipe.execute())
 
         waiter = threading.Thread(target=run)
@@ -183,7 +183,7 @@ def test_a_read_that_blocks_inside_a_pipeline_holds_up_what_is_behind_it(tmp_pat
         time.sleep(0.05)
         assert not found
         two.xadd("s", {"b": 2}, id="5-0")
-        waiter.join(30)
+        waiter.join(60)
         assert found[0][0] == b"1-0"
         assert found[0][2] == 1
         assert b"5-0" in str(found[0][1]).encode()
@@ -224,7 +224,7 @@ def test_client_unblock_ends_an_embedded_read(tmp_path: Path) -> None:
         waiter.start()
         while not two.client_unblock(number):
             time.sleep(0.01)
-        waiter.join(30)
+        waiter.join(60)
         assert not waiter.is_alive()
         assert found in ([[]], [{}], [None])
 

@@ -22,7 +22,7 @@ from tests.wire.lines import Line
 from tests.wire.wired import InProcess
 
 pytestmark = pytest.mark.peers
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 BINARY = r"\x00\xff\r\n"
 Asked = tuple[str, str]  # the arguments, as of a shell; what stands in stdin
 
