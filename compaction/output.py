@@ -5,10 +5,9 @@ Invariants: its number is never used again; nobody reads it before an adopt comm
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from logstore import format as fmt
 from logstore.compaction.nodes import Group
+from logstore.crc import crc32c
 from logstore.engine import care
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine

@@ -9,8 +9,7 @@ ID; the idle index has one key a run, by its oldest delivery time. Knows no tran
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from hashlib import blake2b
+from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
 
 from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.codec.runs import PendingRun
@@ -85,20 +84,34 @@ def group_prefix(group: int) -> bytes:
     return _NUMBER.pack(group)
 
 
-@dataclass(slots=True)
 class GroupRecord:
     """All that is kept of a group beside its consumers and pending entries."""
 
-    number: int
-    stream: int
-    name: bytes
-    last: StreamID = ZERO_ID  # last delivered
-    entries_read: int = -1  # -1: not known
-    consumers: int = 0
-    next_consumer: int = FIRST_CONSUMER
-    pending: int = 0
-    next_nack: int = 1  # place in the line of entries that were given back
-    position: int = 0  # of the last frame that changed anything of this group
+    __slots__ = (
+        "consumers", "entries_read", "last", "name", "next_consumer", "next_nack", "number",
+        "pending", "position", "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, stream: int, name: bytes, last: StreamID = ZERO_ID,
+        entries_read: int = -1, consumers: int = 0, next_consumer: int = FIRST_CONSUMER,
+        pending: int = 0, next_nack: int = 1, position: int = 0,
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.stream = stream
+        self.name = name
+        self.last = last  # last delivered
+        self.entries_read = entries_read  # -1: not known
+        self.consumers = consumers
+        self.next_consumer = next_consumer
+        self.pending = pending
+        self.next_nack = next_nack  # place in the line of entries that were given back
+        self.position = position  # of the last frame that changed anything of this group
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GroupRecord):
+            return NotImplemented
+        return self.number == other.number and self.pack() == other.pack()
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
@@ -114,15 +127,24 @@ class GroupRecord:
         return cls(number, stream, value[_GROUP.size :], StreamID(ms, seq), *rest)
 
 
-@dataclass(slots=True)
 class ConsumerRecord:
     """One consumer of a group. Times are unix milliseconds; -1: never."""
 
-    number: int
-    name: bytes
-    seen_ms: int = -1
-    active_ms: int = -1
-    pending: int = 0
+    __slots__ = ("active_ms", "name", "number", "pending", "seen_ms")
+
+    def __init__(
+        self, number: int, name: bytes, seen_ms: int = -1, active_ms: int = -1, pending: int = 0
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.seen_ms = seen_ms
+        self.active_ms = active_ms
+        self.pending = pending
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerRecord):
+            return NotImplemented
+        return self.number == other.number and self.pack() == other.pack()
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""

@@ -8,13 +8,11 @@ has a key within LMDB's limit. Knows no transaction.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptionError
 from logstore.ids import ZERO_ID, StreamID
 
@@ -87,25 +85,39 @@ def twin_key(name: bytes) -> bytes:
     return b"t" + blake2b(name, digest_size=8).digest()
 
 
-@dataclass(slots=True)
 class StreamRecord:
     """All that is kept of a stream beside its nodes."""
 
-    number: int
-    name: bytes
-    length: int = 0
-    entries_added: int = 0
-    last: StreamID = ZERO_ID
-    first: StreamID = ZERO_ID
-    max_deleted: StreamID = ZERO_ID
-    position: int = 0  # of the last frame that changed this record
-    nodes: int = 0  # sealed nodes
-    node_bytes: int = 0  # payload bytes of the sealed nodes
-    open_version: int = (
-        0  # position of the open frame; 0: the last node is sealed, or there is none
-    )
-    open_master: StreamID = ZERO_ID
-    expires_ms: int = 0  # unix ms; 0: never
+    __slots__ = (
+        "entries_added", "expires_ms", "first", "last", "length", "max_deleted", "name",
+        "node_bytes", "nodes", "number", "open_master", "open_version", "position",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, name: bytes, length: int = 0, entries_added: int = 0,
+        last: StreamID = ZERO_ID, first: StreamID = ZERO_ID, max_deleted: StreamID = ZERO_ID,
+        position: int = 0, nodes: int = 0, node_bytes: int = 0, open_version: int = 0,
+        open_master: StreamID = ZERO_ID, expires_ms: int = 0,
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.name = name
+        self.length = length
+        self.entries_added = entries_added
+        self.last = last
+        self.first = first
+        self.max_deleted = max_deleted
+        self.position = position  # of the last frame that changed this record
+        self.nodes = nodes  # sealed nodes
+        self.node_bytes = node_bytes  # payload bytes of the sealed nodes
+        # Position of the open frame; 0: the last node is sealed, or there is none.
+        self.open_version = open_version
+        self.open_master = open_master
+        self.expires_ms = expires_ms  # unix ms; 0: never
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StreamRecord):
+            return NotImplemented
+        return self.number == other.number and self.pack() == other.pack()
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
@@ -170,7 +182,6 @@ class Run(NamedTuple):
     elements: int
 
 
-@dataclass(slots=True)
 class OpenNode:
     """The open node: its listpack; or, when large, the frames it is made of.
 
@@ -178,9 +189,17 @@ class OpenNode:
     ``vector`` has the ordinals deleted since the first run.
     """
 
-    lp: bytes | None = None
-    runs: list[Run] = field(default_factory=list)
-    vector: int = 0
+    __slots__ = ("lp", "runs", "vector")
+
+    def __init__(
+        self, lp: bytes | None = None, runs: list[Run] | None = None, vector: int = 0
+    ) -> None:
+        self.lp = lp
+        self.runs: list[Run] = [] if runs is None else runs
+        self.vector = vector
+
+    def __eq__(self, other: object) -> bool:
+        return self.pack() == other.pack() if isinstance(other, OpenNode) else NotImplemented
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""

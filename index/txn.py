@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from crc32c import crc32c
-
+from logstore.crc import crc32c
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index import keys, witness

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from logstore import arguments
-from logstore.delivery import Delivery, NackMode, References
+from logstore.delivery import Delivery, NackMode
 from logstore.engine import acks, claims, groups
 from logstore.engine.deliveries import Delivered
 from logstore.engine.state import State
 from logstore.ids import IDLike, parse_id
+from logstore.options import References
 from logstore.outcome import DeleteOutcome, Pending, outcomes
 
 if TYPE_CHECKING:

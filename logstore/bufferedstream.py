@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from logstore import arguments, producing, scheduling
 from logstore.bufferedgroup import TransactionGroup
 from logstore.codec import Row
-from logstore.delivery import References
 from logstore.engine import adds, deletes, idempotent, lifetimes, schedules, trims
 from logstore.engine import references as held
 from logstore.engine.lifetimes import Condition
 from logstore.engine.state import State
 from logstore.entry import IDRuns
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.options import References
 from logstore.outcome import DeleteOutcome, Pending, collect, outcomes
 from logstore.scheduling import ScheduleKey
 

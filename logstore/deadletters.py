@@ -10,7 +10,6 @@ the dead letter stream itself is the record.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
@@ -20,6 +19,7 @@ from logstore.engine.state import State
 from logstore.entry import Entry
 from logstore.handlers import PLAIN, not_done
 from logstore.ids import StreamID
+from logstore.logger import Logger
 from logstore.options import Sync
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from logstore.store import Store
 
 T = TypeVar("T", bytes, str)
-log = logging.getLogger("logstore")
+log = Logger("logstore")
 WARNINGS_MAX = 10  # of one commit; the rest are summed up
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bytes, str)
 NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
-References: TypeAlias = Literal["keep", "delete", "acked"]
 _AT_ONCE = timedelta(0)
 
 

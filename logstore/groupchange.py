@@ -11,11 +11,11 @@ from typing import Literal, TypeVar
 
 from logstore import arguments, configuring, deadletters
 from logstore.configuring import KEEP, Amount, Keep, Length
-from logstore.delivery import NackMode, References
+from logstore.delivery import NackMode
 from logstore.engine import acks, groups
 from logstore.grouphandle import GroupHandle
 from logstore.ids import IDLike, parse_id
-from logstore.options import Sync
+from logstore.options import References, Sync
 from logstore.outcome import DeleteOutcome, outcomes
 from logstore.settings import GroupSettings
 

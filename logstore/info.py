@@ -80,7 +80,7 @@ def settings_as_dict(settings: StreamSettings | GroupSettings) -> dict[str, Any]
     """Settings by name, as plain values; what is not set is None."""
     return {
         name.replace("_", "-"): plain_text(value) if isinstance(value, bytes) else value
-        for name, value in asdict(settings).items()
+        for name, value in settings._asdict().items()
     }
 
 

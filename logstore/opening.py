@@ -7,10 +7,10 @@ through here, so that the faces know no logic of the disk.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logstore.codec import codec_name
-from logstore.engine import attempt, deleted, registry, reserve, snapshot
+from logstore.engine import attempt, registry, reserve, snapshot
 from logstore.engine.caretaker import Compact
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
@@ -23,10 +23,13 @@ from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import HeldPath
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import SegmentRow
-from logstore.info import StoreInfo
 from logstore.log import names, segment, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import passes, readonly
+from logstore.recovery import passes
+
+if TYPE_CHECKING:
+    from logstore.engine.throttle import Pause
+    from logstore.info import StoreInfo
 
 _ENGINE = "interpreted" if (attempt.__file__ or ".py").endswith(".py") else "compiled"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
@@ -50,6 +53,8 @@ def acquire(
 
     def find() -> tuple[registry.Key, Shared]:
         if options.readonly:
+            from logstore.recovery import readonly
+
             engine, report = readonly.open_engine(fs, path, options)
             close = readonly.close_engine
         else:
@@ -72,9 +77,17 @@ def acquire(
 
 def _compacting(engine: Engine, committer: Committer) -> Compact:
     """What compacts in the background: the engine stands below compaction and knows it not."""
-    from logstore.compaction.background import Compactor
+    found: Compact | None = None
 
-    return Compactor(engine, committer).tick
+    def tick(pause: Pause) -> None:
+        nonlocal found
+        if found is None:  # loaded by its thread, and not by who opens a store for a moment
+            from logstore.compaction.background import Compactor
+
+            found = Compactor(engine, committer).tick
+        found(pause)
+
+    return tick
 
 
 def release(shared: Shared) -> None:
@@ -100,7 +113,9 @@ def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
 
 def store_info(shared: Shared) -> StoreInfo:
     """Counts and sizes of a store."""
-    from logstore.compaction import reclaimable  # (not loaded by who opens a store for a moment)
+    from logstore.compaction import reclaimable
+    from logstore.engine import deleted
+    from logstore.info import StoreInfo
 
     engine = shared.engine
 
@@ -147,6 +162,8 @@ def durable_upto(shared: Shared) -> int:
     """The position up to which the log is durable; a lower bound, 0 if nothing tells."""
     engine = shared.engine
     if engine.options.readonly:
+        from logstore.recovery import readonly
+
         return readonly.durable_upto(engine)
     return engine.wake.durable_upto
 

@@ -7,14 +7,14 @@ store was created and stands in its STORE file. Imports errors only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.errors import OptionError
 
 Sync: TypeAlias = Literal["always", "everysec", "os"]
+References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold
 SYNC_RANK: dict[str, int] = {"os": 0, "everysec": 1, "always": 2}
 
 MIB = 1 << 20
@@ -32,8 +32,7 @@ BATCH_MAX_ROWS = 1_000_000
 LOCK_TIMEOUT_MAX_S = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimits:
+class StoreLimits(NamedTuple):
     """Fixed at creation: the peers' node limits and the size of a segment."""
 
     node_max_bytes: int = NODE_MAX_BYTES
@@ -56,8 +55,7 @@ class StoreLimits:
             raise OptionError(f"segment_bytes must be 64 KiB to 1 GiB: {self.segment_bytes}")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(NamedTuple):
     """How this process opens a store; two handles of one process must agree on all of it."""
 
     sync: Sync = "everysec"

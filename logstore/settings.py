@@ -6,9 +6,8 @@ seconds as their names say. ``None`` is "not set". Imports errors only.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from logstore.errors import CorruptionError, OptionError
 
@@ -18,8 +17,7 @@ IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
 S = TypeVar("S", "StreamSettings", "GroupSettings")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(NamedTuple):
     """Settings of a stream. Retention drops whole nodes from the old end, in the background."""
 
     max_age_ms: int | None = None  # keep what is not older, by the milliseconds of the IDs
@@ -51,8 +49,7 @@ class StreamSettings:
         _check_range("idempotent_max_ids", self.idempotent_max_ids, IDEMPOTENT_IDS_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(NamedTuple):
     """Settings of a group: what becomes of entries that nobody acknowledged."""
 
     max_deliveries: int | None = None  # after so many without an ack an entry is dead
@@ -96,13 +93,13 @@ def stored(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
     """What is kept of settings: those that are not as they are by default."""
     plain = type(settings)()
     return {
-        name: value for name, value in asdict(settings).items() if value != getattr(plain, name)
+        name: value for name, value in settings._asdict().items() if value != getattr(plain, name)
     }
 
 
 def restored(made: type[S], kept: dict[str, Any]) -> S:
     """Settings of what was kept; CorruptionError if it is none. Unknown ones are passed over."""
-    known = {field.name for field in fields(made)}
+    known = set(made._fields)
     found = made(**{name: value for name, value in kept.items() if name in known})
     try:
         found.check()

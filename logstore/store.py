@@ -10,19 +10,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
-from logstore import arguments, interchange, opening, reading
+from logstore import arguments, opening, reading
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.deadletters import OnDead
-from logstore.engine import copies, deletes, renames, retention, snapshot
-from logstore.engine import sync as flushing
+from logstore.engine import deletes, snapshot
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
 from logstore.format import position_parts
 from logstore.handlers import PLAIN, check_callable
 from logstore.ids import IDLike
-from logstore.info import StoreInfo
 from logstore.options import (
     COMPACT_RATE_BYTES_S,
     StoreLimits,
@@ -32,7 +29,11 @@ from logstore.options import (
 )
 from logstore.storehandle import StoreHandle
 from logstore.stream import Stream
-from logstore.transaction import Transaction
+
+if TYPE_CHECKING:
+    from logstore.deadletters import OnDead
+    from logstore.info import StoreInfo
+    from logstore.transaction import Transaction
 
 T = TypeVar("T", bytes, str)
 
@@ -80,6 +81,8 @@ class Store(StoreHandle[T]):
         False, and nothing happens, if there is one and ``replace`` is False. Handles go by name:
         those of the old one find no stream after. StreamNotFoundError.
         """
+        from logstore.engine import renames
+
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
         step = partial(renames.rename, old=before, new=after, replace=replace)
         renamed: bool = self._commit(step, sync)
@@ -95,6 +98,8 @@ class Store(StoreHandle[T]):
         and of groups, and what is scheduled, are not copied. StreamNotFoundError; UsageError if
         both names are one; TooLargeError above 1 GiB. Other writers wait while it copies.
         """
+        from logstore.engine import copies
+
         source, target = (arguments.stream_name(name, self.encoding) for name in (source, target))
         step = partial(copies.copy, source=source, target=target, replace=replace)
         copied: bool = self._commit(step, sync)
@@ -104,6 +109,8 @@ class Store(StoreHandle[T]):
         self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None
     ) -> Stream[T]:
         """A stream of a DUMP payload, as RESTORE; InvalidPayloadError, StreamExistsError."""
+        from logstore import interchange
+
         found = self.stream(name)
         interchange.restore(self, found._name, payload, replace=replace, sync=sync)
         return found
@@ -125,6 +132,8 @@ class Store(StoreHandle[T]):
 
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""
+        from logstore.transaction import Transaction
+
         return Transaction(self, sync)
 
     def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
@@ -141,6 +150,8 @@ class Store(StoreHandle[T]):
     # -- durability and care ------------------------------------------------------------------
     def sync(self) -> None:
         """Make everything durable that was acknowledged, or seen by a reader, before it returns."""
+        from logstore.engine import sync as flushing
+
         shared = self._live()
         flushing.flush_seen(shared.engine, shared.committer)
 
@@ -165,6 +176,8 @@ class Store(StoreHandle[T]):
 
         The background does that by itself; this is for stores opened with ``background=False``.
         """
+        from logstore.engine import retention
+
         shared = self._live()
         return retention.run(shared.engine, shared.committer)
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from logstore import opening
-from logstore.deadletters import OnDead
 from logstore.engine import reserve
 from logstore.engine.commit import Op
 from logstore.engine.core import Engine
 from logstore.engine.registry import Shared
 from logstore.errors import ClosedError
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
+
+if TYPE_CHECKING:
+    from logstore.deadletters import OnDead
 
 T = TypeVar("T", bytes, str)
 

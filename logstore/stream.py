@@ -11,24 +11,25 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from logstore import arguments, configuring, producing, scheduling
+from logstore import arguments
 from logstore.codec import Row
 from logstore.configuring import KEEP, Amount, Keep, Length
-from logstore.delivery import References
-from logstore.engine import adds, deletes, idempotent, lifetimes, schedules, trims
+from logstore.engine import adds, deletes, trims
 from logstore.engine import references as held
-from logstore.engine.lifetimes import Condition
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
-from logstore.group import Group
 from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
-from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.options import BATCH_MAX_ROWS, References, Sync
 from logstore.outcome import DeleteOutcome, collect, outcomes
-from logstore.scheduling import ScheduleKey
-from logstore.settings import StreamSettings
 from logstore.streamhandle import StreamHandle
+
+if TYPE_CHECKING:
+    from logstore.engine.lifetimes import Condition
+    from logstore.group import Group
+    from logstore.scheduling import ScheduleKey
+    from logstore.settings import StreamSettings
 
 T = TypeVar("T", bytes, str)
 
@@ -65,6 +66,9 @@ class Stream(StreamHandle[T]):
         batch = arguments.rows([fields], self._store.encoding)
         request = adds.Add(self._name, batch, 0, 1, ids, create, rule)
         if producer is not None or idempotent_id is not None:
+            from logstore import producing
+            from logstore.engine import idempotent
+
             asked = producing.asked(batch, id, producer, idempotent_id, self._store.encoding)
             found = self._store._commit(lambda state: idempotent.add(state, request, asked), sync)
             return None if found is None else found[0]
@@ -97,6 +101,9 @@ class Stream(StreamHandle[T]):
         )  # fmt: skip
         given = IDRuns()
         if producer is not None:
+            from logstore import producing
+            from logstore.engine import idempotent
+
             for asked, chunk in producing.batches(rows, batch, producer, self._store.encoding):
                 request = adds.Add(self._name, chunk, 0, len(chunk), adds.AUTO, create, rule)
                 step = partial(idempotent.add, request=request, asked=asked)
@@ -126,6 +133,9 @@ class Stream(StreamHandle[T]):
         Dropping the stream cancels it. None if ``create`` is False and there is no stream.
         OptionError, TooLargeError (16 MiB), and what ``add`` says of fields.
         """
+        from logstore import scheduling
+        from logstore.engine import schedules
+
         when = scheduling.when(at, after)
         kept = scheduling.fields(fields, self._store.encoding)
         step = partial(schedules.schedule, name=self._name, fields=kept, when=when, create=create)
@@ -134,6 +144,9 @@ class Stream(StreamHandle[T]):
     def cancel(self, key: ScheduleKey | str, *, sync: Sync | None = None) -> bool:
         """Schedule an entry no longer, by its key or the key's text; False if it was added already,
         cancelled, or never scheduled here."""
+        from logstore import scheduling
+        from logstore.engine import schedules
+
         step = partial(schedules.cancel, name=self._name, key=scheduling.key(key))
         cancelled: bool = self._store._free(step, sync)
         return cancelled
@@ -151,12 +164,16 @@ class Stream(StreamHandle[T]):
         does ("already"), or if the time is "later" or "sooner" than the one that is set (never
         counts as later than any). False if not, or if there is no stream. OptionError.
         """
+        from logstore import scheduling
+
         step = scheduling.expiry(self._name, at, after, only)
         was_set: bool = self._store._free(step, sync)
         return was_set
 
     def persist(self, *, sync: Sync | None = None) -> bool:
         """Let the stream expire no longer; False if there is none, or it never would."""
+        from logstore.engine import lifetimes
+
         step = partial(lifetimes.persist, name=self._name)
         was_set: bool = self._store._free(step, sync)
         return was_set
@@ -254,6 +271,8 @@ class Stream(StreamHandle[T]):
         ``idempotent_max_ids`` (1 to 10,000 a producer) bound what is remembered of idempotent adds.
         StreamNotFoundError if there is no stream and ``create`` is False; OptionError.
         """
+        from logstore import configuring
+
         changes = configuring.stream_changes(
             max_age, max_entries, max_bytes, idempotent_duration, idempotent_max_ids
         )
@@ -266,6 +285,8 @@ class Stream(StreamHandle[T]):
         self, name: str | bytes, start: IDLike | None = None, *, entries_read: int | None = None
     ) -> Group[T]:
         """A handle of a consumer group; with ``start`` it is made if it is missing."""
+        from logstore.group import Group
+
         found = Group(self._store, self._name, arguments.group_name(name, self._store.encoding))
         if start is not None and not found.exists():
             with suppress(GroupExistsError):  # another process was faster

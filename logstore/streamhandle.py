@@ -11,28 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from logstore import (
-    arguments,
-    configuring,
-    describe,
-    describefull,
-    interchange,
-    reading,
-    scheduling,
-)
+from logstore import arguments, reading
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
 from logstore.errors import OptionError, UsageError
-from logstore.fullinfo import FullStreamInfo
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
 from logstore.index.keys import StreamRecord
-from logstore.info import GroupInfo, StreamInfo
-from logstore.scheduling import ScheduledEntry
-from logstore.settings import StreamSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logstore.fullinfo import FullStreamInfo
+    from logstore.info import GroupInfo, StreamInfo
+    from logstore.interchange import Peer
+    from logstore.scheduling import ScheduledEntry
+    from logstore.settings import StreamSettings
     from logstore.store import Store
 
 T = TypeVar("T", bytes, str)
@@ -155,12 +148,16 @@ class StreamHandle(Generic[T]):
     @property
     def expires_at(self) -> datetime | None:
         """When the stream expires, an aware UTC datetime; None: never, or there is no stream."""
+        from logstore import scheduling
+
         record = self._record()
         return None if record is None else scheduling.expires_at(record.expires_ms)
 
     @property
     def ttl(self) -> timedelta | None:
         """How long it is until the stream expires; None: it never does, or there is no stream."""
+        from logstore import scheduling
+
         found = snapshot.read(
             self._store._engine(), lambda view: (view.record(self._name), view.now_ms)
         )
@@ -169,10 +166,14 @@ class StreamHandle(Generic[T]):
     @property
     def settings(self) -> StreamSettings:
         """What is set with ``configure``; of a stream that is not there, what all have at first."""
+        from logstore import configuring
+
         return configuring.stream_settings(self._store, self._name)
 
     def info(self) -> StreamInfo:
         """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
+        from logstore import describe
+
         return snapshot.read(
             self._store._engine(),
             lambda view: describe.stream_info(view, self._name, self._store.encoding),
@@ -184,6 +185,8 @@ class StreamHandle(Generic[T]):
         At most ``count`` of each list, those with the smallest IDs; 0: all, in memory. What is long
         is looked at in steps, each of a moment of its own. StreamNotFoundError; OptionError.
         """
+        from logstore import describefull
+
         return describefull.full_info(self._store, self._name, arguments.read_count(count))
 
     def scan(
@@ -210,18 +213,24 @@ class StreamHandle(Generic[T]):
 
     def scheduled(self) -> Iterator[ScheduledEntry[T]]:
         """What is scheduled for the stream and was not added yet, soonest first, lazily."""
+        from logstore import scheduling
+
         return scheduling.entries(self._store._engine, self._name, self._store.encoding)
 
-    def dump(self, *, peer: interchange.Peer | None = None) -> bytes:
+    def dump(self, *, peer: Peer | None = None) -> bytes:
         """The stream with its groups, as a payload that Redis (7.2 on) and Valkey RESTORE.
 
         The two refuse each other's nodes where a field or value has exactly 16378 or 2097146 bytes:
         name the one that is to take it. StreamNotFoundError; TooLargeError above 512 MiB.
         """
+        from logstore import interchange
+
         return interchange.payload(self._store, self._name, peer)
 
     def groups(self) -> list[GroupInfo[T]]:
         """All fields of XINFO GROUPS, by name; StreamNotFoundError if there is no stream."""
+        from logstore import describe
+
         return describe.group_infos(self._store, self._name)
 
     # -- inside -------------------------------------------------------------------------------

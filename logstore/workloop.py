@@ -9,7 +9,6 @@ store, and nothing else here takes a lock or waits.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -29,6 +28,7 @@ from logstore.engine.waiting import over
 from logstore.errors import NotOwner, OptionError
 from logstore.handlers import PLAIN, WorkNotDone, check_callable
 from logstore.ids import ZERO_ID
+from logstore.logger import Logger
 from logstore.reading import deadline_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
 Handler = Callable[[Delivery[Any]], object]
-log = logging.getLogger("logstore.worker")
+log = Logger("logstore.worker")
 
 ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and being seen
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened

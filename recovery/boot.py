@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
-from crc32c import crc32c
 
 from logstore import format as fmt
 from logstore import fsinfo
+from logstore.crc import crc32c
 from logstore.engine import process
 from logstore.fs import FileStat, FileSystem
 from logstore.index.keys import Meta

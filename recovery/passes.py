@@ -25,7 +25,7 @@ from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import atrisk, boot, copying, creation, leaving, rebuild, restate, trust
+from logstore.recovery import boot, copying, creation, leaving, rebuild, restate, trust
 from logstore.recovery.report import RecoveryReport
 
 
@@ -190,7 +190,14 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
         written_to = leaving.written_to(engine, known)
         _finish_tail(engine, report)
         leaving.leave(engine, written_to)
-    report.at_risk = atrisk.find(engine, failed_at)
+    _tell_at_risk(engine, report, failed_at)
+
+
+def _tell_at_risk(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
+    if failed_at:
+        from logstore.recovery import atrisk
+
+        report.at_risk = atrisk.find(engine, failed_at)
 
 
 def _set_generation(engine: Engine, number: int) -> None:
@@ -252,7 +259,7 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
     # After a failed sync nothing is ended: the next sync would work, and be believed.
     if engine.wake.log().in_progress and not engine.wake.failed_at:
         tail.check_locked(engine)
-    report.at_risk = atrisk.find(engine, engine.wake.failed_at)
+    _tell_at_risk(engine, report, engine.wake.failed_at)
 
 
 @translated()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
 from logstore.ids import StreamID
-from logstore.recovery.atrisk import AtRisk
+
+if TYPE_CHECKING:
+    from logstore.recovery.atrisk import AtRisk
 
 
 class Damage(NamedTuple):
@@ -40,31 +41,38 @@ class Gone(NamedTuple):
         }  # fmt: skip
 
 
-@dataclass(slots=True)
 class RecoveryReport:
     """The passes of one open."""
 
-    created: bool = False
-    first_opener: bool = False
-    index_trusted: bool = False
-    why_not_trusted: str = ""
-    rebuilt: bool = False
-    rebuild_ms: int = 0
-    hints_used: int = 0
-    segments_scanned: int = 0
-    checkpoint_position: int = 0
-    commits_finished: int = 0
-    torn_bytes: int = 0
-    torn_position: int = 0
-    saved_to: str = ""
-    restated_segments: int = 0  # written anew after a failed sync
-    at_risk: AtRisk | None = None  # what that sync should have made durable
-    damage: list[Damage] = field(default_factory=list)
-    gone: list[Gone] = field(default_factory=list)  # what a rebuild could not put together
-    unsure: list[str] = field(default_factory=list)  # what it could not decide for certain
-    # Of streams by their last frames: the length, and an ID below which there was no entry.
-    lengths: dict[int, tuple[int, StreamID]] = field(default_factory=dict)
-    orphans: dict[tuple[int, StreamID], tuple[int, int]] = field(default_factory=dict)  # see `gaps`
+    __slots__ = (
+        "at_risk", "checkpoint_position", "commits_finished", "created", "damage", "first_opener",
+        "gone", "hints_used", "index_trusted", "lengths", "orphans", "rebuild_ms", "rebuilt",
+        "restated_segments", "saved_to", "segments_scanned", "torn_bytes", "torn_position",
+        "unsure", "why_not_trusted",
+    )  # fmt: skip
+
+    def __init__(self, why_not_trusted: str = "") -> None:
+        self.created = False
+        self.first_opener = False
+        self.index_trusted = False
+        self.why_not_trusted = why_not_trusted
+        self.rebuilt = False
+        self.rebuild_ms = 0
+        self.hints_used = 0
+        self.segments_scanned = 0
+        self.checkpoint_position = 0
+        self.commits_finished = 0
+        self.torn_bytes = 0
+        self.torn_position = 0
+        self.saved_to = ""
+        self.restated_segments = 0  # written anew after a failed sync
+        self.at_risk: AtRisk | None = None  # what that sync should have made durable
+        self.damage: list[Damage] = []
+        self.gone: list[Gone] = []  # what a rebuild could not put together
+        self.unsure: list[str] = []  # what it could not decide for certain
+        # Of streams by their last frames: the length, and an ID below which there was no entry.
+        self.lengths: dict[int, tuple[int, StreamID]] = {}
+        self.orphans: dict[tuple[int, StreamID], tuple[int, int]] = {}  # see `gaps`
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, positions as segment and offset."""

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import heapq
 
-from crc32c import crc32c
-
+from logstore.crc import crc32c
 from logstore.format import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,

@@ -7,7 +7,6 @@ group after it; what changes nothing makes no frame.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from logstore.engine import adds, groups, idempotent
@@ -26,7 +25,7 @@ def stream(
     if record is None:
         record = adds.create(state, name) if create else adds.existing(state, name)
     before = state.settings.stream(record.number)
-    after = replace(before, **changes)
+    after = before._replace(**changes)
     if after != before:
         state.emit(Setting(record.number, 0, stored(after)))
     if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
@@ -44,7 +43,7 @@ def group(
     """Change settings of a group; all of them after it. GroupNotFoundError."""
     record, found = groups.existing(state, stream, name)
     before = state.settings.group(found.number)
-    after = replace(before, **changes)
+    after = before._replace(**changes)
     after.check()
     if after.dead_letter == stream:
         raise OptionError("dead_letter must be another stream: its entries would come back")

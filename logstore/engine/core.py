@@ -7,7 +7,6 @@ recovery: rebuilding an index is handed in from above.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -41,12 +40,13 @@ from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
 from logstore.log import names, segment
 from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.logger import Logger
 from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
     from logstore.engine.dues import Adder
 
-log = logging.getLogger("logstore")
+log = Logger("logstore")
 REBUILD_TRIES = 3
 
 

@@ -10,7 +10,7 @@ Elsewhere than Linux waiting is a short sleep, and waking does nothing: callers 
 from __future__ import annotations
 
 import ctypes
-import platform
+import os
 import sys
 import time
 
@@ -24,7 +24,7 @@ class _Timespec(ctypes.Structure):
     _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
 
 
-_call = _CALLS.get(platform.machine()) if sys.platform == "linux" else None
+_call = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
 _libc = ctypes.CDLL(None) if _call is not None else None
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
-from crc32c import crc32c
 
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, FileSystemError
 from logstore.fs import FileSystem
 from logstore.log import names, reader, version

@@ -11,9 +11,8 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from crc32c import crc32c
-
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, FileSystemError
 from logstore.fs import File, FileSystem
 from logstore.log import frame as frames

@@ -13,10 +13,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
 

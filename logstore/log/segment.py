@@ -11,9 +11,8 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.fs import File, FileSystem
 from logstore.log import names, version

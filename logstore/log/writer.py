@@ -10,10 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from crc32c import crc32c
-
 from logstore import format as fmt
 from logstore.codec.batch import NodeBatch
+from logstore.crc import crc32c
 from logstore.errors import TooLargeError
 from logstore.format import Kind
 from logstore.log import frame as frames

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import anycrc
+from functools import cache
+from typing import Any
 
-_calculate = anycrc.Model("CRC64-REDIS").calc
+
+@cache
+def _model() -> Any:
+    import anycrc  # (takes a while to load, and few who open a store need it)
+
+    return anycrc.Model("CRC64-REDIS")
 
 
 def crc64(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     """The CRC of ``data``; ``before`` is that of what stands in front of it."""
-    crc: int = _calculate(data, before)
+    crc: int = _model().calc(data, before)
     return crc

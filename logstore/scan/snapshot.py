@@ -13,9 +13,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID

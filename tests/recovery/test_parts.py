@@ -214,10 +214,11 @@ def test_a_report_of_damage() -> None:
     assert report.as_dict()["clean"] is False
     assert CheckReport(tail_bytes=1).as_dict()["clean"] is False
     gone = Gone(b"s", StreamID(1, 0), StreamID(2, 0), None, 3, 4, "why")
-    recovery = RecoveryReport(
-        torn_bytes=7, torn_position=fmt.position(3, 70), damage=[damage], gone=[gone],
-        saved_to="there", restated_segments=2,
-    ).as_dict()  # fmt: skip
+    report_of_open = RecoveryReport()
+    report_of_open.torn_bytes, report_of_open.torn_position = 7, fmt.position(3, 70)
+    report_of_open.damage, report_of_open.gone = [damage], [gone]
+    report_of_open.saved_to, report_of_open.restated_segments = "there", 2
+    recovery = report_of_open.as_dict()
     assert recovery["torn_at"] == {"segment": 3, "offset": 70}
     assert (recovery["saved_to"], recovery["restated_segments"]) == ("there", 2)
     assert recovery["damage"] == [damage._asdict()]
