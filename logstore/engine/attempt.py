@@ -44,9 +44,10 @@ class Request:
     done = False
     turn: Any = None  # a lock to wait on, if another thread leads
 
-    def __init__(self, op: Op, rank: int) -> None:
+    def __init__(self, op: Op, rank: int, deadline_ns: int) -> None:
         self.op = op
         self.rank = rank
+        self.deadline_ns = deadline_ns  # of ``time.monotonic_ns``: until when it waits for LOCK
 
     def fail(self, error: BaseException) -> None:
         """Set the error, unless it has its own."""

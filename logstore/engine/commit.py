@@ -12,6 +12,7 @@ inside of an interpreted function, or behind a compiled one, and behind ``run`` 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +21,7 @@ from logstore.engine.attempt import Batch, Op, Request, ready_locked, settle
 from logstore.engine.busy import Busy
 from logstore.engine.core import Engine
 from logstore.engine.line import Line
-from logstore.engine.lock import INTERRUPTS_MAX, through
+from logstore.engine.lock import INTERRUPTS_MAX, PAUSE_S, through
 from logstore.engine.revival import healing
 from logstore.engine.wake import LogWords
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
@@ -35,6 +36,7 @@ class Committer:
         self._line = Line(engine)
         self._local = Busy()
         self._rank = SYNC_RANK[engine.options.sync]
+        self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
     def run(self, op: Op, sync: Sync | None = None) -> Any:
@@ -45,7 +47,10 @@ class Committer:
         rank = self._rank
         if sync is not None:
             rank = max(rank, SYNC_RANK[sync])
-        request = Request(op, rank)
+        began_ns = time.monotonic_ns()
+        if local.since_ns and self._line.stalled:
+            began_ns = local.since_ns
+        request = Request(op, rank, began_ns + self._timeout_ns)
         local.now = True
         try:
             self._line.ride(request)
@@ -71,18 +76,38 @@ class Committer:
         """The mutex and LOCK, the tail checked: for work that must not meet a commit."""
         self._check_call()
         engine = self._engine
+        timeout_s = engine.options.lock_timeout_s
+        deadline_ns = time.monotonic_ns() + self._timeout_ns
         self._local.now = True
         try:
-            with self.mutex:
-                engine.check_open()  # closed while this waited for the mutex
-                try:
-                    engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-                    with healing(engine):
-                        yield ready_locked(engine)
-                finally:
-                    through(lambda: engine.lock.release(engine.wake))
+            while True:
+                with self.mutex:
+                    engine.check_open()  # closed while this waited for the mutex
+                    try:
+                        if engine.lock.acquired(engine.wake, timeout_s, deadline_ns):
+                            with healing(engine):
+                                yield ready_locked(engine)
+                            return
+                    finally:
+                        through(lambda: engine.lock.release(engine.wake))
+                time.sleep(PAUSE_S)
         finally:
             self._local.now = False
+
+    @contextmanager
+    def wanted_since(self, since_ns: int) -> Iterator[None]:
+        """What this thread commits in the block was wanted since then (``time.monotonic_ns``): for
+        work that stood in a queue of the caller's.
+
+        It waits for LOCK for so much less, if those before it waited in vain, so that their
+        time-outs and its own do not add up. If they did not, it stood behind work, and has all its
+        time.
+        """
+        self._local.since_ns = since_ns
+        try:
+            yield
+        finally:
+            self._local.since_ns = 0
 
     @property
     def busy(self) -> bool:

@@ -20,7 +20,7 @@ from logstore.clock import Clock
 from logstore.engine import identity
 from logstore.engine.gate import Gate
 from logstore.engine.kept import Kept
-from logstore.engine.lock import WriterLock, through
+from logstore.engine.lock import PAUSE_S, WriterLock, through
 from logstore.engine.segments import Segments
 from logstore.engine.state import State
 from logstore.engine.swap import let_go
@@ -164,15 +164,20 @@ class Engine:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """The mutex and LOCK, unless this thread holds them."""
-        with self.mutex:
-            if self.lock.held:
-                yield
-                return
-            try:
-                self.lock.acquire(self.wake, self.options.lock_timeout_s)
-                yield
-            finally:
-                through(lambda: self.lock.release(self.wake))
+        timeout_s = self.options.lock_timeout_s
+        deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+        while True:
+            with self.mutex:
+                if self.lock.held:
+                    yield
+                    return
+                try:
+                    if self.lock.acquired(self.wake, timeout_s, deadline_ns):
+                        yield
+                        return
+                finally:
+                    through(lambda: self.lock.release(self.wake))
+            time.sleep(PAUSE_S)
 
     def ensure_index_locked(self) -> None:
         """The valid generation is open here, or a new one is built from the log."""

@@ -1,9 +1,11 @@
 """The line in which threads wait for a commit: one leads, commits for all, and hands the lead on.
 
 Invariants: the lead belongs to one request at a time and is handed on directly, so that one sync
-serves many; a waiter looks at its flags again from time to time, so that a wake-up lost to an
-interrupt costs it some milliseconds and no more. What an interrupt cut off here, ``commit`` brings
-to its end: it may fall anywhere, and when this is compiled, behind a call of this only.
+serves many; who queued up is taken into a batch only when LOCK is held, so that each waits for LOCK
+as long as it wants to and no longer: one that gives up leaves the others where they are; a waiter
+looks at its flags again from time to time, so that a wake-up lost to an interrupt costs it some
+milliseconds and no more. What an interrupt cut off here, ``commit`` brings to its end: it may fall
+anywhere, and when this is compiled, behind a call of this only.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from logstore.engine.attempt import (
     settle,
 )
 from logstore.engine.core import Engine
-from logstore.engine.lock import through
+from logstore.engine.lock import PAUSE_S, StillHeld, through
+from logstore.errors import LockTimeoutError
 
 BATCH_MAX_REQUESTS = 256
 WAIT_SLICE_S = 0.1
@@ -44,6 +47,7 @@ class Line:
         self.batch: Batch | None = None
         self._keeps_until_ns = 0  # the processor
         self._expected = 0  # how many may want to share the next sync
+        self.stalled = False  # who waited for LOCK last waited in vain
 
     def ride(self, request: Request) -> None:
         """Queue up, and see the request through as a leader or in another's batch."""
@@ -74,21 +78,42 @@ class Line:
                 return False
             if self.leader is request:
                 return True
+            if time.monotonic_ns() >= request.deadline_ns:
+                self._give_up(request)
+
+    def _give_up(self, request: Request) -> None:
+        """Leave the queue if it is another process that keeps LOCK; who works here will be done."""
+        engine = self._engine
+        with self.guard:
+            if engine.lock.held or request.taken or request.done or self.leader is request:
+                return
+            self.queue.remove(request)
+            self.stalled = True
+            request.fail(engine.lock.timeout(engine.wake, engine.options.lock_timeout_s))
+            request.done = True
 
     def lead(self) -> None:
         """Commit for all that wait, and hand the lead on."""
-        batch = self.batch
-        if batch is None:
+        if self.batch is None:
             self._gather()
-            with self.guard:
-                batch = self.batch = Batch(list(islice(self.queue, BATCH_MAX_REQUESTS)))
-                for request in batch.requests:
-                    request.taken = True
-                    self.queue.popleft()
-        self._commit(batch)
+        batch = self._commit()
+        while batch is None:
+            time.sleep(PAUSE_S)  # others of this process may have the mutex
+            batch = self._commit()
         self.hand_over(batch)
         if batch.serves:
             self._let_run()
+
+    def _take(self, most: int) -> Batch:
+        """The batch of those who wait, the leader's request first."""
+        with self.guard:
+            batch = self.batch
+            if batch is None:
+                batch = self.batch = Batch(list(islice(self.queue, most)))
+                for request in batch.requests:
+                    request.taken = True
+                    self.queue.popleft()
+        return batch
 
     def _let_run(self) -> None:
         """Let those run who were handed what was added: with every processor busy, the kernel puts
@@ -133,23 +158,36 @@ class Line:
             if request.turn is not None and request.turn.locked():
                 request.turn.release()
 
-    def _commit(self, batch: Batch) -> None:
-        engine = self._engine
+    def _commit(self) -> Batch | None:
+        """Commit for all that wait; None if another process still has LOCK."""
+        engine, leader = self._engine, self.leader
+        assert leader is not None
+        batch: Batch | None = None
         with engine.mutex:
             try:
                 if engine.closed:
                     engine.check_open()
-                engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
+                engine.lock.acquire(engine.wake, engine.options.lock_timeout_s, leader.deadline_ns)
+                self.stalled = False
+                batch = self._take(BATCH_MAX_REQUESTS)
                 words = ready_locked(engine)
                 while (step := attempt(engine, batch, words)) != DONE:
                     if step == ROLL:
                         engine.roll_locked(words)
                         engine.metrics.count("rolls")
                     words = engine.wake.log()
+            except StillHeld:
+                return None
             except BaseException as exc:
-                cause = exc
-                through(lambda: settle(engine, batch, cause))
+                if batch is None:
+                    if not isinstance(exc, Exception):
+                        raise
+                    batch = self._take(1)  # it is the leader's time that is over
+                    self.stalled = isinstance(exc, LockTimeoutError)
+                cause, failed = exc, batch
+                through(lambda: settle(engine, failed, cause))
                 if not isinstance(exc, Exception):
                     raise
             finally:
                 through(lambda: engine.lock.release(engine.wake))
+        return batch

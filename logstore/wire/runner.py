@@ -163,6 +163,11 @@ class Runner:
                 replies += [self._alone(step) for step in found]
         return replies
 
+    def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
+        """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""
+        with self.store._live().committer.wanted_since(since_ns):
+            return work(*given)
+
     def transaction(
         self, steps: Sequence[Step], unchanged: Callable[[State], bool] | None = None
     ) -> list[Reply] | None:

@@ -1,10 +1,11 @@
 """The server: asyncio, one task a connection, steps run in a few threads.
 
 What came together runs together: all requests of one read of the socket are steps of one batch,
-and its changes share a commit. Invariants: replies go out in the order of requests; a client that
-does not read its replies is not read from either, and is cut off when it owes too much; a waiting
-client holds no thread, and one that goes gets nothing any more; nothing listens beyond loopback
-without a password.
+and its changes share a commit. Invariants: replies go out in the order of requests; who only reads
+never stands behind who commits; a client that does not read its replies is not read from either,
+and is cut off when it owes too much; a waiting client holds no thread, and one that goes gets
+nothing any more; nothing listens beyond loopback without a password; a Unix socket goes with its
+server, unless another one has its name by then.
 """
 
 from __future__ import annotations
@@ -15,23 +16,27 @@ import logging
 import random
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore.aiowait import Watcher, wait_for
 from logstore.aiowaiter import Waiter
-from logstore.errors import ClosedError, UsageError
+from logstore.errors import ClosedError, Error, UsageError
+from logstore.fs import LOCAL
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.reply import Failure, Reply, encode
+from logstore.wire.runner import Runner
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, Step, Tell
+from logstore.wire.steps import Block, Step, Tell, commits
 
 log = logging.getLogger("logstore.server")
 READ_BYTES = 64 * 1024
@@ -74,10 +79,13 @@ class Server:
         self._watchers = {
             number: Watcher(each.store._engine) for number, each in service.databases.items()
         }
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
+        # A commit may wait for a process that stands still: no read stands behind one.
+        self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
+        self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._queues: dict[object, deque[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
+        self._unix_socket: tuple[Path, int] | None = None  # and its inode
 
     async def start(self, listen: Listen) -> list[Any]:
         """Begin to listen; the addresses."""
@@ -95,6 +103,8 @@ class Server:
                     self._protocol, str(listen.unix_socket), backlog=BACKLOG
                 )
             )
+            path = listen.unix_socket.absolute()
+            self._unix_socket = (path, LOCAL.stat(path).inode)
         found = [each.getsockname() for server in self._servers for each in server.sockets]
         ports = [name[1] for name in found if isinstance(name, tuple)]
         self.service.port = ports[0] if ports else 0
@@ -104,15 +114,30 @@ class Server:
         """Stop listening, end every client, wait for what runs."""
         for server in self._servers:
             server.close()
+        self._remove_socket()
         for watcher in self._watchers.values():
             watcher.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self._threads.shutdown)
+        for threads in (self._readers, self._writers):
+            await asyncio.to_thread(threads.shutdown)
         for watcher in self._watchers.values():
             await asyncio.to_thread(watcher.join)
+
+    def _remove_socket(self) -> None:
+        found, self._unix_socket = self._unix_socket, None
+        if found is None:
+            return
+        path, inode = found
+        try:
+            if LOCAL.stat(path).inode == inode:
+                LOCAL.remove(path)
+        except FileNotFoundError:
+            pass  # Python 3.13 removes it
+        except Error as exc:
+            log.warning("the socket %s stays: %s", path, exc)
 
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(_Reader(limit=READ_BYTES), self._accept)
@@ -145,9 +170,17 @@ class Server:
                 await writer.wait_closed()
 
     # -- running ------------------------------------------------------------------------------
-    async def run(self, work: Callable[..., Any], *given: Any) -> Any:
-        """Run in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+    async def run(
+        self, runner: Runner, steps: Sequence[Step], work: Callable[[], Any] | None = None
+    ) -> Any:
+        """Run steps, or work that does, in a thread of the readers or of the writers."""
+        if work is None:
+            work = partial(runner.run, steps)
+        threads = self._readers
+        if any(map(commits, steps)):
+            threads = self._writers
+            work = partial(runner.since, time.monotonic_ns(), work)
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     async def _arrive(
         self, session: Session, step: Block, queue: deque[Waiter] | None
@@ -155,7 +188,7 @@ class Server:
         """What is done at once for who comes behind others; a refusal if there is one."""
         if not queue or step.arrive is None:
             return None
-        found: list[Reply] = await self.run(session.database.runner.run, [step.arrive])
+        found: list[Reply] = await self.run(session.database.runner, [step.arrive])
         return None if found[0] is None else found
 
     async def block(self, session: Session, step: Block) -> Reply:
@@ -167,7 +200,9 @@ class Server:
         blocked.tried = bool(queue)
 
         async def attempt() -> list[Reply] | None:
-            found: list[Reply] | None = await self.run(blocked.attempt)
+            found: list[Reply] | None = await self.run(
+                session.database.runner, [step], blocked.attempt
+            )
             return found
 
         async def lives() -> None:
@@ -267,7 +302,7 @@ class _Connection:
             except Failed as failed:
                 return [failure_of(failed)]
         runner = self._session.database.runner
-        found: list[Reply] = await self._server.run(runner.run, steps)
+        found: list[Reply] = await self._server.run(runner, steps)
         return found
 
     async def _send(self, replies: list[Reply]) -> None:

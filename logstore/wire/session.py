@@ -175,7 +175,7 @@ class Session:
                     self.watched.append(Watched(key, version))
             return OK
 
-        return Admin(look)
+        return Admin(look, commits=False)
 
     def unwatch(self) -> Step:
         """As UNWATCH."""

@@ -2,7 +2,7 @@
 
 A command's function turns words into one of these; who runs it may put several changes into one
 commit, a transaction's steps too. Invariants: making a step changes nothing and reads nothing; a
-``Look`` holds no snapshot over more than one ``once``.
+``Look`` holds no snapshot over more than one ``once``, and never waits for the writer lock.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Admin(NamedTuple):
     """Work on the store as a whole, in a thread, outside any transaction."""
 
     work: Callable[[], Reply]
+    commits: bool = True  # it may; else it reads
 
 
 class Block(NamedTuple):
@@ -93,6 +94,13 @@ class Block(NamedTuple):
     empty: Reply = NULL_ARRAY
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
     arrive: Change | None = None  # done at once by who comes behind others of the queue
+
+
+def commits(step: Step) -> bool:
+    """Whether running it may want the writer lock."""
+    if isinstance(step, Block):
+        step = step.attempt
+    return step.commits if isinstance(step, Admin) else not isinstance(step, Look | Tell)
 
 
 Step: TypeAlias = Change | AddRow | AddRows | Look | Tell | Admin | Block

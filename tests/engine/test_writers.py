@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -120,6 +121,89 @@ def test_a_time_out_names_the_owner(tmp_path: Path) -> None:
         child.join()
     with logstore.open(path, lock_timeout=60) as store:
         store.stream("a").add({"a": 1})
+
+
+class Holder:
+    """A process that holds LOCK, and is stopped; forked before the store is opened here."""
+
+    def __init__(self, path: Path) -> None:
+        ready, go = os.pipe()
+        start, self._start = os.pipe()
+        self._ready = ready
+
+        def hold() -> None:
+            os.read(start, 1)
+            store = logstore.open(path, background=False)
+            with store._live().committer.locked():
+                os.write(go, b"x")
+                time.sleep(60)
+
+        self.child = Forked(hold)
+        self.pid = self.child.pid
+
+    def stop(self) -> None:
+        """From now on it holds LOCK and does nothing."""
+        os.write(self._start, b"x")
+        os.read(self._ready, 1)
+        os.kill(self.pid, signal.SIGSTOP)
+
+
+def test_time_outs_of_queued_writers_do_not_add_up(tmp_path: Path) -> None:
+    """Behind a stopped process each waits for its own time: threads that add, and maintenance."""
+    path, timeout_s = tmp_path / "store", 1.5
+    found: list[tuple[str, float]] = []
+    holder = Holder(path)
+
+    def tried(what: str, work: Callable[[], object]) -> None:
+        began = time.monotonic()
+        with pytest.raises(LockTimeoutError, match=f"{holder.pid} holds it"):
+            work()
+        found.append((what, time.monotonic() - began))
+
+    with logstore.open(path, lock_timeout=timeout_s) as store:
+        stream, committer = store.stream("s"), store._live().committer
+        stream.add({"n": 0})
+        holder.stop()
+        try:
+            works: list[tuple[str, Callable[[], object]]] = [
+                ("add", lambda: stream.add({"n": 1})) for _ in range(8)
+            ]
+            works[3:3] = [("work", lambda: committer.locked().__enter__())] * 2
+            threads = [threading.Thread(target=tried, args=each) for each in works]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                assert [entry.fields[b"n"] for entry in stream] == [b"0"]  # who reads never waits
+                time.sleep(0.01)
+        finally:
+            holder.child.kill()
+        assert len(found) == 10
+        assert all(timeout_s <= took < 2 * timeout_s for _, took in found), found
+        stream.add({"n": 2})
+        assert len(stream) == 2
+
+
+def test_who_stood_in_a_queue_behind_time_outs_waits_for_so_much_less(tmp_path: Path) -> None:
+    path, timeout_s = tmp_path / "store", 3.0
+    holder = Holder(path)
+    with logstore.open(path, lock_timeout=timeout_s) as store:
+        committer, stream = store._live().committer, store.stream("s")
+        holder.stop()
+
+        def add() -> float:
+            began = time.monotonic()
+            since_ns = time.monotonic_ns() - int(timeout_s * 1e9)
+            with committer.wanted_since(since_ns), pytest.raises(LockTimeoutError):
+                stream.add({"n": 1})
+            return time.monotonic() - began
+
+        try:
+            assert add() >= timeout_s  # as far as it knew, it stood behind work
+            assert add() < timeout_s
+        finally:
+            holder.child.kill()
+        stream.add({"n": 2})
+        assert (committer._local.since_ns, committer._line.stalled) == (0, False)
 
 
 def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:

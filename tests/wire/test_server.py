@@ -317,3 +317,26 @@ def test_it_listens_on_a_unix_socket(tmp_path: Path) -> None:
         client.connect(str(path))
         client.sendall(b"PING\r\n")
         assert client.recv(100) == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_unix_socket_goes_with_its_server(tmp_path: Path, number: int) -> None:
+    path, line = tmp_path / "socket", b"is served on"
+    command = [*COMMAND, "serve", str(tmp_path / "store"), "--port", "0", "--unixsocket", str(path)]
+    for each in (signal.SIGKILL, number):  # what the first one leaves does not keep the second out
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as running:
+            assert running.stdout is not None
+            assert line in running.stdout.readline()
+            assert path.is_socket()
+            running.send_signal(each)
+            running.wait(30)
+        assert path.exists() == (each == signal.SIGKILL)
+
+
+def test_the_socket_of_another_server_stays(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as other:
+        with serving(tmp_path / "store", listen=Listen(None, unix_socket=path)):
+            path.unlink()
+            other.bind(str(path))
+        assert path.is_socket()

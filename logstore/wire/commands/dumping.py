@@ -34,7 +34,7 @@ def dumped(session: Session, words: Words) -> Step:
             return None
 
     if session.multi is None:
-        return Admin(work)
+        return Admin(work, commits=False)
 
     def find(reader: Reader) -> Reply:  # as the transaction has it so far
         try:

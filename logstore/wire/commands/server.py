@@ -104,7 +104,7 @@ def info(session: Session, words: Words) -> Step:
                 parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
         return Verbatim("\r\n".join(parts).encode("utf-8", "surrogateescape"))
 
-    return Admin(tell)
+    return Admin(tell, commits=False)
 
 
 # -- the whole store -------------------------------------------------------------------------------
