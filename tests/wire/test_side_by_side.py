@@ -80,8 +80,11 @@ class Draw:
         words.append(self.id() if strategy == b"MINID" else self.number())
         if (words[1] == b"~" and self.coin()) or self.coin(0.05):
             words += [b"LIMIT", self.number()]
-        # "~" with DELREF or ACKED trims nothing in Redis 8.2, entry by entry since 8.6: as here.
-        return words if b"~" in words else words + self.references()
+        if self.coin(0.02):
+            words += [*self.references(), *self.references()]
+        if self.coin(0.02):
+            words = words[-2:] if b"LIMIT" in words else [b"LIMIT", self.number()]
+        return words + self.references()
 
     def new_id(self) -> bytes:
         if self.coin(0.3):

@@ -35,7 +35,7 @@ def xadd(session: Session, words: Words) -> Step:
     key = words.next()
     options = _Options()
     if (word := words.peek()) is not None and word != b"*" and not word[:1].isdigit():
-        options = _options(words, idempotent=session.service.profile == "redis-8.10")
+        options = _options(words, session.service.profile)
     ids = _id(words.next())
     pairs = _pairs(words)
     if ids == ZERO_ID:
@@ -71,11 +71,12 @@ def _idempotent(request: adds.Add, producer: bytes, name: bytes | None) -> Step:
     return Change(lambda state: idempotent.add(state, request, asked), reply)
 
 
-def _options(words: Words, *, idempotent: bool) -> _Options:
+def _options(words: Words, profile: str) -> _Options:
     create = True
     producer: bytes | None = None
     name: bytes | None = None
-    parser = trim_options("xadd")
+    parser = trim_options("xadd", profile)
+    idempotent = profile == "redis-8.10"
     while (word := words.peek()) is not None:
         if word == b"NOMKSTREAM":
             words.next()

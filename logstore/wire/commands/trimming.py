@@ -9,22 +9,25 @@ from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step
 from logstore.wire.table import Command
-from logstore.wire.words import Words, strict_id
+from logstore.wire.words import I64_MAX, Words, strict_id
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
+_ONE_BY_ONE = ("delete", "acked")
+NOTHING = TrimRule(I64_MAX, None, True, None)
 
 
-def trim_options(command: str) -> TrimOptions:
-    """A parser of the options for a command."""
-    return TrimOptions(command)
+def trim_options(command: str, profile: str) -> TrimOptions:
+    """A parser of the options for a command, as those of a profile have it."""
+    return TrimOptions(command, profile)
 
 
 class TrimOptions:
     """MAXLEN, MINID, LIMIT and the modes of references, in any order."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, profile: str) -> None:
         self._command = command
+        self._profile = profile
         self._maxlen: int | None = None
         self._minid: StreamID | None = None
         self._approximate = False
@@ -42,10 +45,8 @@ class TrimOptions:
             self._limit = words.integer()
             if self._limit < 0:
                 raise Failed("ERR The LIMIT argument must be >= 0.")
-        elif word in REFERENCES:
+        elif word in REFERENCES and self._references is None and self._profile != "valkey-9":
             words.next()
-            if self._references is not None:
-                raise Failed("ERR syntax error")
             self._references = REFERENCES[word]
         else:
             return False
@@ -67,26 +68,28 @@ class TrimOptions:
     def rule(self) -> TrimRule | None:
         """What they say together; None if they ask for no trimming."""
         given = self._maxlen is not None or self._minid is not None
-        if self._limit is not None and not given:
+        if self._limit and not given:  # the peers take 0 for no limit here
             raise Failed(
                 "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
             )
-        if not given:
-            if self._command == "xtrim":
-                raise Failed("ERR syntax error, XTRIM must be called with a trimming strategy")
-            return None
+        if not given and self._command == "xtrim":
+            raise Failed("ERR syntax error, XTRIM must be called with a trimming strategy")
         if self._limit is not None and not self._approximate:
             raise Failed("ERR syntax error, LIMIT cannot be used without the special ~ option")
+        if not given:
+            return None
+        if self._approximate and self._profile == "redis-8.2" and self._references in _ONE_BY_ONE:
+            return NOTHING  # since 8.6 they go one by one
         return TrimRule(
             self._maxlen, self._minid, self._approximate, self._limit,
             references=self._references or "keep",
         )  # fmt: skip
 
 
-def xtrim(_session: Session, words: Words) -> Step:
+def xtrim(session: Session, words: Words) -> Step:
     """As XTRIM."""
     key = words.next()
-    parser = trim_options("xtrim")
+    parser = trim_options("xtrim", session.service.profile)
     while len(words):
         if not parser.take(words):
             raise Failed(SYNTAX)
