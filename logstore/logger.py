@@ -8,9 +8,18 @@ warning would go nowhere, and is not told.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TypeAlias
 
 Exc: TypeAlias = BaseException | bool | None
+
+
+_at_first: list[Callable[[], None]] = []
+
+
+def at_first_use(prepare: Callable[[], None]) -> None:
+    """Have handlers set up when a logger of these has something to tell, and not before."""
+    _at_first.append(prepare)
 
 
 class Logger:
@@ -24,24 +33,23 @@ class Logger:
     def info(self, message: str, *args: object) -> None:
         """Tell what went as it should."""
         if "logging" in sys.modules:
-            import logging
-
-            logging.getLogger(self.name).info(message, *args, stacklevel=2)
+            self._log(20, message, args, None)
 
     def warning(self, message: str, *args: object, exc_info: Exc = None) -> None:
         """Tell what somebody should look at."""
-        import logging
-
-        logging.getLogger(self.name).warning(message, *args, exc_info=exc_info, stacklevel=2)
+        self._log(30, message, args, exc_info)
 
     def error(self, message: str, *args: object, exc_info: Exc = None) -> None:
         """Tell what failed."""
-        import logging
-
-        logging.getLogger(self.name).error(message, *args, exc_info=exc_info, stacklevel=2)
+        self._log(40, message, args, exc_info)
 
     def exception(self, message: str, *args: object) -> None:
         """Tell what failed, with the exception that is handled just now."""
+        self._log(40, message, args, True)
+
+    def _log(self, level: int, message: str, args: tuple[object, ...], exc_info: Exc) -> None:
         import logging
 
-        logging.getLogger(self.name).error(message, *args, exc_info=True, stacklevel=2)
+        while _at_first:
+            _at_first.pop()()
+        logging.getLogger(self.name).log(level, message, *args, exc_info=exc_info, stacklevel=3)

@@ -25,7 +25,7 @@ from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, copying, creation, leaving, rebuild, restate, trust
+from logstore.recovery import boot, creation, leaving, trust
 from logstore.recovery.report import RecoveryReport
 
 
@@ -70,9 +70,9 @@ def open_engine(
         wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
         engine = Engine(
             fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,
-            rebuild=lambda found: rebuild.build(found, report),
+            rebuild=lambda found: _rebuild(found, report),
         )  # fmt: skip
-        engine.copy_index = copying.copy
+        engine.copy_index = _copy_index
         engine.accept_loss = accept_loss
         if report.first_opener:
             _first(engine, report, failed_at)
@@ -154,6 +154,8 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     fs, store = engine.fs, engine.path
     reserve.ensure(engine)
     if failed_at:
+        from logstore.recovery import restate
+
         report.restated_segments = restate.rewrite(engine, failed_at)
     for name in fs.names(store / names.INDEX):
         if name.endswith(names.TEMPORARY) and names.is_generation(name):
@@ -191,6 +193,19 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
         _finish_tail(engine, report)
         leaving.leave(engine, written_to)
     _tell_at_risk(engine, report, failed_at)
+
+
+# What most openings do not need is loaded by those that do: loading takes longer than opening.
+def _rebuild(engine: Engine, report: RecoveryReport) -> int:
+    from logstore.recovery import rebuild
+
+    return rebuild.build(engine, report)
+
+
+def _copy_index(engine: Engine) -> int:
+    from logstore.recovery import copying
+
+    return copying.copy(engine)
 
 
 def _tell_at_risk(engine: Engine, report: RecoveryReport, failed_at: int) -> None:

@@ -26,7 +26,7 @@ from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery import boot, leaving, restore
+from logstore.recovery import boot, leaving
 from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
@@ -84,12 +84,18 @@ class Rebuild:
             index = IndexTxn(self._generation, txn)
             engine.kept.clear()
             state = engine.new_state(index, Meta(active_segment=active.number), 0, 0)
-            from_position = restore.newest(engine, state, self._report)
+            from_position = 0
+            if names.checkpoints(engine.fs, engine.path):
+                from logstore.recovery import restore
+
+                from_position = restore.newest(engine, state, self._report)
             self._check_chain(from_position)
             for link in sealed:
                 self._replay(state, link, from_position)
             self._replay_active(state, active, from_position)
             if engine.accept_loss and not from_position and self._missing:
+                from logstore.recovery import restore
+
                 restore.unadopted(engine, state, self._report)
             # Behind a seal frame the next segment is the active one, also where its writer died
             # before it was made: the tail check makes it. Nothing is ever written behind a seal.

@@ -43,7 +43,8 @@ def command(
     Makes the store and the stream if they are missing. A field name may repeat.
     """
     fields = [split_pair(pair) for pair in pairs]
-    with open_store(path, sync=sync, create=not no_create) as store:
+    # Closed at once, which makes it durable: it needs no thread for that, nor for anything else.
+    with open_store(path, sync=sync, create=not no_create, background=False) as store:
         added = store.stream(name).add(
             fields, id, maxlen=maxlen, minid=minid, approximate=not exact, create=not no_create
         )

@@ -6,12 +6,12 @@ an error of logstore shows no traceback; a reader of stdout that goes away ends 
 
 from __future__ import annotations
 
-import logging
+import sys
 from typing import Any
 
 import click
 
-from logstore import __version__
+from logstore import __version__, logger
 from logstore.errors import CommittedInterrupt, Error
 from logstore.tools.lazy import Lazy
 from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
@@ -62,6 +62,16 @@ class Commands(Lazy):
 @click.option("-v", "--verbose", is_flag=True, help="Also tell what opening the store did.")
 def main(verbose: bool) -> None:
     """Look into, feed and care for a logstore: a directory with streams."""
+    if verbose or "logging" in sys.modules:
+        _tell(verbose)
+    else:  # logging is loaded when there is something to tell
+        logger.at_first_use(_tell)
+
+
+def _tell(verbose: bool = False) -> None:
+    """Let the store's log appear on stderr."""
+    import logging
+
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("logstore: %(message)s"))
     log = logging.getLogger("logstore")

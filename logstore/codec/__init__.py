@@ -7,7 +7,9 @@ Invariants: no I/O. It may not know about streams, files or the log.
 
 from __future__ import annotations
 
-from logstore.codec.choose import codec, codec_name, native_or_none, pure
+from typing import TYPE_CHECKING
+
+from logstore.codec.choose import codec, codec_name, native_or_none
 from logstore.codec.interface import (
     ARROW_COLUMNS,
     EXACT_COLUMNS,
@@ -27,6 +29,9 @@ from logstore.codec.interface import (
     RunList,
     Value,
 )
+
+if TYPE_CHECKING:  # the module of that name, where it is asked for
+    from logstore.codec.choose import pure
 
 __all__ = [
     "ARROW_COLUMNS",

@@ -12,16 +12,20 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Final, cast
 
-from logstore.codec import pure as _pure
 from logstore.codec.interface import Codec
 from logstore.errors import OptionError
 
 if TYPE_CHECKING:
     from logstore.codec import native
+    from logstore.codec import pure as _pure
 
     _same_names: Codec = native
+    pure: Final[Codec] = _pure
 
-pure: Final[Codec] = _pure
+
+def _load_pure() -> Codec:
+    """The pure codec; loaded where it is used, for it is a dozen modules."""
+    return cast(Codec, importlib.import_module("logstore.codec.pure"))
 
 
 def _load_native() -> tuple[Codec | None, ImportError | None]:
@@ -29,8 +33,8 @@ def _load_native() -> tuple[Codec | None, ImportError | None]:
         module = importlib.import_module("logstore.codec.native")
     except ImportError as error:
         return None, error
-    wanted: list[str] = getattr(_pure, "__all__")  # noqa: B009  typed as a Codec, which has none
-    missing = [name for name in wanted if not hasattr(module, name)]
+    wanted = {"RowBatch", *vars(Codec), *Codec.__annotations__}
+    missing = [name for name in sorted(wanted) if name[0] != "_" and not hasattr(module, name)]
     if missing:
         return None, ImportError(
             f"the compiled codec is older than the pure one, it has no {missing[0]}: build it again"
@@ -45,12 +49,12 @@ def _choose(wish: str) -> Codec:
     if wish not in ("", "pure", "native"):
         raise OptionError(f"LOGSTORE_CODEC is {wish!r}; it can be 'pure' or 'native'")
     if wish == "pure":
-        return pure
+        return _load_pure()
     if native_or_none is not None:
         return native_or_none
     if wish == "native":
         raise ImportError("LOGSTORE_CODEC=native, but it was not built") from why_not_native
-    return pure
+    return _load_pure()
 
 
 _in_use: Final = _choose(os.environ.get("LOGSTORE_CODEC", ""))
@@ -63,4 +67,4 @@ def codec() -> Codec:
 
 def codec_name() -> str:
     """``native`` or ``pure``, for `info` and for error reports."""
-    return "pure" if _in_use is pure else "native"
+    return "native" if _in_use is native_or_none else "pure"

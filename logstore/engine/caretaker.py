@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from logstore.engine import care, checkpoints, snapshot
+from logstore.engine import care, snapshot
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
 from logstore.engine.forgetting import Forgetting
@@ -105,6 +105,8 @@ class Caretaker:
         care.write_missing_hints(self._engine)
         if due(self._engine):
             try:
+                from logstore.engine import checkpoints
+
                 with care.alone(self._engine, 0):
                     pause = self._throttle(CHECKPOINT_BYTES_S)
                     checkpoints.take_alone(self._engine, self._committer, pause)

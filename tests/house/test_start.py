@@ -1,0 +1,86 @@
+"""Prevents opening a store from loading what it does not need: names of modules, not times.
+
+What is loaded decides how long a short command takes: most of it is loading.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.house.repo import ROOT
+
+LISTED = ROOT / "tests" / "house" / "loaded_modules.txt"
+# Each takes as long to load as a good part of all else.
+HEAVY = {
+    "anycrc", "argparse", "asyncio", "click", "crc32c", "dataclasses", "email", "hashlib",
+    "importlib.metadata", "inspect", "json", "logging", "platform", "pyarrow", "redis", "rich",
+    "socket", "unittest", "valkey", "zipfile",
+}  # fmt: skip
+OPENED = """
+import logstore
+with logstore.open({path!r}, background=False) as store:
+    stream = store.stream("s")
+    stream.add({{"a": "1"}})
+    stream.add_many([{{"a": "1"}}])
+    list(stream.range())
+"""
+
+
+def loaded(code: str) -> set[str]:
+    """What some code loads on top of what the interpreter has loaded by itself."""
+    told = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_an_import_alone_loads_nothing_of_ours_yet() -> None:
+    found = loaded("import logstore")
+    assert {name for name in found if name.startswith("logstore")} == {"logstore"}
+    assert found & HEAVY == set()
+    assert len(found) < 30
+
+
+def test_opening_and_adding_loads_what_is_listed(tmp_path: Path) -> None:
+    """A new name is a decision: is it needed by everybody who opens a store? Then list it."""
+    found = loaded(OPENED.format(path=str(tmp_path / "store")))
+    assert found & HEAVY == set()
+    ours = {name for name in found if name.split(".")[0] == "logstore"}
+    pure = {name for name in ours if name.startswith("logstore.codec.")}  # as the codec in use has
+    listed = set(LISTED.read_text().split())
+    assert sorted(ours - pure - listed) == []
+
+
+def test_names_can_be_imported_listed_and_asked_for() -> None:
+    code = """
+import logstore
+assert set(dir(logstore)) >= set(logstore.__all__)
+from logstore import *
+from logstore import Store, StoreInfo, Error
+assert logstore.StoreInfo is StoreInfo and issubclass(logstore.ClosedError, Error)
+assert not hasattr(logstore, "nonsense")
+"""
+    assert "logstore.info" in loaded(code)
+
+
+def test_the_checksum_is_that_of_its_package() -> None:
+    """Whoever imports the package later, or before, meets the same function."""
+    code = """
+from logstore.crc import crc32c
+assert "crc32c" not in sys.modules
+import crc32c as package
+assert package.crc32c is crc32c
+assert crc32c(b"123456789") == 0xE3069283
+"""
+    assert "crc32c" in loaded(code)
+    other = "import crc32c as package\nfrom logstore.crc import crc32c\n"
+    assert "logstore.crc" in loaded(f"{other}assert package.crc32c is crc32c")
+
+
+def test_a_warning_loads_logging_and_is_told() -> None:
+    code = "from logstore.logger import Logger; Logger('logstore').warning('%d of it', 3)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "3 of it\n"
+    quiet = "from logstore.logger import Logger; Logger('logstore').info('nobody hears')"
+    assert "logging" not in loaded(quiet)
