@@ -117,34 +117,36 @@ def fits(lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int) 
 
 def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
     """The node with these entries turned into tombstones; those that are already stay so."""
-    wanted = set(ordinals)
-    master = node.read_master(lp)
-    pieces: list[bytes] = []
-    copied = master.width_at
-    changed = 0
-    for entry in node.forward(lp, master) if wanted else ():
-        if entry.ordinal not in wanted:
-            continue
-        wanted.remove(entry.ordinal)
-        if not entry.flags & node.DELETED:
-            pieces += (lp[copied : entry.at], listpack.encode_int(entry.flags | node.DELETED))
-            copied = listpack.skip(lp, entry.at, master.end)
-            changed += 1
-        if not wanted:
-            break
-    if wanted:
-        raise CorruptNodeError(f"the node has no entry {min(wanted)} that could be deleted")
-    if changed > master.live:
+    wanted = sorted(set(ordinals))
+    outline = node.outlines.of(lp)
+    while wanted and wanted[-1] >= len(outline.ats) and outline.extend():
+        pass
+    missing = [ordinal for ordinal in wanted if not 0 <= ordinal < len(outline.ats)]
+    if missing:
+        raise CorruptNodeError(f"the node has no entry {missing[0]} that could be deleted")
+    changed = [ordinal for ordinal in wanted if not outline.flags[ordinal] & node.DELETED]
+    master = outline.master
+    if len(changed) > master.live:
         raise CorruptNodeError("the node has more live entries than its counter says")
     if not changed:
         return lp
-    return listpack.finish(
+    pieces: list[bytes] = []
+    copied, same_width = master.width_at, True
+    for ordinal in changed:
+        at, flags = outline.ats[ordinal], outline.flags[ordinal] | node.DELETED
+        pieces += (lp[copied:at], listpack.encode_int(flags))
+        copied = listpack.skip(lp, at, master.end)
+        same_width = same_width and copied - at == len(pieces[-1])
+    result = listpack.finish(
         listpack.stored_count(lp),
-        listpack.encode_int(master.live - changed),
-        listpack.encode_int(master.deleted + changed),
+        listpack.encode_int(master.live - len(changed)),
+        listpack.encode_int(master.deleted + len(changed)),
         *pieces,
         lp[copied : master.end],
     )
+    if same_width:
+        node.outlines.follow(outline, result, changed)
+    return result
 
 
 def fold(lp: bytes, vector: bytes) -> bytes:

@@ -20,7 +20,10 @@ It may not know about streams, files, or which node is open. Edits are in edit.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from logstore.codec import listpack
@@ -30,6 +33,8 @@ from logstore.errors import CorruptNodeError
 DELETED: Final = 1
 SAME_FIELDS: Final = 2
 _U64: Final = 2**64 - 1
+OUTLINES: Final = 16
+OUTLINED_MAX_BYTES: Final = 64 * 1024
 
 
 class Master(NamedTuple):
@@ -149,6 +154,110 @@ def backward(lp: bytes, master: Master) -> Iterator[Entry]:
         raise CorruptNodeError("the node has fewer entries than its counters say")
 
 
+class Outline:
+    """Where a node's entries lie, as far as it was looked through; kept for the next look.
+
+    Deletes look for one ID after the other in the same nodes. What is read is checked as ever, and
+    no more of the node is read than was asked for.
+    """
+
+    __slots__ = (
+        "_diffs",
+        "_ids",
+        "_master_id",
+        "_pos",
+        "ascending",
+        "ats",
+        "flags",
+        "lp",
+        "master",
+    )
+
+    def __init__(self, lp: bytes) -> None:
+        self.lp = lp
+        self.master = read_master(lp)
+        self.ats: list[int] = []
+        self.flags: list[int] = []
+        self.ascending = True  # the IDs that were read
+        self._diffs: list[ID] = []
+        self._ids: list[ID] = []
+        self._master_id: ID = ZERO_ID
+        self._pos = self.master.first
+
+    def extend(self) -> bool:
+        """Read one entry more; False if there is none."""
+        if self._pos >= self.master.end:
+            return False
+        entry = read_entry(self.lp, self._pos, self.master, len(self.ats))
+        id = entry.id(*self._master_id)
+        self.ascending = self.ascending and (not self._ids or self._ids[-1] <= id)
+        self.ats.append(entry.at)
+        self.flags.append(entry.flags)
+        self._diffs.append((entry.ms_diff, entry.seq_diff))
+        self._ids.append(id)
+        self._pos = entry.after
+        return True
+
+    def ids(self, master_ms: int, master_seq: int) -> list[ID]:
+        """The IDs of the entries that were read; it grows with ``extend``."""
+        if self._master_id != (master_ms, master_seq):
+            self._master_id = (master_ms, master_seq)
+            self._ids[:] = [
+                ((master_ms + ms) & _U64, (master_seq + seq) & _U64) for ms, seq in self._diffs
+            ]
+            self.ascending = all(a <= b for a, b in pairwise(self._ids))
+        return self._ids
+
+    def is_live(self, ordinal: int, vector: bytes) -> bool:
+        """True if the entry is a tombstone neither by its flags nor by the vector."""
+        return not self.flags[ordinal] & DELETED and not in_vector(vector, ordinal)
+
+    def follow(self, lp: bytes, ordinals: Iterable[int]) -> None:
+        """The node became ``lp``: these entries were made tombstones, with flags of the same width.
+
+        Only the counters can have changed their width.
+        """
+        before = self.master.first
+        self.lp, self.master = lp, read_master(lp)
+        moved = self.master.first - before
+        if moved:
+            self.ats = [at + moved for at in self.ats]
+            self._pos += moved
+        for ordinal in ordinals:
+            self.flags[ordinal] |= DELETED
+
+
+class _Outlines(threading.local):
+    """The outlines of the nodes that a thread looked at last; large nodes are not kept."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, Outline] = {}
+
+    def of(self, lp: bytes) -> Outline:
+        """The outline of a node."""
+        found = self._kept.pop(lp, None)
+        if found is None:
+            found = Outline(lp)
+        self.keep(found)
+        return found
+
+    def keep(self, outline: Outline) -> None:
+        """Put it to the others, as the one that was used last."""
+        if len(outline.lp) <= OUTLINED_MAX_BYTES:
+            self._kept[outline.lp] = outline
+            if len(self._kept) > OUTLINES:
+                del self._kept[next(iter(self._kept))]
+
+    def follow(self, outline: Outline, lp: bytes, ordinals: Iterable[int]) -> None:
+        """Keep what is known of a node for what it became."""
+        self._kept.pop(outline.lp, None)
+        outline.follow(lp, ordinals)
+        self.keep(outline)
+
+
+outlines = _Outlines()
+
+
 def in_vector(vector: bytes, ordinal: int) -> bool:
     """True if ``ordinal``'s bit is set in ``vector``."""
     byte = ordinal >> 3
@@ -203,9 +312,13 @@ def last_live_id(lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
 
 def first_live_id(lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"") -> ID | None:
     """ID of the first live entry, or None."""
-    for entry in forward(lp, read_master(lp)):
-        if is_live(entry, vector):
-            return entry.id(master_ms, master_seq)
+    outline = outlines.of(lp)
+    found = outline.ids(master_ms, master_seq)
+    ordinal = 0
+    while ordinal < len(found) or outline.extend():
+        if outline.is_live(ordinal, vector):
+            return found[ordinal]
+        ordinal += 1
     return None
 
 
@@ -251,12 +364,13 @@ def ids(
 
 def find(lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, vector: bytes = b"") -> int:
     """Ordinal of the live entry with this ID, or -1."""
-    for entry in forward(lp, read_master(lp)):
-        if not is_live(entry, vector):
-            continue
-        id = entry.id(master_ms, master_seq)
-        if id >= (ms, seq):
-            return entry.ordinal if id == (ms, seq) else -1
+    outline = outlines.of(lp)
+    found, wanted = outline.ids(master_ms, master_seq), (ms, seq)
+    ordinal = bisect_left(found, wanted) if outline.ascending else 0
+    while ordinal < len(found) or outline.extend():
+        if found[ordinal] >= wanted and outline.is_live(ordinal, vector):
+            return ordinal if found[ordinal] == wanted else -1
+        ordinal += 1
     return -1
 
 

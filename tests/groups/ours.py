@@ -133,7 +133,7 @@ class Ours:
         """As XADD."""
         rule = None if trim is None else _rule(trim)
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
-        request = adds.Add(stream, arguments.rows([pairs], None), 0, 1, [id], True, rule)
+        request = adds.Add(stream, arguments.rows([pairs], None), 0, 1, id, True, rule)
         return self._commit(lambda state: adds.add(state, request), lambda added: added.first)
 
     def delete(self, stream: bytes, ids: Sequence[StreamID]) -> Answer:
