@@ -35,12 +35,12 @@ class SettingTxn:
         kept = self._get(OF_STREAM, number)
         return _STREAM if kept is None else restored(StreamSettings, kept)
 
-    def group(self, number: int) -> GroupSettings:
+    def group(self, number: int) -> GroupSettings[bytes]:
         """The settings of a group."""
         kept = self._get(OF_GROUP, number)
         return _GROUP if kept is None else restored(GroupSettings, kept)
 
-    def put(self, number: int, settings: StreamSettings | GroupSettings) -> None:
+    def put(self, number: int, settings: StreamSettings | GroupSettings[bytes]) -> None:
         """Store the settings of a stream or a group."""
         self.put_plain(int(isinstance(settings, GroupSettings)), number, stored(settings))
 

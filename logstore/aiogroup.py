@@ -109,7 +109,7 @@ class AsyncGroup:
         """How much is pending, between which IDs and with whom."""
         return await self._run(self._group.pending)
 
-    async def configure(self, **settings: Any) -> GroupSettings:
+    async def configure(self, **settings: Any) -> GroupSettings[Any]:
         """Set what becomes of entries that nobody acks, as ``Group.configure``."""
         return await self._run(self._group.configure, **settings)
 

@@ -147,7 +147,7 @@ class AsyncStream:
         """Set what is kept with the stream, as ``Stream.configure``; all its settings after."""
         return await self._run(self._stream.configure, **settings)
 
-    async def info(self) -> StreamInfo:
+    async def info(self) -> StreamInfo[Any]:
         """All fields of XINFO STREAM."""
         return await self._run(self._stream.info)
 

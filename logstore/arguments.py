@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.codec.given import has_id
 from logstore.engine.adds import AUTO, AutoID
-from logstore.engine.holds import check_mode
 from logstore.engine.trims import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
@@ -24,9 +25,19 @@ from logstore.errors import (
     InvalidIDError,
     OptionError,
     TooLargeError,
+    shown,
 )
-from logstore.ids import ZERO_ID, IDLike, StreamID, datetime_ms, parse_auto, parse_id
-from logstore.options import NAME_MAX_BYTES, seconds
+from logstore.ids import (
+    ZERO_ID,
+    IDLike,
+    StreamID,
+    datetime_ms,
+    parse_auto,
+    parse_end,
+    parse_id,
+    parse_start,
+)
+from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, NAME_MAX_BYTES, References, seconds
 
 
 def check_encoding(encoding: str) -> None:
@@ -38,7 +49,7 @@ def check_encoding(encoding: str) -> None:
         kept = b""
     if kept != every:
         raise OptionError(
-            f"encoding must name a text encoding that keeps any bytes, not {encoding!r}: give "
+            f"encoding must name a text encoding that keeps any bytes, not {shown(encoding)}: give "
             "'utf-8', 'latin-1' or the like, or None for bytes"
         )
 
@@ -95,7 +106,8 @@ def trim_rule(
     approximate: bool, limit: int | None, optional: bool, references: str = "keep",
 ) -> TrimRule | None:  # fmt: skip
     """The rule of a trim; None if none is asked for and ``optional``."""
-    check_mode(references)
+    check_choice(references, References, "references")
+    check_flag(approximate, "approximate")
     if optional and maxlen is None and minid is None and limit is None:
         if references != "keep":
             raise OptionError("references is about what is trimmed: give maxlen or minid, too")
@@ -110,9 +122,62 @@ def trim_rule(
 
 
 def check_count(value: object, name: str) -> None:
-    """OptionError for what is neither an int nor None."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise OptionError(f"{name} must be an integer: {value!r}")
+    """OptionError for what is neither an int of 64 bits, with a sign, nor None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
+    if not -AMOUNT_MAX <= value <= AMOUNT_MAX:
+        raise OptionError(f"{name} must be at most 2^63-1")
+
+
+def check_flag(value: object, name: str) -> None:
+    """OptionError for what is neither True nor False: 0, 1 and words are taken for mistakes."""
+    if value is not True and value is not False:
+        raise OptionError(f"{name} must be True or False, not {shown(value)}")
+
+
+def place(path: object) -> Path:
+    """A path as it was given; OptionError for what is none."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise OptionError(f"path must be str or os.PathLike, not {shown(path)}")
+    return Path(path)
+
+
+def check_share(value: object, name: str) -> None:
+    """OptionError for what is no number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise OptionError(f"{name} must be a number from 0 to 1: {shown(value)}")
+
+
+def reason(error: str) -> bytes:
+    """Why an entry is given back; OptionError for what is no text."""
+    if not isinstance(error, str):
+        raise OptionError(f"error must be text, such as repr(exception), not {shown(error)}")
+    return error.encode("utf-8", "backslashreplace")
+
+
+def interval(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
+    """The first and the last ID of an interval; OptionError if its ends are swapped.
+
+    An interval that ends where it begins, or right before, is empty: who reads on behind the last
+    ID he saw comes to that.
+    """
+    low, high = parse_start(start), parse_end(end)
+    if low > high:
+        first, last = parse_start(_included(start)), parse_end(_included(end))
+        if first > last and first != last.next():
+            raise OptionError(
+                f"start ({start!s}) is above end ({end!s}): give the smaller ID first, and "
+                "reverse=True to read from the newest on"
+            )
+    return low, high
+
+
+def _included(end: IDLike) -> IDLike:
+    """One end of an interval without the "(" that leaves it out."""
+    text = end.decode("latin-1") if isinstance(end, bytes) else end
+    return text.removeprefix("(") if isinstance(text, str) else text
 
 
 def read_count(count: int | None) -> int:
@@ -127,7 +192,9 @@ def milliseconds(length: timedelta | float, name: str) -> int:
     """A length of time, seconds or a timedelta, as whole milliseconds."""
     given = seconds(length, name)
     if not 0 <= given < math.inf:
-        raise OptionError(f"{name} must be a length of time, not negative: {length!r}")
+        raise OptionError(f"{name} must be a length of time, not negative: {shown(length)}")
+    if given * 1000 > LENGTH_MAX_MS:
+        raise OptionError(f"{name} must be at most {timedelta.max.days} days: {shown(length)}")
     return int(given * 1000)
 
 
@@ -155,6 +222,10 @@ def claim(
 ) -> ClaimAsk:  # fmt: skip
     """The arguments of a claim."""
     check_count(retry_count, "retry_count")
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
+    if time is not None and not isinstance(time, datetime):
+        raise OptionError(f"time must be an aware datetime: {shown(time)}")
     return ClaimAsk(
         [parse_id(each) for each in ids],
         milliseconds(min_idle, "min_idle"),
@@ -170,7 +241,7 @@ def check_choice(value: object, choices: Any, name: str) -> None:
     words = get_args(choices)
     if value not in words:
         told = ", ".join(map(repr, words))
-        raise OptionError(f"{name} must be one of {told}, not {value!r}")
+        raise OptionError(f"{name} must be one of {told}, not {shown(value)}")
 
 
 def rows(items: Iterable[Row], encoding: str | None) -> RowBatch:
@@ -199,11 +270,21 @@ def _encoded(row: Any, encoding: str) -> Any:
     ]
 
 
+def iterated(items: Iterable[Any]) -> Iterator[Any]:
+    """An iterator over rows; EntryTypeError for what is none."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        hint = "give a list of entries, or any iterable"
+        if isinstance(items, AsyncIterable):
+            hint = "open the store with logstore.aio.open, whose add_many takes async generators"
+        raise EntryTypeError(f"rows are an iterable of entries, not {type(items).__name__}: {hint}")
+    return iter(items)
+
+
 def batches(
     items: Iterable[Row | tuple[IDLike, Row]], size: int, encoding: str | None
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
-    source = iter(items)
+    source = iterated(items)
     done = 0
     with_id: bool | None = None
     while chunk := list(islice(source, size)):

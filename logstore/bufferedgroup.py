@@ -46,6 +46,7 @@ class TransactionGroup(Generic[T]):
         self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True
     ) -> Pending[None]:
         """Make the group; GroupExistsError at the commit if there is one."""
+        arguments.check_flag(make_stream, "make_stream")
         at = arguments.group_position(start)
         arguments.check_count(entries_read, "entries_read")
         return self._tx._collect(lambda state: groups.create(
@@ -94,8 +95,9 @@ class TransactionGroup(Generic[T]):
         """Give back, with whomever they are pending; the result counts them."""
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
+        arguments.check_flag(force, "force")
         given = [parse_id(each) for each in ids]
-        reason = error.encode("utf-8", "backslashreplace")
+        reason = arguments.reason(error)
         return self._tx._collect(lambda state: acks.nack(
             state, self._stream, self._name, given, mode=mode, retry_count=retry_count,
             force=force, error=reason,
@@ -121,6 +123,8 @@ class TransactionGroup(Generic[T]):
         """Take these over; the result: those taken, as deliveries of the committed store."""
         who = self._consumer(consumer)
         ask = arguments.claim(ids, min_idle, idle, time, retry_count, last_id)
+        arguments.check_flag(force, "force")
+        arguments.check_flag(just_id, "just_id")
         store = self._tx._store
 
         def step(state: State) -> list[Delivered]:

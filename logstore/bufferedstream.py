@@ -20,7 +20,7 @@ from logstore.engine import references as held
 from logstore.engine.lifetimes import Condition
 from logstore.engine.state import State
 from logstore.entry import IDRuns
-from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import References
 from logstore.outcome import DeleteOutcome, Pending, collect, outcomes
 from logstore.scheduling import ScheduleKey
@@ -48,6 +48,7 @@ class TransactionStream(Generic[T]):
         producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
     ) -> Pending[StreamID | None]:  # fmt: skip
         """Add an entry; ``.id`` is set by the commit."""
+        arguments.check_flag(create, "create")
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
             optional=True,
@@ -73,6 +74,7 @@ class TransactionStream(Generic[T]):
         references: References = "keep", create: bool = True, producer: str | bytes | None = None,
     ) -> Pending[IDRuns]:  # fmt: skip
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
+        arguments.check_flag(create, "create")
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
             optional=True,
@@ -118,7 +120,8 @@ class TransactionStream(Generic[T]):
         after: timedelta | float | None = None, create: bool = True,
     ) -> Pending[ScheduleKey | None]:  # fmt: skip
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
-        when = scheduling.when(at, after)
+        arguments.check_flag(create, "create")
+        when = scheduling.when(at, after, self._tx._store._engine().clock)
         kept = scheduling.fields(fields, self._tx._store.encoding)
         step = partial(schedules.schedule, name=self._name, fields=kept, when=when, create=create)
         return self._tx._collect(step, scheduling.typed_key)
@@ -133,7 +136,8 @@ class TransactionStream(Generic[T]):
         only: Condition | None = None,
     ) -> Pending[bool]:  # fmt: skip
         """Let the stream expire, as ``Stream.expire``; ``after`` counts from the commit."""
-        return self._tx._collect(scheduling.expiry(self._name, at, after, only), frees=True)
+        clock = self._tx._store._engine().clock
+        return self._tx._collect(scheduling.expiry(self._name, at, after, only, clock), frees=True)
 
     def persist(self) -> Pending[bool]:
         """Let the stream expire no longer; the result: False if it never would."""
@@ -162,7 +166,7 @@ class TransactionStream(Generic[T]):
 
     def delete_range(self, start: IDLike, end: IDLike) -> Pending[int]:
         """Delete an interval; the result counts the entries."""
-        low, high = parse_start(start), parse_end(end)
+        low, high = arguments.interval(start, end)
         return self._tx._collect(
             lambda state: deletes.delete_range(state, self._name, low, high), frees=True
         )

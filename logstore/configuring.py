@@ -5,18 +5,22 @@ Times are seconds or ``timedelta``. It knows no logic of the disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from logstore import arguments
 from logstore.engine import configures, snapshot
-from logstore.errors import OptionError
+from logstore.errors import OptionError, shown
 from logstore.options import Sync
 from logstore.settings import GroupSettings, StreamSettings
 
 if TYPE_CHECKING:
     from logstore.store import Store
+
+
+T = TypeVar("T", bytes, str)
 
 
 class Keep(Enum):
@@ -60,7 +64,7 @@ def group_changes(
     if isinstance(letter, (str, bytes)):
         letter = arguments.stream_name(letter, store.encoding)
     elif letter is not None and letter is not KEEP:
-        raise OptionError(f"dead_letter must be the name of a stream: {letter!r}")
+        raise OptionError(f"dead_letter must be the name of a stream: {shown(letter)}")
     changes = {
         "max_deliveries": max_deliveries,
         "dead_letter": letter,
@@ -80,11 +84,17 @@ def configure_stream(
 
 
 def configure_group(
-    store: Store[Any], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
-) -> GroupSettings:
+    store: Store[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
+) -> GroupSettings[T]:
     """One commit; all settings after it."""
     after = store._commit(lambda state: configures.group(state, stream, name, changes), sync)
-    return cast(GroupSettings, after)
+    return told(cast("GroupSettings[bytes]", after), lambda raw: cast(T, store._text(raw)))
+
+
+def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
+    """Settings of a group with names as users have them."""
+    letter = None if settings.dead_letter is None else text(settings.dead_letter)
+    return GroupSettings(settings.max_deliveries, letter, settings.redeliver_after_ms)
 
 
 def stream_settings(store: Store[Any], name: bytes) -> StreamSettings:
@@ -106,5 +116,5 @@ def _whole_seconds(length: timedelta | float | Literal[Keep.KEEP], name: str) ->
         return length
     length_ms = arguments.milliseconds(length, name)
     if length_ms % 1000:
-        raise OptionError(f"{name} must be whole seconds: {length!r}")
+        raise OptionError(f"{name} must be whole seconds: {shown(length)}")
     return length_ms // 1000

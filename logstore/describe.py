@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from logstore import scheduling
 from logstore.codec import codec
+from logstore.configuring import told
 from logstore.engine import groups, nodes, pendings, snapshot
 from logstore.engine.pendings import ConsumerRow, GroupRow
 from logstore.engine.snapshot import Snapshot
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 
 
-def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo:
+def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo[Any]:
     """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
     record = view.record(name)
     if record is None:
@@ -41,7 +42,8 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     schedules = view.index.schedules
     due_ms = schedules.next_of(record.number)
     return StreamInfo(
-        name, record.length, count, tree_nodes, record.last,
+        name if encoding is None else name.decode(encoding, "surrogateescape"),
+        record.length, count, tree_nodes, record.last,
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
@@ -107,7 +109,7 @@ def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
         row.last_delivered_id,
         row.entries_read,
         row.lag,
-        row.settings,
+        told(row.settings, text),
     )
 
 

@@ -55,7 +55,7 @@ class _Stream(Generic[T]):
         self._name = name
         self._count = count
         self._number = 0
-        self._head: StreamInfo | None = None
+        self._head: StreamInfo[T] | None = None
         self._entries: list[Entry[T]] = []
         self._rest: tuple[StreamID, StreamID] | None = (ZERO_ID, MAX_ID)
         self._groups: list[_Group[T]] = []

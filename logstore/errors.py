@@ -47,6 +47,17 @@ from __future__ import annotations
 
 from typing import Any
 
+SHOWN_MAX = 200
+
+
+def shown(value: object) -> str:
+    """What was given, for a message: its repr, cut where it is long. It never raises."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  an int of 5000 digits, an object with a broken __repr__
+        return f"what is a {type(value).__name__}"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
 
 class Error(Exception):
     """Base of every error of logstore."""

@@ -7,7 +7,7 @@ STREAM FULL.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from logstore.entry import Entry
 from logstore.info import (
@@ -82,7 +82,7 @@ class FullGroupInfo(GroupInfo[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullStreamInfo(StreamInfo, Generic[T]):
+class FullStreamInfo(StreamInfo[T]):
     """A stream, its first entries, and its groups by name."""
 
     entries: tuple[Entry[T], ...]

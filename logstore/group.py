@@ -52,6 +52,7 @@ class Group(GroupChanges[T]):
         what they leave out is not delivered, and stays for the next read.
         """
         refuse_block(block)
+        arguments.check_flag(noack, "noack")
         idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
         limit, most_bytes = group_limits(count, max_count, max_bytes)
         return self._read(
@@ -132,6 +133,8 @@ class Group(GroupChanges[T]):
         """
         who = self._consumer(consumer)
         ask = arguments.claim(ids, min_idle, idle, time, retry_count, last_id)
+        arguments.check_flag(force, "force")
+        arguments.check_flag(just_id, "just_id")
         found: list[Delivered] = self._store._commit(
             lambda state: claims.claim(
                 state, self._stream, self._name, who, ask.ids, min_idle_ms=ask.min_idle_ms,
@@ -153,6 +156,7 @@ class Group(GroupChanges[T]):
         is set for the group goes to its dead letter stream instead (not with ``just_id``).
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
+        arguments.check_flag(just_id, "just_id")
         min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
         first = None if start is None else parse_start(start)
         found: claims.Autoclaimed = deadletters.run(

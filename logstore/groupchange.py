@@ -36,6 +36,7 @@ class GroupChanges(GroupHandle[T]):
 
         It delivers what comes after ``start``: "$" is what comes from now on, "0" everything.
         """
+        arguments.check_flag(make_stream, "make_stream")
         at = arguments.group_position(start)
         arguments.check_count(entries_read, "entries_read")
         self._store._commit(
@@ -86,7 +87,7 @@ class GroupChanges(GroupHandle[T]):
         self, *, max_deliveries: Amount = KEEP,
         dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
         redeliver_after: Length = KEEP, sync: Sync | None = None,
-    ) -> GroupSettings:  # fmt: skip
+    ) -> GroupSettings[T]:  # fmt: skip
         """Set what becomes of entries that nobody acks; all settings after. What is left out stays.
 
         An entry that was delivered ``max_deliveries`` times without an ack goes to the stream
@@ -123,8 +124,9 @@ class GroupChanges(GroupHandle[T]):
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
+        arguments.check_flag(force, "force")
         given = [parse_id(each) for each in ids]
-        reason = error.encode("utf-8", "backslashreplace")
+        reason = arguments.reason(error)
         done: int = deadletters.run(
             self._store,
             lambda state: acks.nack(

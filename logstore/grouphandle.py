@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from logstore import arguments, describe
 from logstore.engine import pendings, snapshot
 from logstore.engine.snapshot import Snapshot
-from logstore.ids import MAX_ID, IDLike, StreamID, parse_end, parse_start
+from logstore.ids import MAX_ID, IDLike, StreamID
 from logstore.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
 from logstore.settings import GroupSettings
 
@@ -64,7 +64,7 @@ class GroupHandle(Generic[T]):
         return describe.group_info(row, self._text)
 
     @property
-    def settings(self) -> GroupSettings:
+    def settings(self) -> GroupSettings[T]:
         """What is set with ``configure``; GroupNotFoundError if there is no group."""
         return self.info().settings
 
@@ -90,7 +90,7 @@ class GroupHandle(Generic[T]):
 
         Both ends included, ``(`` excludes. ``count`` 0 or None: no limit.
         """
-        low, high = parse_start(start), parse_end(end)
+        low, high = arguments.interval(start, end)
         limit = arguments.read_count(count)
         who = None if consumer is None else self._consumer(consumer)
         return self._pending(low, high, limit, who, arguments.milliseconds(min_idle, "min_idle"))

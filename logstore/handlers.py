@@ -14,7 +14,7 @@ import sys
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from logstore.errors import OptionError, UsageError
+from logstore.errors import OptionError, UsageError, shown
 
 USE_AIO = "open the store with logstore.aio.open and await its consume, or give a plain function"
 PLAIN = (
@@ -35,7 +35,7 @@ def check_callable(given: object, what: str, *, coroutines: str | None = None) -
     import inspect  # which is slow to import, and needed by workers only
 
     if not callable(given):
-        raise OptionError(f"{what} must be a function, not {given!r}")
+        raise OptionError(f"{what} must be a function, not {shown(given)}")
     seen = inspect.unwrap(_unpacked(given))
     called = getattr(type(seen), "__call__", None)  # noqa: B004  an object with an async __call__
     for each in map(_unpacked, (given, seen, called)):

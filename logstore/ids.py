@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from logstore.errors import InvalidIDError
+from logstore.errors import InvalidIDError, shown
 
 U64_MAX = 2**64 - 1
 ID_TEXT_MAX = 127
@@ -82,7 +82,7 @@ IDLike: TypeAlias = StreamID | str | bytes | tuple[int, int] | int | datetime
 
 def _invalid(value: object) -> InvalidIDError:
     return InvalidIDError(
-        f"Invalid stream ID specified as stream command argument: {value!r}; "
+        f"Invalid stream ID specified as stream command argument: {shown(value)}; "
         "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime"
     )
 

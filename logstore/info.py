@@ -14,10 +14,10 @@ T = TypeVar("T", bytes, str)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamInfo:
+class StreamInfo(Generic[T]):
     """All fields of XINFO STREAM, and what only a store on disk has."""
 
-    name: bytes
+    name: T
     length: int
     radix_tree_keys: int  # macro nodes
     radix_tree_nodes: int
@@ -26,8 +26,8 @@ class StreamInfo:
     entries_added: int
     recorded_first_entry_id: StreamID
     groups: int
-    first_entry: Entry[Any] | None
-    last_entry: Entry[Any] | None
+    first_entry: Entry[T] | None
+    last_entry: Entry[T] | None
     node_bytes: int
     open_node_bytes: int
     settings: StreamSettings = StreamSettings()
@@ -42,7 +42,7 @@ class StreamInfo:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
         return {
-            "name": self.name.decode("utf-8", "backslashreplace"),
+            "name": plain_text(self.name),
             "length": self.length,
             "radix-tree-keys": self.radix_tree_keys,
             "radix-tree-nodes": self.radix_tree_nodes,
@@ -76,7 +76,7 @@ def plain_entry(entry: Entry[Any] | None) -> dict[str, Any] | None:
     return {"id": str(entry.id), "pairs": pairs}
 
 
-def settings_as_dict(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
+def settings_as_dict(settings: StreamSettings | GroupSettings[Any]) -> dict[str, Any]:
     """Settings by name, as plain values; what is not set is None."""
     return {
         name.replace("_", "-"): plain_text(value) if isinstance(value, bytes) else value
@@ -104,7 +104,7 @@ class GroupInfo(Generic[T]):
     last_delivered_id: StreamID
     entries_read: int | None
     lag: int | None  # how many entries were not delivered yet
-    settings: GroupSettings = GroupSettings()
+    settings: GroupSettings[T] = GroupSettings()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from logstore.codec import codec, listpack
 from logstore.engine import exports, installs
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import EntryTypeError, OptionError, TooLargeError
+from logstore.errors import EntryTypeError, OptionError, TooLargeError, shown
 from logstore.options import Sync
 from logstore.rdb import dump
 from logstore.rdb.value import Node, StreamValue
@@ -24,7 +24,7 @@ Peer: TypeAlias = Literal["redis", "valkey"]
 def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
-        raise OptionError(f"peer is 'redis', 'valkey' or None: {peer!r}")
+        raise OptionError(f"peer is 'redis', 'valkey' or None: {shown(peer)}")
     return _encoded(exports.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.errors import OptionError
+from logstore.errors import OptionError, shown
 
 Sync: TypeAlias = Literal["always", "everysec", "os"]
 References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold
@@ -30,6 +30,8 @@ SYNC_INTERVAL_MS = 1000
 COMPACT_RATE_BYTES_S = 16 * MIB
 BATCH_MAX_ROWS = 1_000_000
 LOCK_TIMEOUT_MAX_S = 1_000_000_000
+LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)  # of a length of time
+AMOUNT_MAX = (1 << 63) - 1  # of anything that is counted
 
 
 class StoreLimits(NamedTuple):
@@ -44,15 +46,18 @@ class StoreLimits(NamedTuple):
         for name in ("node_max_bytes", "node_max_entries", "segment_bytes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise OptionError(f"{name} must be an integer: {value!r}")
+                raise OptionError(f"{name} must be an integer: {shown(value)}")
         if not 0 <= self.node_max_bytes <= ENTRY_MAX_BYTES:
-            raise OptionError(f"node_max_bytes must be 0 (no limit) to 2^30: {self.node_max_bytes}")
+            raise OptionError(
+                f"node_max_bytes must be 0 (no limit) to 2^30: {shown(self.node_max_bytes)}"
+            )
         if not 0 <= self.node_max_entries <= 1_000_000:
             raise OptionError(
-                f"node_max_entries must be 0 (no limit) to 1,000,000: {self.node_max_entries}"
+                f"node_max_entries must be 0 (no limit) to 1,000,000: "
+                f"{shown(self.node_max_entries)}"
             )
         if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
-            raise OptionError(f"segment_bytes must be 64 KiB to 1 GiB: {self.segment_bytes}")
+            raise OptionError(f"segment_bytes must be 64 KiB to 1 GiB: {shown(self.segment_bytes)}")
 
 
 class StoreOptions(NamedTuple):
@@ -74,15 +79,20 @@ class StoreOptions(NamedTuple):
             )
         rate = self.compact_rate_bytes_s
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
-            raise OptionError(f"compact_rate must be bytes a second, 0 or None for none: {rate!r}")
+            raise OptionError(
+                f"compact_rate must be bytes a second, 0 or None for none: {shown(rate)}"
+            )
+        for name in ("readonly", "background"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be True or False: {shown(getattr(self, name))}")
         if not callable(getattr(self.clock, "now_ms", None)):
-            raise OptionError(f"clock must have now_ms(), unix milliseconds: {self.clock!r}")
+            raise OptionError(f"clock must have now_ms(), unix milliseconds: {shown(self.clock)}")
 
 
 def check_sync(sync: str) -> None:
     """OptionError unless ``sync`` names a policy."""
     if sync not in get_args(Sync):
-        raise OptionError(f"sync must be 'always', 'everysec' or 'os', not {sync!r}")
+        raise OptionError(f"sync must be 'always', 'everysec' or 'os', not {shown(sync)}")
 
 
 def seconds(value: float | timedelta, name: str) -> float:
@@ -90,5 +100,8 @@ def seconds(value: float | timedelta, name: str) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise OptionError(f"{name} must be seconds or a timedelta, not {value!r}")
-    return float(value)
+        raise OptionError(f"{name} must be seconds or a timedelta, not {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:  # an int of hundreds of digits
+        return math.inf if value > 0 else -math.inf

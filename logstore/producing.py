@@ -45,7 +45,7 @@ def batches(
 ) -> Iterator[tuple[Asked, RowBatch]]:
     """Rows in batches, each with its idempotent IDs: all rows of one call have one, or none."""
     who = _producer(producer, encoding)
-    source = iter(items)
+    source = arguments.iterated(items)
     done = 0
     with_id: bool | None = None
     while chunk := list(islice(source, size)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from logstore import arguments
 from logstore.engine.waiting import over, wait_streams
 from logstore.entry import Entry
-from logstore.errors import OptionError, UsageError
+from logstore.errors import OptionError, UsageError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, parse_id
 from logstore.options import seconds
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from logstore.streamhandle import StreamHandle
 
 T = TypeVar("T", bytes, str)
+TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
 FOLLOW_COUNT = 1000  # entries read at once while following
 
 
@@ -36,9 +37,9 @@ def deadline_of(timeout: float | timedelta | None) -> float | None:
     given = seconds(timeout, "timeout")
     if math.isnan(given) or given < 0:
         raise OptionError(
-            f"timeout must be 0 (do not wait) or more seconds, or None (for ever): {timeout!r}"
+            f"timeout must be 0 (do not wait) or more seconds, or None (for ever): {shown(timeout)}"
         )
-    return time.monotonic() + given if given < math.inf else None
+    return time.monotonic() + given if given < TIMEOUT_MAX_S else None
 
 
 def refuse_block(block: object) -> None:
@@ -56,7 +57,7 @@ class Limits(NamedTuple):
 
 
 def limits(count: int | None, max_count: int | None, max_bytes: int | None) -> Limits:
-    """The limits of a read, checked; OptionError."""
+    """The limits of a read, checked; OptionError. A negative ``count`` is no limit, as in XREAD."""
     arguments.check_count(count, "count")
     for value, name in ((max_count, "max_count"), (max_bytes, "max_bytes")):
         arguments.check_count(value, name)

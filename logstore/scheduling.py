@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from logstore import arguments
+from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine import lifetimes, schedules, snapshot
 from logstore.engine.core import Engine
@@ -21,7 +22,7 @@ from logstore.engine.schedules import When
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.entry import Fields
-from logstore.errors import OptionError, TooLargeError
+from logstore.errors import OptionError, TooLargeError, shown
 from logstore.index.scheduletxn import FIRST, Key, ScheduleRow
 from logstore.log.scheduleframe import packed, unpacked
 from logstore.options import seconds
@@ -30,6 +31,7 @@ T = TypeVar("T", bytes, str)
 FIELDS_MAX_BYTES = 16 << 20  # the index and each checkpoint hold them until their time
 DUE_MAX_MS = 253_402_300_799_999  # the end of the year 9999
 AFTER_MAX_MS = DUE_MAX_MS // 2
+SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
 PAGE_ENTRIES, PAGE_BYTES = 256, 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -95,14 +97,18 @@ def moment(unix_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=unix_ms)
 
 
-def when(at: datetime | int | None, after: timedelta | float | None) -> When:
-    """The time of a scheduled entry, from exactly one of the two. OptionError."""
+def when(at: datetime | int | None, after: timedelta | float | None, clock: Clock) -> When:
+    """The time of a scheduled entry, from exactly one of the two. OptionError.
+
+    Numbers that look like seconds are refused, too: as milliseconds they are days of January 1970,
+    and what is due then is due at once. (Where ``clock`` itself stands there, they are taken.)
+    """
     if (at is None) == (after is None):
         raise OptionError("give at= (an aware datetime, or unix milliseconds) or after=, not both")
     if after is not None:
         length = seconds(after, "after")
         if not 0 <= length <= AFTER_MAX_MS / 1000:
-            raise OptionError(f"after must be a length of time, not negative: {after!r}")
+            raise OptionError(f"after must be a length of time, not negative: {shown(after)}")
         # From a timedelta exactly, of a float what its shortest text says.
         exact = after / _MS if isinstance(after, timedelta) else round(length * 1000, 6)
         return When(math.ceil(exact), from_now=True)
@@ -112,21 +118,29 @@ def when(at: datetime | int | None, after: timedelta | float | None) -> When:
         unix_ms = -((_EPOCH - at) // _MS)
     elif isinstance(at, int) and not isinstance(at, bool):
         unix_ms = at
+        if 0 <= at < SECONDS_MAX <= clock.now_ms():
+            raise OptionError(
+                f"at={at} looks like seconds, and at is unix milliseconds: give "
+                "int(1000 * time.time()) or an aware datetime, or after=0 for at once"
+            )
     else:
-        raise OptionError(f"at must be an aware datetime or unix milliseconds, not {at!r}")
+        raise OptionError(
+            f"at must be an aware datetime, or unix milliseconds as an int, not {shown(at)}"
+        )
     if not 0 <= unix_ms <= DUE_MAX_MS:
-        raise OptionError(f"at must be a time of the years 1970 to 9999: {at!r}")
+        raise OptionError("at must be a time of the years 1970 to 9999")
     return When(unix_ms)
 
 
 def expiry(
-    name: bytes, at: datetime | int | None, after: timedelta | float | None, only: Condition | None
-) -> Callable[[State], bool]:
+    name: bytes, at: datetime | int | None, after: timedelta | float | None,
+    only: Condition | None, clock: Clock,
+) -> Callable[[State], bool]:  # fmt: skip
     """What sets when a stream expires. OptionError."""
     if only is not None:
         arguments.check_choice(only, Condition, "only")
     conditions: set[Condition] = set() if only is None else {only}
-    return partial(lifetimes.expire, name=name, when=when(at, after), conditions=conditions)
+    return partial(lifetimes.expire, name=name, when=when(at, after, clock), conditions=conditions)
 
 
 def expires_at(unix_ms: int) -> datetime | None:
@@ -160,7 +174,7 @@ def key(given: KeyLike) -> Key:
     pair = isinstance(parts, tuple) and len(parts) == 2
     if pair and all(type(part) is int and 0 <= part < 1 << 64 for part in parts):
         return parts[0], parts[1]
-    raise OptionError(f"give the key that schedule() returned, or its text, not {given!r}")
+    raise OptionError(f"give the key that schedule() returned, or its text, not {shown(given)}")
 
 
 def typed_key(found: Key | None) -> ScheduleKey | None:

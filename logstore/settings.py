@@ -7,14 +7,16 @@ seconds as their names say. ``None`` is "not set". Imports errors only.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from logstore.errors import CorruptionError, OptionError
+from logstore.errors import CorruptionError, OptionError, shown
 
 AMOUNT_MAX = (1 << 63) - 1
+LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)
 IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
 IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
-S = TypeVar("S", "StreamSettings", "GroupSettings")
+S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
+T = TypeVar("T", bytes, str)
 
 
 class StreamSettings(NamedTuple):
@@ -49,19 +51,19 @@ class StreamSettings(NamedTuple):
         _check_range("idempotent_max_ids", self.idempotent_max_ids, IDEMPOTENT_IDS_MAX)
 
 
-class GroupSettings(NamedTuple):
+class GroupSettings(NamedTuple, Generic[T]):
     """Settings of a group: what becomes of entries that nobody acknowledged."""
 
     max_deliveries: int | None = None  # after so many without an ack an entry is dead
-    dead_letter: bytes | None = None  # the stream where it goes then
+    dead_letter: T | None = None  # the stream where it goes then
     redeliver_after_ms: int | None = None  # idle for so long, it goes to whoever reads next
 
     @property
-    def redeliver_after(self) -> timedelta | None:
+    def redeliver_after(self: GroupSettings[Any]) -> timedelta | None:
         """How long an entry may be pending before it goes to whoever reads next."""
         return _length(self.redeliver_after_ms)
 
-    def check(self) -> None:
+    def check(self: GroupSettings[Any]) -> None:
         """OptionError for values out of range, or for one without the other."""
         _check_amount("max_deliveries", self.max_deliveries, 1)
         _check_amount("redeliver_after", self.redeliver_after_ms, 1)
@@ -70,26 +72,26 @@ class GroupSettings(NamedTuple):
 
 
 def _length(length_ms: int | None) -> timedelta | None:
-    return None if length_ms is None else timedelta(milliseconds=length_ms)
+    return None if length_ms is None else timedelta(milliseconds=min(length_ms, LENGTH_MAX_MS))
 
 
 def _check_amount(name: str, value: object, least: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise OptionError(f"{name} must be an integer: {value!r}")
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
     if not least <= value <= AMOUNT_MAX:
-        raise OptionError(f"{name} must be {least} to 2^63-1: {value}")
+        raise OptionError(f"{name} must be {least} to 2^63-1: {shown(value)}")
 
 
 def _check_range(name: str, value: object, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise OptionError(f"{name} must be an integer: {value!r}")
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
     if not 1 <= value <= most:
-        raise OptionError(f"{name} must be 1 to {most}: {value}")
+        raise OptionError(f"{name} must be 1 to {most}: {shown(value)}")
 
 
-def stored(settings: StreamSettings | GroupSettings) -> dict[str, Any]:
+def stored(settings: StreamSettings | GroupSettings[bytes]) -> dict[str, Any]:
     """What is kept of settings: those that are not as they are by default."""
     plain = type(settings)()
     return {

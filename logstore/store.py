@@ -6,14 +6,13 @@ Its lifetime is that of ``storehandle``. It knows no logic of the disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from logstore import arguments, opening, reading
-from logstore.clock import SYSTEM_CLOCK, Clock
+from logstore.clock import Clock, checked
 from logstore.engine import deletes, snapshot
 from logstore.engine.snapshot import Snapshot
 from logstore.entry import Entry
@@ -53,6 +52,17 @@ class Store(StoreHandle[T]):
         raw = arguments.stream_name(name, self.encoding)
         return snapshot.read(self._engine(), lambda view: view.record(raw)) is not None
 
+    def __iter__(self) -> Iterator[T]:
+        """Names of all streams, sorted, as of the moment of the call."""
+        return iter(self.streams())
+
+    def __len__(self) -> int:
+        """How many streams there are."""
+        return snapshot.read(self._engine(), lambda view: sum(1 for _ in view.records()))
+
+    def __bool__(self) -> bool:
+        return True
+
     def streams(self) -> list[T]:
         """Names of all streams, sorted."""
 
@@ -83,6 +93,7 @@ class Store(StoreHandle[T]):
         """
         from logstore.engine import renames
 
+        arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
         step = partial(renames.rename, old=before, new=after, replace=replace)
         renamed: bool = self._commit(step, sync)
@@ -100,6 +111,7 @@ class Store(StoreHandle[T]):
         """
         from logstore.engine import copies
 
+        arguments.check_flag(replace, "replace")
         source, target = (arguments.stream_name(name, self.encoding) for name in (source, target))
         step = partial(copies.copy, source=source, target=target, replace=replace)
         copied: bool = self._commit(step, sync)
@@ -111,6 +123,7 @@ class Store(StoreHandle[T]):
         """A stream of a DUMP payload, as RESTORE; InvalidPayloadError, StreamExistsError."""
         from logstore import interchange
 
+        arguments.check_flag(replace, "replace")
         found = self.stream(name)
         interchange.restore(self, found._name, payload, replace=replace, sync=sync)
         return found
@@ -169,6 +182,8 @@ class Store(StoreHandle[T]):
         ``purge`` rewrites whatever still holds a deleted entry, so that its bytes are in no file
         of the store. A report is returned.
         """
+        arguments.check_flag(purge, "purge")
+        arguments.check_share(threshold, "threshold")
         return opening.compact(self._live(), purge=purge, threshold=threshold)
 
     def retain(self) -> int:
@@ -187,7 +202,7 @@ class Store(StoreHandle[T]):
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """A copy of the store in a new directory, taken without stopping anybody."""
-        opening.backup(self._live(), Path(path))
+        opening.backup(self._live(), arguments.place(path))
 
     def info(self) -> StoreInfo:
         """What the store holds and where it stands."""
@@ -238,6 +253,8 @@ def open_store(
     (``node_max_bytes`` and the like) are fixed when the store is made; giving others for an
     existing store is an OptionError.
     """
+    if create != "auto":  # "auto"
+        arguments.check_flag(create, "create")
     if encoding is not None:
         arguments.check_encoding(encoding)
     wanted = {
@@ -251,12 +268,16 @@ def open_store(
     limits = StoreLimits(**wanted)
     limits.check()
     options = StoreOptions(
-        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, clock or SYSTEM_CLOCK,
-        compact_rate or 0,
+        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, checked(clock),
+        0 if compact_rate is None else compact_rate,
     )  # fmt: skip
     options.check()
     store = Store[Any](
-        Path(path).absolute(), options, encoding, limits, create=bool(create) and not readonly
+        arguments.place(path).absolute(),
+        options,
+        encoding,
+        limits,
+        create=bool(create) and not readonly,
     )
     try:
         opening.check_limits(store._live(), wanted)

@@ -20,7 +20,7 @@ from logstore.engine import adds, deletes, trims
 from logstore.engine import references as held
 from logstore.entry import IDRuns
 from logstore.errors import GroupExistsError, OptionError
-from logstore.ids import IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
 from logstore.outcome import DeleteOutcome, collect, outcomes
 from logstore.streamhandle import StreamHandle
@@ -59,6 +59,7 @@ class Stream(StreamHandle[T]):
         docs/adding.md says for how long.
         """
         ids = arguments.add_id(id)
+        arguments.check_flag(create, "create")
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
             optional=True,
@@ -93,7 +94,8 @@ class Stream(StreamHandle[T]):
         (idempotent ID, fields). A row that is not added again has the ID that it got before.
         """
         arguments.check_count(batch, "batch")
-        if not 1 <= batch <= BATCH_MAX_ROWS:
+        arguments.check_flag(create, "create")
+        if batch is None or not 1 <= batch <= BATCH_MAX_ROWS:
             raise OptionError(f"batch must be 1 to {BATCH_MAX_ROWS}: {batch}")
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
@@ -136,7 +138,8 @@ class Stream(StreamHandle[T]):
         from logstore import scheduling
         from logstore.engine import schedules
 
-        when = scheduling.when(at, after)
+        arguments.check_flag(create, "create")
+        when = scheduling.when(at, after, self._store._engine().clock)
         kept = scheduling.fields(fields, self._store.encoding)
         step = partial(schedules.schedule, name=self._name, fields=kept, when=when, create=create)
         return scheduling.typed_key(self._store._commit(step, sync))
@@ -166,7 +169,7 @@ class Stream(StreamHandle[T]):
         """
         from logstore import scheduling
 
-        step = scheduling.expiry(self._name, at, after, only)
+        step = scheduling.expiry(self._name, at, after, only, self._store._engine().clock)
         was_set: bool = self._store._free(step, sync)
         return was_set
 
@@ -190,6 +193,7 @@ class Stream(StreamHandle[T]):
         are also erased from every file of the store before it returns.
         """
         arguments.check_choice(references, References, "references")
+        arguments.check_flag(purge, "purge")
         ids = [parse_id(each) for each in (id, *more_ids)]
         gone: int = self._store._free(
             lambda state: held.delete(state, self._name, ids, references), sync
@@ -217,7 +221,8 @@ class Stream(StreamHandle[T]):
         self, start: IDLike, end: IDLike, *, purge: bool = False, sync: Sync | None = None
     ) -> int:
         """Delete all entries of an interval (both ends included), in one commit; how many."""
-        low, high = parse_start(start), parse_end(end)
+        arguments.check_flag(purge, "purge")
+        low, high = arguments.interval(start, end)
         gone: int = self._store._free(
             lambda state: deletes.delete_range(state, self._name, low, high), sync
         )
@@ -273,6 +278,7 @@ class Stream(StreamHandle[T]):
         """
         from logstore import configuring
 
+        arguments.check_flag(create, "create")
         changes = configuring.stream_changes(
             max_age, max_entries, max_bytes, idempotent_duration, idempotent_max_ids
         )

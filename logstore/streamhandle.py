@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from logstore import arguments, reading
 from logstore.engine import ranges, snapshot
 from logstore.entry import Entry, make_entry
-from logstore.errors import OptionError, UsageError
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_end, parse_id, parse_start
+from logstore.errors import EntryTypeError, OptionError, UsageError
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 from logstore.index.keys import StreamRecord
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class StreamHandle(Generic[T]):
         return self._entry(found.entries[0]) if found.entries else None
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
+        if isinstance(id, slice) or (isinstance(id, int) and id < 0):
+            raise EntryTypeError(
+                "a stream is indexed by ID, not by place: stream.last and stream.first are its "
+                "ends, stream.range(start, end, count=, reverse=) is a part of it"
+            )
         found = self.get(id)
         if found is None:
             raise KeyError(str(parse_id(id)))
@@ -80,9 +85,11 @@ class StreamHandle(Generic[T]):
     ) -> Iterator[Entry[T]]:  # fmt: skip
         """Entries of an interval, lazily; both ends included, ``(`` before an ID excludes it.
 
-        ``start`` is always the smaller end, also with ``reverse``. ``count`` 0 gives none.
+        ``start`` is always the smaller end, also with ``reverse``; an OptionError says so if it is
+        not. ``count`` 0 gives none.
         """
-        low, high = parse_start(start), parse_end(end)
+        low, high = arguments.interval(start, end)
+        arguments.check_flag(reverse, "reverse")
         arguments.check_count(count, "count")
         if count is not None and count < 0:
             raise OptionError(f"count must not be negative: {count}")
@@ -102,6 +109,9 @@ class StreamHandle(Generic[T]):
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return self.range()
+
+    def __reversed__(self) -> Iterator[Entry[T]]:
+        return self.range(reverse=True)
 
     def read(
         self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
@@ -170,7 +180,7 @@ class StreamHandle(Generic[T]):
 
         return configuring.stream_settings(self._store, self._name)
 
-    def info(self) -> StreamInfo:
+    def info(self) -> StreamInfo[T]:
         """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
         from logstore import describe
 
@@ -202,7 +212,7 @@ class StreamHandle(Generic[T]):
         """
         from logstore.scan import arrow
 
-        low, high = parse_start(start), parse_end(end)
+        low, high = arguments.interval(start, end)
         engine = self._store._engine()
         try:
             return arrow.scan_stream(engine, self._name, low, high, columns, batch_rows)

@@ -17,7 +17,7 @@ from logstore.bufferedstream import TransactionStream
 from logstore.delivery import Delivery, NackMode
 from logstore.engine import acks, copies, deletes, renames
 from logstore.engine.state import State
-from logstore.errors import UsageError
+from logstore.errors import EntryTypeError, UsageError
 from logstore.options import Sync
 from logstore.outcome import Pending
 
@@ -66,6 +66,7 @@ class Transaction(Generic[T]):
 
     def rename(self, old: str | bytes, new: str | bytes, *, replace: bool = True) -> Pending[bool]:
         """Call a stream otherwise, as ``Store.rename``; StreamNotFoundError at the commit."""
+        arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self._store.encoding) for name in (old, new))
         return self._collect(partial(renames.rename, old=before, new=after, replace=replace))
 
@@ -73,6 +74,7 @@ class Transaction(Generic[T]):
         self, source: str | bytes, target: str | bytes, *, replace: bool = False
     ) -> Pending[bool]:
         """Copy a stream as it is then, as ``Store.copy``; its errors come at the commit."""
+        arguments.check_flag(replace, "replace")
         encoding = self._store.encoding
         source, target = (arguments.stream_name(name, encoding) for name in (source, target))
         return self._collect(partial(copies.copy, source=source, target=target, replace=replace))
@@ -102,7 +104,7 @@ class Transaction(Generic[T]):
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
-        fences, reason = self._fences(deliveries), error.encode("utf-8", "backslashreplace")
+        fences, reason = self._fences(deliveries), arguments.reason(error)
 
         def step(state: State) -> int:
             for fence in fences:
@@ -131,6 +133,11 @@ class Transaction(Generic[T]):
     def _fences(self, deliveries: tuple[Delivery[T], ...]) -> list[Any]:
         self._open()
         for each in deliveries:
+            if not isinstance(each, Delivery):
+                raise EntryTypeError(
+                    f"give what a group handed out (a Delivery), not {type(each).__name__}; by ID: "
+                    "tx.stream(name).group(name).ack(id)"
+                )
             if each.group._store.path != self._store.path:
                 raise UsageError(
                     "the delivery is of another store: settle it in a transaction there"

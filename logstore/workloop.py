@@ -25,7 +25,7 @@ from logstore.engine.redelivery import GIVEN_BACK_ONLY
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.engine.waiting import over
-from logstore.errors import NotOwner, OptionError
+from logstore.errors import NotOwner, OptionError, shown
 from logstore.handlers import PLAIN, WorkNotDone, check_callable
 from logstore.ids import ZERO_ID
 from logstore.logger import Logger
@@ -107,7 +107,7 @@ class Loop(Generic[T]):
         if work.on_dead is not None:
             check_callable(work.on_dead, "on_dead", coroutines=PLAIN)
         if work.stop is not None and not callable(getattr(work.stop, "is_set", None)):
-            raise OptionError(f"stop must be an Event, with is_set(), not {work.stop!r}")
+            raise OptionError(f"stop must be an Event, with is_set(), not {shown(work.stop)}")
         self.group: Group[T] = group
         self.consumer = arguments.consumer_name(consumer, group._store.encoding)
         self.work = work
@@ -253,7 +253,7 @@ def _limit(group: Group[Any], work: Work) -> Limit | None:
     """The worker's own limit; None: what is set for the group."""
     arguments.check_count(work.batch, "batch")
     arguments.check_count(work.max_deliveries, "max_deliveries")
-    if work.batch < 1:
+    if work.batch is None or work.batch < 1:
         raise OptionError(f"batch must be 1 or more: {work.batch}")
     if (work.max_deliveries is None) != (work.dead_letter is None):
         raise OptionError("give max_deliveries and dead_letter both, or neither")

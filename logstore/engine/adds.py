@@ -186,8 +186,8 @@ def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) ->
     if absolute:
         first = before[2] if before[0] else added.first
         state.emit(frames.Record(
-            record.number, before[0] + added.count, before[1] + added.count, *_last_of(added),
-            *first, *record.max_deleted,
+            record.number, before[0] + added.count, (before[1] + added.count) & U64_MAX,
+            *_last_of(added), *first, *record.max_deleted,
         ))  # fmt: skip
 
 

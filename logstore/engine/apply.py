@@ -23,7 +23,7 @@ from logstore.engine import (
     scheduleapply,
     settingapply,
 )
-from logstore.ids import StreamID
+from logstore.ids import U64_MAX, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -85,7 +85,7 @@ def _open(state: State, at: int, payload_bytes: int, body: frames.Open) -> None:
             if record.length == 0:
                 record.first = master
             record.length += body.entries
-            record.entries_added += body.entries
+            record.entries_added = (record.entries_added + body.entries) & U64_MAX
             record.last = StreamID(body.last_ms, body.last_seq)
         if sealed is not None and reopened:
             record.nodes -= 1
@@ -121,7 +121,7 @@ def _append(state: State, at: int, payload_bytes: int, body: frames.Append) -> N
 def appended(state: State, at: int, record: StreamRecord, entries: int, last: StreamID) -> None:
     """What an append frame at ``at`` changes in the stream's record."""
     record.length += entries
-    record.entries_added += entries
+    record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
     record.last = last
     record.position = at
     state.touch(record)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from logstore.engine import handover
 from logstore.engine.state import State
 from logstore.engine.waitwords import Waits, line_of
+from logstore.ids import U64_MAX
 
 SERVED_MAX_ENTRIES = 256  # added by one commit to one stream
 DEAD_MAX = 4
@@ -25,7 +26,7 @@ def hand_out(state: State, waits: Waits) -> None:
         record = state.record(number)
         if record is None or not waits.awaited(record.name):
             continue
-        added = record.entries_added - before.entries_added
+        added = (record.entries_added - before.entries_added) & U64_MAX
         if added > SERVED_MAX_ENTRIES:
             continue
         # Each takes one or more. Behind some that died nobody is looked for: who is next is woken.

@@ -39,7 +39,7 @@ def _remembers(settings: StreamSettings) -> tuple[int, int]:
 
 def group(
     state: State, stream: bytes, name: bytes, changes: Mapping[str, Any]
-) -> GroupSettings:  # fmt: skip
+) -> GroupSettings[bytes]:  # fmt: skip
     """Change settings of a group; all of them after it. GroupNotFoundError."""
     record, found = groups.existing(state, stream, name)
     before = state.settings.group(found.number)

@@ -27,7 +27,7 @@ from logstore.errors import (
     TooLargeError,
 )
 from logstore.format import POSITION_SEGMENT_BITS
-from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.groupkeys import NO_ONE, GroupRecord
 from logstore.index.keys import Locator, StreamRecord
 from logstore.rdb.value import (
@@ -188,7 +188,7 @@ def _go_on(
 
 def _undisturbed(record: StreamRecord) -> tuple[int, int, StreamID]:
     """What stays the same while a stream is only added to."""
-    return record.number, record.entries_added - record.length, record.max_deleted
+    return record.number, (record.entries_added - record.length) & U64_MAX, record.max_deleted
 
 
 def _sealed(

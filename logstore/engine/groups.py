@@ -7,7 +7,7 @@ operation that names it.
 from __future__ import annotations
 
 from logstore.engine import adds
-from logstore.engine.lag import UNKNOWN
+from logstore.engine.lag import UNKNOWN, signed
 from logstore.engine.state import State
 from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
@@ -77,7 +77,7 @@ def _check_read(entries_read: int | None) -> None:
 
 def _read_given(record: StreamRecord, entries_read: int | None) -> int:
     """What is told of entries read is not more than what was added, as in Redis 8."""
-    return UNKNOWN if entries_read is None else min(entries_read, record.entries_added)
+    return UNKNOWN if entries_read is None else signed(min(entries_read, record.entries_added))
 
 
 def create(

@@ -11,6 +11,13 @@ from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
 
 UNKNOWN = -1
+_HALF = 1 << 63
+
+
+def signed(count: int) -> int:
+    """A count of entries as servers keep and tell it, in 64 bits with a sign: behind 2^63-1 comes
+    -2^63. Only who sets a count, with XSETID or RESTORE, ever gets there."""
+    return count if -_HALF <= count < _HALF else (count + _HALF) % (2 * _HALF) - _HALF
 
 
 def tombstones_after(record: StreamRecord, at: StreamID) -> bool:
@@ -23,18 +30,18 @@ def estimate(record: StreamRecord, at: StreamID) -> int:
     if record.entries_added == 0:
         return 0
     if not record.length and at <= record.last:
-        return record.entries_added
+        return signed(record.entries_added)
     if at != ZERO_ID and at < record.max_deleted:
         return UNKNOWN
     if at == record.last:
-        return record.entries_added
+        return signed(record.entries_added)
     if at > record.last:
         return UNKNOWN
     if record.max_deleted == ZERO_ID or record.max_deleted < record.first:
         if at < record.first:
-            return record.entries_added - record.length
+            return signed(record.entries_added - record.length)
         if at == record.first:
-            return record.entries_added - record.length + 1
+            return signed(record.entries_added - record.length + 1)
     return UNKNOWN
 
 
@@ -45,9 +52,9 @@ def lag(record: StreamRecord, group: GroupRecord) -> int | None:
     if group.last < record.first and record.max_deleted < record.first:
         return record.length
     if group.entries_read != UNKNOWN and not tombstones_after(record, group.last):
-        return record.entries_added - group.entries_read
+        return signed(record.entries_added - group.entries_read)
     read = estimate(record, group.last)
-    return None if read == UNKNOWN else record.entries_added - read
+    return None if read == UNKNOWN else signed(record.entries_added - read)
 
 
 def delivered(
@@ -57,11 +64,11 @@ def delivered(
     last, read = group.last, group.entries_read
     count = len(ids)
     if read != UNKNOWN and last >= record.first and not tombstones_after(record, last):
-        return ids[-1], read + count
+        return ids[-1], signed(read + count)
     for at in ids:
         known = read != UNKNOWN and last >= record.first
         if known and not tombstones_after(record, last):
-            read += 1
+            read = signed(read + 1)
         elif record.entries_added:
             read = estimate(record, at)
         last = at

@@ -65,7 +65,7 @@ def look(
     return Offer(found.number, fresh, wished, oldest_ms, at_ms)
 
 
-def wish(settings: GroupSettings, asked_idle_ms: int | None, *, noack: bool) -> int:
+def wish(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
     """What a slot says that its reader takes besides new entries."""
     idle_ms = redelivery.idle_ms(settings, asked_idle_ms, noack=noack)
     # Who asks for more takes only what was given back.

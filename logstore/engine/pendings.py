@@ -44,7 +44,7 @@ class GroupRow(NamedTuple):
     last_delivered_id: StreamID
     entries_read: int | None
     lag: int | None
-    settings: GroupSettings = GroupSettings()
+    settings: GroupSettings[bytes] = GroupSettings()
 
 
 class ConsumerRow(NamedTuple):

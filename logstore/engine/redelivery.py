@@ -16,7 +16,9 @@ GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never
 GIVEN_BACK_MS = 1 << 40  # places in the line of what was given back are below, times of now above
 
 
-def idle_ms(settings: GroupSettings, asked_ms: int | None, *, noack: bool = False) -> int | None:
+def idle_ms(
+    settings: GroupSettings[bytes], asked_ms: int | None, *, noack: bool = False
+) -> int | None:
     """For how long an entry must be pending to be taken over by a read; None: none is."""
     after_ms = None if noack else settings.redeliver_after_ms
     if asked_ms is None or after_ms is None:
@@ -35,6 +37,6 @@ def due_ms(delivered_ms: int, idle: int) -> int:
     return delivered_ms if given_back else delivered_ms + idle
 
 
-def clears(settings: GroupSettings) -> bool:
+def clears(settings: GroupSettings[bytes]) -> bool:
     """Whether reads take away what is pending of entries that are gone; the peers' pass it over."""
     return not (settings.redeliver_after_ms is settings.max_deliveries is None)

@@ -79,11 +79,21 @@ def acquire(
             _open[made] = found
         elif found.engine.options != options:
             raise OptionError(
-                "this process has the store open with other options: give the same ones, or close "
-                f"it first (open: {found.engine.options}, asked: {options})"
+                "this process has the store open with other options: "
+                f"{_differences(found.engine.options, options)}; give the same, or close it first"
             )
         found.users_count += 1
         return found
+
+
+def _differences(has: StoreOptions, asked: StoreOptions) -> str:
+    """The options that differ, as ``open`` names them: what each is, and what was asked for."""
+    names = {"lock_timeout_s": "lock_timeout", "compact_rate_bytes_s": "compact_rate"}
+    return ", ".join(
+        f"{names.get(each, each)} is {getattr(has, each)!r}, not {getattr(asked, each)!r}"
+        for each in StoreOptions._fields
+        if getattr(has, each) != getattr(asked, each)
+    )
 
 
 def release(shared: Shared) -> None:

@@ -15,7 +15,7 @@ class KeptSettings:
 
     def __init__(self) -> None:
         self.streams: dict[int, StreamSettings] = {}
-        self.groups: dict[int, GroupSettings] = {}
+        self.groups: dict[int, GroupSettings[bytes]] = {}
 
     def __len__(self) -> int:
         return len(self.streams) + len(self.groups)
@@ -42,7 +42,7 @@ class SettingState:
             found = self._kept.streams[number] = self._txn.stream(number)
         return found
 
-    def group(self, number: int) -> GroupSettings:
+    def group(self, number: int) -> GroupSettings[bytes]:
         """The settings of a group."""
         found = self._kept.groups.get(number)
         if found is None:
@@ -54,7 +54,7 @@ class SettingState:
         self._txn.put(number, settings)
         self._kept.streams[number] = settings
 
-    def put_group(self, number: int, settings: GroupSettings) -> None:
+    def put_group(self, number: int, settings: GroupSettings[bytes]) -> None:
         """Set what is set for a group."""
         self._txn.put(number, settings)
         self._kept.groups[number] = settings

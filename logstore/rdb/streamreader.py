@@ -28,7 +28,6 @@ from logstore.rdb.value import (
 
 NAME_MAX_BYTES = 64 * 1024
 I64_MAX = (1 << 63) - 1
-UNKNOWN = -1
 OWNERS_MAX = (1 << 32) - 2
 
 
@@ -105,8 +104,6 @@ def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
     if kind >= streamtypes.LISTPACKS_2:
         found.first, found.max_deleted = reader.id(), reader.id()
         found.entries_added = reader.length()
-        if found.entries_added > I64_MAX:
-            raise reader.error(f"{found.entries_added} entries were added")
     names: set[bytes] = set()
     for _ in range(_count(reader, "groups")):
         group = _group(reader, kind)
@@ -123,8 +120,6 @@ def _group(reader: Reader, kind: int) -> GroupValue:
     group = GroupValue(reader.string(NAME_MAX_BYTES), reader.id(), None)
     if kind >= streamtypes.LISTPACKS_2:
         group.entries_read = reader.signed()
-        if group.entries_read < UNKNOWN:
-            raise reader.error(f"{group.entries_read} entries were read by a group")
     group.pending = _pending(reader)
     names: set[bytes] = set()
     for number in range(1, _count(reader, "consumers") + 1):

@@ -25,7 +25,7 @@ from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.format import POSITION_SEGMENT_BITS
-from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.scan.snapshot import Item, Section, Writer
 from logstore.scan.split import Split
@@ -178,7 +178,7 @@ def _walk(
 
 def _deleted(record: StreamRecord) -> tuple[int, int]:
     """What stays the same while a stream is only added to."""
-    return record.number, record.entries_added - record.length
+    return record.number, (record.entries_added - record.length) & U64_MAX
 
 
 def _piece(

@@ -79,7 +79,9 @@ class Mirroring:
             if high >= last:
                 return
             low = high.next()
-        for entry in stream.range(low, last):  # behind the last page; it is above ``first``
+        for entry in stream.range(
+            low, max(low, last)
+        ):  # behind the last page; it is above ``first``
             yield entry.id
 
 

@@ -51,7 +51,7 @@ def expect(path: Path) -> None:
     with logstore.open(path, encoding="utf-8") as store:
         assert store.stream("a").settings == FULL
         group = store.stream("a").group("g")
-        assert group.settings == GroupSettings(5, b"dead", 30_000)
+        assert group.settings == GroupSettings(5, "dead", 30_000)
         assert store.stream("a").info().settings == FULL
         assert group.info().settings == group.settings
         for name in ("b", "c"):

@@ -7,6 +7,7 @@ from typing import Any
 
 from logstore import describe, describefull
 from logstore.engine import pendings
+from logstore.engine.lag import signed
 from logstore.entry import Entry
 from logstore.fullinfo import FullConsumerInfo, FullGroupInfo
 from logstore.info import StreamInfo
@@ -33,7 +34,7 @@ def flat(entry: Entry[Any] | None) -> Reply:
     return [bytes(entry.id), [part for pair in entry.pairs for part in pair]]
 
 
-def head(info: StreamInfo, profile: str) -> dict[bytes, Reply]:
+def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
     """The fields that the plain and the full form have in common, in the peers' order."""
     found: dict[bytes, Reply] = {
         b"length": info.length,
@@ -41,7 +42,7 @@ def head(info: StreamInfo, profile: str) -> dict[bytes, Reply]:
         b"radix-tree-nodes": info.radix_tree_nodes,
         b"last-generated-id": bytes(info.last_generated_id),
         b"max-deleted-entry-id": bytes(info.max_deleted_entry_id),
-        b"entries-added": info.entries_added,
+        b"entries-added": signed(info.entries_added),
         b"recorded-first-entry-id": bytes(info.recorded_first_entry_id),
     }
     if profile == "redis-8.10":
