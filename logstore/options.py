@@ -35,7 +35,8 @@ AMOUNT_MAX = (1 << 63) - 1  # of anything that is counted
 
 
 class StoreLimits(NamedTuple):
-    """Fixed at creation: the peers' node limits and the size of a segment."""
+    """Chosen at creation: the peers' node limits, which CONFIG SET may change, and the size of a
+    segment."""
 
     node_max_bytes: int = NODE_MAX_BYTES
     node_max_entries: int = NODE_MAX_ENTRIES

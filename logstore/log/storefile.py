@@ -1,7 +1,8 @@
-"""STORE: the version marker, checked first; written atomically, once for each version.
+"""STORE: the version marker, checked first; written atomically, as a whole.
 
 Invariants: nothing else of a store is read before STORE was found whole and of a known version; the
-UUID and the limits in it never change; the version only grows.
+UUID in it never changes; the version only grows; limits of nodes may change, and hold for nodes
+that are made from then on.
 """
 
 from __future__ import annotations

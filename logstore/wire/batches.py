@@ -67,11 +67,11 @@ class Batches:
 
     def step(self, words: list[bytes]) -> Step:
         """The step of one request."""
-        self._session.service.total_commands += 1
+        self._session.service.counts.count(1)
         return self._session.step(words)
 
     def _adds(self, step: AddRows) -> Step:
-        self._session.service.total_commands += len(step.rows)
+        self._session.service.counts.count(len(step.rows))
         self._session.last_command = "xadd"
         return step
 

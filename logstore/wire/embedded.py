@@ -108,6 +108,7 @@ class Direct:
 
     def _tell(self, replies: list[Reply]) -> None:
         session = self.session
+        session.service.counts.note(replies)
         for reply in replies if session.replies == "ON" else session.told(replies):
             if reply is not NO_REPLY:
                 self.ready.append((reply, session.protocol))

@@ -277,6 +277,7 @@ class _Connection:
         self._writer = writer
         self._batches = Batches(session)
         session.kill = writer.transport.abort
+        session.send = self._push
         reader.gone = session.leave
 
     async def serve(self) -> None:
@@ -305,7 +306,22 @@ class _Connection:
         found: list[Reply] = await self._server.run(runner, steps)
         return found
 
+    def _push(self, data: bytes) -> None:
+        """Send what was not asked for; who does not read it is cut off."""
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
+            transport.abort()
+        elif not transport.is_closing():
+            self._writer.write(data)
+
+    def _all(self, replies: list[Reply]) -> list[Reply]:
+        """Also those of the commands of a transaction."""
+        if self._session.last_command == "exec" and replies and isinstance(replies[0], list):
+            return replies[0]
+        return replies
+
     async def _send(self, replies: list[Reply]) -> None:
+        self._session.service.counts.note(self._all(replies))
         replies = self._session.told(replies)
         if not replies:
             return

@@ -15,9 +15,11 @@ from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
 from logstore.store import Store
 from logstore.wire.commands import commands_of
+from logstore.wire.counts import Counts
 from logstore.wire.runner import Runner
 from logstore.wire.session import Session
-from logstore.wire.table import Table
+from logstore.wire.table import Command, Table
+from logstore.wire.words import quoted
 
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
 CLIENTS_MAX = 10_000
@@ -66,17 +68,23 @@ class Service:
         }
         self.table = Table(commands_of(profile))
         self.sessions: dict[int, Session] = {}
+        self.monitors: dict[int, Session] = {}  # MONITOR: they are told what others ask
         self.started = time.time()
         self.last_save = self.started
         self.port = 0  # where the server listens
         self.clients_max = CLIENTS_MAX
-        self.total_connections = 0
-        self.total_commands = 0
+        self.counts = Counts()
+        self.saved_commits = self.commits  # at the last SAVE, or when it began
 
     @property
     def uptime_s(self) -> int:
         """How long it has served."""
         return int(time.time() - self.started)
+
+    @property
+    def commits(self) -> int:
+        """Commits of all its stores so far, of every process."""
+        return sum(each.store._engine().wake.log().commit for each in self.databases.values())
 
     @property
     def server_name(self) -> bytes:
@@ -92,9 +100,20 @@ class Service:
         """A new session."""
         made = Session(self, address=address, trusted=trusted)
         self.sessions[made.id] = made
-        self.total_connections += 1
+        self.counts.connections += 1
         return made
 
     def end(self, session: Session) -> None:
         """The client went."""
         self.sessions.pop(session.id, None)
+        self.monitors.pop(session.id, None)
+
+    def tell_monitors(self, session: Session, command: Command, words: list[bytes]) -> None:
+        """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""
+        if command.name in ("auth", "hello") or "admin" in command.categories:
+            return
+        where = f"{time.time():.6f} [{session.database.number} {session.address}] "
+        line = b"+" + where.encode() + b" ".join(map(quoted, words)) + b"\r\n"
+        for each in list(self.monitors.values()):
+            if each.send is not None:
+                each.send(line)

@@ -65,6 +65,7 @@ class Session:
         self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+        self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
 
     def leave(self) -> None:
         """The client went: what blocks is to end."""
@@ -75,7 +76,10 @@ class Session:
     @property
     def plain(self) -> bool:
         """Whether each command runs, and is answered, when it comes."""
-        return self.authenticated and self.multi is None and self.replies == "ON"
+        return (
+            self.authenticated and self.multi is None and self.replies == "ON"
+            and not self.service.monitors
+        )  # fmt: skip
 
     def told(self, replies: list[Reply]) -> list[Reply]:
         """What is sent of these replies; CLIENT REPLY may have said that some are not."""
@@ -102,6 +106,8 @@ class Session:
         root = command.name.partition("|")[0]
         if not self.authenticated and root not in BEFORE_AUTH:
             raise Failed("NOAUTH Authentication required.")
+        if self.service.monitors:
+            self.service.tell_monitors(self, command, words)
         if self.multi is not None and root not in AT_ONCE:
             return self._queue(command, words)
         assert command.parse is not None
@@ -190,6 +196,7 @@ class Session:
         self.database = self.service.databases[0]
         self.name = b""
         self.marks.clear()
+        self.service.monitors.pop(self.id, None)
         self.authenticated = not self.service.password
 
 

@@ -78,6 +78,18 @@ def _part(text: bytes) -> int:
     return -value & U64_MAX if sign == b"-" else value
 
 
+_ESCAPED = {
+    byte: b"\\x%02x" % byte if not 32 <= byte < 127 else bytes([byte]) for byte in range(256)
+} | {
+    ord("\\"): b"\\\\", ord('"'): b'\\"', 7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 13: b"\\r",
+}  # fmt: skip
+
+
+def quoted(word: bytes) -> bytes:
+    """A word as the peers print it: in quotes, printable, unambiguous."""
+    return b'"' + b"".join([_ESCAPED[byte] for byte in word]) + b'"'
+
+
 class Words:
     """The words of one command, read from the left."""
 

@@ -50,7 +50,7 @@ def test_each_add_of_a_pipeline_has_its_own_reply(served: Served) -> None:
         there = [(id, fields[1]) for id, fields in line("XRANGE", "s", "-", "+")]
         ids = [found[at] for at in (0, 1, 5, 7, 8)]
         assert there == list(zip(ids, [b"1", b"2", b"4", b"6", b"7"], strict=True))
-        assert served.service.total_commands == 10
+        assert served.service.counts.commands == 10
 
 
 def test_when_the_ids_run_out_the_first_are_added_and_the_rest_refused(served: Served) -> None:

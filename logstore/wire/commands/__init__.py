@@ -18,6 +18,7 @@ from logstore.wire.commands import (
     pending,
     reading,
     server,
+    standing,
     transactions,
     trimming,
 )
@@ -26,6 +27,7 @@ from logstore.wire.table import Command
 FAMILIES = (
     adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, lifetimes,
     dumping, connection, clients, transactions, catalogue, config, server,
+    standing,
 )  # fmt: skip
 
 

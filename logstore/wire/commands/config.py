@@ -1,16 +1,30 @@
-"""CONFIG: settings are fixed when the store is made or the server started."""
+"""CONFIG: the limits of nodes can be set; all else is fixed when the server is started."""
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 
+from logstore.engine import nodelimits
+from logstore.options import ENTRY_MAX_BYTES
+from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed
 from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import Step, Tell
+from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command, Parse
 from logstore.wire.words import Words
 
+NODE_ENTRIES_MAX = 1_000_000
+_LIMITS = {
+    "stream-node-max-bytes": "node_max_bytes", "stream-node-max-entries": "node_max_entries",
+}  # fmt: skip
+_UNITS = {
+    b"": 1, b"b": 1, b"k": 1000, b"kb": 1024, b"m": 1000**2, b"mb": 1024**2, b"g": 1000**3,
+    b"gb": 1024**3,
+}  # fmt: skip
+_MEMORY = re.compile(rb"([0-9]{1,18})(b|kb?|mb?|gb?|)")
+_INTEGER = re.compile(rb"-?[0-9]{1,18}")
 SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
 
 
@@ -44,11 +58,13 @@ def config_get(session: Session, words: Words) -> Step:
 
 
 def config_set(session: Session, words: Words) -> Step:
-    """As CONFIG SET: settings are fixed when the store is made or the server started."""
+    """As CONFIG SET: of the limits of nodes; all else is fixed when the server is started."""
     given = words.rest()
     if len(given) % 2:
         raise Failed("ERR wrong number of arguments for 'config|set' command")
     known = _settings(session)
+    wanted: dict[str, int] = {}
+    seen: set[str] = set()
     for name, value in zip(given[::2], given[1::2], strict=True):
         text = name.decode(errors="replace").lower()
         if text not in known:
@@ -56,19 +72,47 @@ def config_set(session: Session, words: Words) -> Step:
                 "ERR Unknown option or number of arguments for CONFIG SET - "
                 f"'{name.decode(errors='replace')}'"
             )
-        if known[text] != value.decode(errors="replace"):
-            raise Failed(
-                f"ERR CONFIG SET failed (possibly related to argument '{text}') - can't set "
-                "immutable config"
-            )
-    return Tell(lambda: OK)
+        if text in seen:
+            raise _refused(text, "duplicate parameter")
+        seen.add(text)
+        if text in _LIMITS:
+            wanted[_LIMITS[text]] = _limit(text, value)
+        elif known[text] != value.decode(errors="replace"):
+            raise _refused(text, "can't set immutable config")
+    if not wanted:
+        return Tell(lambda: OK)
+    shared = session.database.store._live()
+
+    def change() -> Reply:
+        nodelimits.change(shared.engine, shared.committer, wanted)
+        return OK
+
+    return Admin(change)
+
+
+def _refused(name: str, why: str) -> Failed:
+    return Failed(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+
+
+def _limit(name: str, value: bytes) -> int:
+    if name == "stream-node-max-bytes":
+        found = _MEMORY.fullmatch(value.lower())
+        if found is None:
+            raise _refused(name, "argument must be a memory value")
+        # More than that is, there as here, that.
+        return min(int(found[1]) * _UNITS[found[2]], ENTRY_MAX_BYTES)
+    if not _INTEGER.fullmatch(value):
+        raise _refused(name, "argument couldn't be parsed into an integer")
+    if not 0 <= int(value) <= NODE_ENTRIES_MAX:
+        raise _refused(name, f"argument must be between 0 and {NODE_ENTRIES_MAX} inclusive")
+    return int(value)
 
 
 def config_reset(session: Session, _words: Words) -> Step:
     """As CONFIG RESETSTAT."""
 
     def begin() -> Reply:
-        session.service.total_connections = session.service.total_commands = 0
+        session.service.counts.reset()
         return OK
 
     return Tell(begin)
@@ -82,9 +126,13 @@ def _one(name: str, arity: int, parse: Parse | None, summary: str, *parts: Comma
     )  # fmt: skip
 
 
+_PARTS = (
+    _one("config|get", -3, config_get, "Tells settings."),
+    _one("config|set", -4, config_set, "Sets the limits of nodes; refuses to change all else."),
+    _one("config|resetstat", 2, config_reset, "Counts from zero."),
+)
 COMMANDS = [
-    _one("config", -2, None, "Settings.",
-         _one("config|get", -3, config_get, "Tells settings."),
-         _one("config|set", -4, config_set, "Settings are fixed: refuses what would change one."),
-         _one("config|resetstat", 2, config_reset, "Counts from zero.")),
+    _one("config", -2, None, "Settings.", *_PARTS, help_of("config", _PARTS, {
+        "get": "<pattern> [<pattern> ...]", "set": "<directive> <value> [...]",
+    })),
 ]  # fmt: skip

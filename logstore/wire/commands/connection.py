@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 
+from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import OK, PONG, Reply, Simple
 from logstore.wire.session import Session
@@ -179,6 +180,10 @@ def _acl(name: str, arity: int, parse: Parse | None, summary: str, *parts: Comma
     )  # fmt: skip
 
 
+_ACL = (
+    _acl("acl|whoami", 2, who_am_i, "Tells the user's name."),
+    _acl("acl|cat", -2, categories, "Tells the categories of commands."),
+)
 COMMANDS = [
     _plain("ping", -1, ping, "1.0.0", "Answers."),
     _plain("echo", 2, echo, "1.0.0", "Answers what it was sent."),
@@ -187,7 +192,5 @@ COMMANDS = [
     _plain("reset", 1, reset, "6.2.0", "As if the connection had just come."),
     _plain("auth", -2, auth, "1.0.0", "Logs in."),
     _plain("hello", -1, hello, "6.0.0", "Chooses the protocol, and logs in."),
-    _acl("acl", -2, None, "Who may what.",
-         _acl("acl|whoami", 2, who_am_i, "Tells the user's name."),
-         _acl("acl|cat", -2, categories, "Tells the categories of commands.")),
+    _acl("acl", -2, None, "Who may what.", *_ACL, help_of("acl", _ACL, {"cat": "[<category>]"})),
 ]  # fmt: skip

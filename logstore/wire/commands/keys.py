@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from logstore.engine import deletes
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.index.keys import StreamRecord
+from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
@@ -157,6 +159,19 @@ def scan(_session: Session, words: Words) -> Step:
     return Look(find)
 
 
+def random_key(_session: Session, _words: Words) -> Step:
+    """As RANDOMKEY: that of a stream made not before a random moment, or of the oldest one."""
+
+    def look(view: Snapshot) -> Reply:
+        for after in (secrets.randbelow(view.meta.next_stream), 0):
+            page = _page(view, after, 1)
+            if page:
+                return page[0][1]
+        return None
+
+    return Look(lambda reader: reader.once(look))
+
+
 # -- what a key is made of ------------------------------------------------------------------------
 def object_encoding(_session: Session, words: Words) -> Step:
     """As OBJECT ENCODING."""
@@ -219,6 +234,17 @@ def _one(
     )  # fmt: skip
 
 
+_OBJECT = (
+    _one("object|encoding", 3, object_encoding, "Tells 'stream'.", "readonly", keys=(2, 2, 1)),
+    _one("object|freq", 3, object_frequency, "Refused: not counted.", "readonly", keys=(2, 2, 1)),
+    _one("object|idletime", 3, object_idle, "Tells 0: not counted.", "readonly", keys=(2, 2, 1)),
+    _one("object|refcount", 3, object_references, "Tells 1.", "readonly", keys=(2, 2, 1)),
+)
+_OF_KEY = ("encoding", "freq", "idletime", "refcount")
+_MEMORY = (
+    _one("memory|usage", -3, memory_usage, "Tells the bytes of a stream's nodes.", "readonly",
+         keys=(2, 2, 1)),
+)  # fmt: skip
 COMMANDS = [
     _one("del", -2, delete, "Removes streams.", "write", keys=(1, -1, 1)),
     _one("unlink", -2, delete, "Removes streams.", "write", "fast", keys=(1, -1, 1)),
@@ -227,17 +253,12 @@ COMMANDS = [
     _one("type", 2, kind, "Tells what a key holds: a stream.", "readonly", "fast"),
     _one("keys", 2, keys, "Tells the names that fit a pattern.", "readonly", keys=(0, 0, 0)),
     _one("scan", -2, scan, "Tells the names, some at a time.", "readonly", keys=(0, 0, 0)),
+    _one("randomkey", 1, random_key, "Tells the name of some stream.", "readonly",
+         keys=(0, 0, 0)),
     _one("object", -2, None, "What a key is made of.", subcommands=(
-        _one("object|encoding", 3, object_encoding, "Tells 'stream'.", "readonly",
-             keys=(2, 2, 1)),
-        _one("object|idletime", 3, object_idle, "Tells 0: not counted.", "readonly",
-             keys=(2, 2, 1)),
-        _one("object|freq", 3, object_frequency, "Refused: not counted.", "readonly",
-             keys=(2, 2, 1)),
-        _one("object|refcount", 3, object_references, "Tells 1.", "readonly", keys=(2, 2, 1)),
+        *_OBJECT, help_of("object", _OBJECT, dict.fromkeys(_OF_KEY, "<key>"))
     )),
     _one("memory", -2, None, "Sizes.", subcommands=(
-        _one("memory|usage", -3, memory_usage, "Tells the bytes of a stream's nodes.", "readonly",
-             keys=(2, 2, 1)),
+        *_MEMORY, help_of("memory", _MEMORY, {"usage": "<key> [SAMPLES <count>]"})
     )),
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.log import frame as frames
+from logstore.wire.counts import human
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.session import Session
@@ -32,7 +33,7 @@ FLUSH_REFUSED = (
 # -- INFO -----------------------------------------------------------------------------------------
 def _sections(session: Session) -> dict[str, dict[str, object]]:
     service, store = session.service, session.database.store
-    told = store.info()
+    told, counts = store.info(), service.counts
     metrics = store.metrics()
     version = service.version_told.decode()
     name = "valkey" if service.profile == "valkey-9" else "redis"
@@ -53,18 +54,27 @@ def _sections(session: Session) -> dict[str, dict[str, object]]:
             "blocked_clients": sum(each.unblock is not None for each in service.sessions.values()),
             "maxclients": service.clients_max,
         },
-        "Memory": {"used_memory": _memory_bytes(), "used_memory_dataset": 0},
+        "Memory": _memory(),
         "Persistence": {
-            "loading": 0, "aof_enabled": 1, "rdb_bgsave_in_progress": 0,
-            "rdb_last_save_time": int(service.last_save), "log_bytes": told.log_bytes,
+            "loading": 0, "aof_enabled": 1,
+            "rdb_changes_since_last_save": max(0, service.commits - service.saved_commits),
+            "rdb_bgsave_in_progress": 0, "rdb_last_save_time": int(service.last_save),
+            "rdb_last_bgsave_status": "ok", "aof_last_write_status": "ok",
+            "log_bytes": told.log_bytes,
             "disk_bytes": told.disk_bytes,
         },
         "Stats": {
-            "total_connections_received": service.total_connections,
-            "total_commands_processed": service.total_commands,
+            "total_connections_received": counts.connections,
+            "total_commands_processed": counts.commands,
+            "instantaneous_ops_per_sec": counts.commands_a_second(),
+            "total_error_replies": sum(counts.errors.values()),
             **{f"logstore_{each}": value for each, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
+        "Errorstats": {
+            f"errorstat_{code}": f"count={counts.errors[code]}" for code in sorted(counts.errors)
+        },
+        "Cluster": {"cluster_enabled": 0},
         "Keyspace": {
             f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
             for each in service.databases.values() if (streams := each.store.info().streams)
@@ -87,9 +97,18 @@ def _expiring(service: Service, database: Database) -> str:
     return snapshot.read(database.store._engine(), look)
 
 
-def _memory_bytes() -> int:
-    """The most that the process had resident."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _memory() -> dict[str, object]:
+    """The most that the process had resident, which is all that can be told without a file."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    in_all = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sizes = {
+        "used_memory": peak, "used_memory_rss": peak, "used_memory_peak": peak,
+        "total_system_memory": in_all, "maxmemory": 0,
+    }  # fmt: skip
+    found: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
+    for name, size in sizes.items():
+        found |= {name: size, f"{name}_human": human(size)}
+    return found
 
 
 def info(session: Session, words: Words) -> Step:
@@ -155,10 +174,12 @@ def save(session: Session, words: Words) -> Step:
     words.rest()
 
     def work() -> Reply:
+        before = session.service.commits
         for each in session.service.databases.values():
             each.store.sync()
             each.store.checkpoint()
         session.service.last_save = time.time()
+        session.service.saved_commits = before
         return OK
 
     return Admin(work)

@@ -1,0 +1,90 @@
+"""What monitoring tools ask a server that stands alone: ROLE, CLUSTER, SLOWLOG, MONITOR."""
+
+from __future__ import annotations
+
+from logstore.wire.commands.helping import help_of
+from logstore.wire.failures import Failed
+from logstore.wire.reply import OK, Reply
+from logstore.wire.session import Session
+from logstore.wire.steps import Step, Tell
+from logstore.wire.table import Command, Parse
+from logstore.wire.words import Words, integer
+
+_NO_CLUSTER = "ERR This instance has cluster support disabled"
+_SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
+_CLUSTER = (
+    "info", "nodes", "slots", "shards", "links", "myid", "myshardid", "keyslot", "countkeysinslot",
+    "getkeysinslot", "replicas", "slaves", "meet", "forget", "failover", "reset", "replicate",
+    "addslots", "delslots", "setslot", "flushslots", "saveconfig", "bumpepoch", "help",
+)  # fmt: skip
+
+
+def role(_session: Session, _words: Words) -> Step:
+    """As ROLE: a master without replicas."""
+    found: Reply = [b"master", 0, []]
+    return Tell(lambda: found)
+
+
+def cluster(_session: Session, _words: Words) -> Step:
+    """As CLUSTER of a server that is not part of one."""
+    raise Failed(_NO_CLUSTER)
+
+
+def slow_get(_session: Session, words: Words) -> Step:
+    """As SLOWLOG GET: none is kept."""
+    if len(words) and integer(words.next(), _SLOWLOG_COUNT) < -1:
+        raise Failed(_SLOWLOG_COUNT)
+    words.end()
+    return Tell(list)
+
+
+def slow_length(_session: Session, _words: Words) -> Step:
+    """As SLOWLOG LEN."""
+    return Tell(lambda: 0)
+
+
+def slow_reset(_session: Session, _words: Words) -> Step:
+    """As SLOWLOG RESET."""
+    return Tell(lambda: OK)
+
+
+def monitor(session: Session, _words: Words) -> Step:
+    """As MONITOR: from now on it is told what others ask."""
+    if session.send is None:
+        raise Failed("ERR MONITOR is of a served store: a client in the same process cannot")
+
+    def begin() -> Reply:
+        session.service.monitors[session.id] = session
+        return OK
+
+    return Tell(begin)
+
+
+_FLAGS = ("noscript", "loading", "stale")
+
+
+def _one(
+    name: str, arity: int, parse: Parse | None, summary: str, since: str, *parts: Command
+) -> Command:
+    return Command(
+        name, arity, parse, _FLAGS, since=since, complexity="O(1)", group="server",
+        summary=summary, categories=("slow", "admin", "dangerous"),
+        subcommands={each.name: each for each in parts},
+    )  # fmt: skip
+
+
+_SLOWLOG = (
+    _one("slowlog|get", -2, slow_get, "Tells nothing: no slow commands are kept.", "2.2.12"),
+    _one("slowlog|len", 2, slow_length, "Tells 0.", "2.2.12"),
+    _one("slowlog|reset", 2, slow_reset, "Does nothing.", "2.2.12"),
+)
+COMMANDS = [
+    _one("role", 1, role, "Tells that this is a master without replicas.", "2.8.12"),
+    _one("monitor", 1, monitor, "Tells what other clients ask.", "1.0.0"),
+    _one("cluster", -2, None, "Refused: this is no cluster.", "3.0.0", *(
+        _one(f"cluster|{name}", -2, cluster, "Refused: this is no cluster.", "3.0.0")
+        for name in _CLUSTER
+    )),
+    _one("slowlog", -2, None, "Slow commands, of which none are kept.", "2.2.12", *_SLOWLOG,
+         help_of("slowlog", _SLOWLOG, {"get": "[<count>]"})),
+]  # fmt: skip
