@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 from logstore.engine import care, snapshot
 from logstore.engine.commit import Committer
-from logstore.engine.core import Engine, log
+from logstore.engine.core import Engine
 from logstore.engine.forgetting import Forgetting
+from logstore.engine.repeated import Repeated
 from logstore.engine.retention import Retention
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.throttle import Pause, StoppedError, Throttle
@@ -72,15 +73,17 @@ class Caretaker:
                 self._waiting -= 1
 
     def _run(self) -> None:
+        trouble = Repeated("work in the background")
         while not self._stop.wait(POLL_S):
             try:
                 self.tick()
+                trouble.went()
             except StoppedError:
                 continue
             except StoreGoneError:
                 return  # the flusher says it
             except Exception as exc:  # noqa: BLE001  it is tried again; what it is for can wait
-                log.error("work in the background failed: %s", exc)
+                trouble.failed(exc)
                 if self._engine.wake.failed_at:
                     return
 

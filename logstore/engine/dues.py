@@ -16,7 +16,8 @@ import time
 
 from logstore.engine import lifetimes, reserve, schedules, snapshot
 from logstore.engine.commit import Committer
-from logstore.engine.core import Engine, log
+from logstore.engine.core import Engine
+from logstore.engine.repeated import Repeated
 from logstore.errors import ClosedError
 from logstore.index.expirytxn import ExpiryTxn, first_due
 from logstore.index.txn import IndexTxn
@@ -48,6 +49,7 @@ class Adder:
         self._committer = committer
         self._busy = threading.Lock()
         self._retry_at = 0.0
+        self._trouble = Repeated("adding what is due, or dropping what expired,")
 
     def add(self, due_ms: int) -> float:
         """Do a batch of what is due; after how many seconds to look again.
@@ -71,10 +73,11 @@ class Adder:
             return RETRY_S
         except Exception as exc:  # noqa: BLE001  whoever waits did not ask for this
             self._retry_at = time.monotonic() + RETRY_S
-            log.error("adding what is due, or dropping what expired, failed: %s", exc)
+            self._trouble.failed(exc)
             return RETRY_S
         finally:
             self._busy.release()
+        self._trouble.went()
         return 0.0
 
     def _drop_expired(self) -> bool:

@@ -15,6 +15,7 @@ from logstore.clock import monotonic_ms
 from logstore.engine import dues, identity
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine, log
+from logstore.engine.repeated import Repeated
 from logstore.engine.sync import flush
 from logstore.errors import StoreGoneError
 from logstore.options import SYNC_INTERVAL_MS
@@ -49,6 +50,7 @@ class Flusher:
 
     def _run(self) -> None:
         polls = 0
+        trouble = Repeated("keeping the promise of everysec")
         while not self._pause():
             polls += 1
             try:
@@ -60,11 +62,12 @@ class Flusher:
                 self._engine.notice_drops()
                 if polls % READER_CHECK_POLLS == 0:
                     self._check_readers()
+                trouble.went()
             except StoreGoneError as exc:
                 log.error("work in the background ends: %s", exc)
                 return
             except Exception as exc:  # noqa: BLE001  whatever fails in the care, the promise is kept
-                log.error("work in the background failed: %s", exc)
+                trouble.failed(exc)
                 if self._engine.wake.failed_at:
                     return
 
