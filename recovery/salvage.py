@@ -30,7 +30,7 @@ from logstore.log.scheduleframe import Scheduled
 from logstore.log.settingframe import Setting
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
-from logstore.recovery import passes, traces
+from logstore.recovery import lostranges, passes, traces
 from logstore.recovery.damaged import Damaged
 from logstore.recovery.remains import Remains
 from logstore.recovery.report import Damage, Gone
@@ -144,6 +144,7 @@ class _Salvage:
             if not own:
                 report.gone += traces.gone(self._damaged, engine, report.damage, report.gone)
                 report.gone += traces.by_length(self._damaged, engine, report.gone)
+            report.gone = lostranges.merged(report.gone, partial(lostranges.has_between, engine))
         finally:
             passes.close_engine(engine)
         return report

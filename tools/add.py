@@ -27,7 +27,7 @@ def split_pair(pair: str) -> tuple[bytes, bytes]:
 @options.stream_argument
 @click.argument("pairs", metavar="FIELD=VALUE...", nargs=-1, required=True)
 @click.option("--id", "id", default="*", show_default=True, help="The ID: MS-SEQ, MS-* or *.")
-@click.option("--maxlen", type=int, help="Then trim to about this many entries.")
+@click.option("--maxlen", type=click.IntRange(min=0), help="Then trim to about this many entries.")
 @click.option("--minid", help="Then trim what is below this ID, about.")
 @click.option("--exact", is_flag=True, help="Trim exactly, not whole nodes only.")
 @click.option("--no-create", is_flag=True, help="The store and the stream must be there.")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from logstore.errors import InputLineError
+from logstore.errors import InputLineError, UsageError
 from logstore.options import BATCH_MAX_ROWS, Sync
 from logstore.store import open_store
 from logstore.tools import lines, options
@@ -19,11 +19,24 @@ from logstore.tools.output import Output
 from logstore.tools.row_ids import TIME_FORMATS, RowIDs
 
 FORMATS = ("jsonl", "csv")
+ENDINGS = {
+    "": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv",
+    ".tsv": "csv",
+}  # fmt: skip
 
 
 def guess_format(name: str) -> str:
-    """The format by the name of a file: CSV if it says so, else JSON lines."""
-    return "csv" if name.lower().endswith((".csv", ".tsv")) else "jsonl"
+    """The format by the ending of a file's name; without one JSON lines.
+
+    UsageError for an ending of which nobody knows what it stands for.
+    """
+    ending = Path(name).suffix.lower()
+    if ending not in ENDINGS:
+        raise UsageError(
+            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .csv or .tsv, "
+            "or say with --format what it is to be"
+        )
+    return ENDINGS[ending]
 
 
 def guess_delimiter(name: str) -> str:
@@ -81,7 +94,8 @@ def command(
         id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id
     )  # fmt: skip
     rows: Generator[lines.Row | InputLineError]
-    file = getattr(source, "name", "")
+    named = getattr(source, "name", "")
+    file = named if isinstance(named, str) else ""
     if (format_ or guess_format(file)) == "csv":
         delimiter = guess_delimiter(file) if delimiter is None else delimiter
         delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter

@@ -17,7 +17,7 @@ import click
 
 from logstore.entry import Entry
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
-from logstore.tools import forms
+from logstore.tools import forms, wording
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
@@ -103,7 +103,8 @@ class Output:
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, Error):
             message = "interrupted"  # (what it says for itself, if anything, is of a codec)
         else:
-            message = " ".join(str(error).splitlines()) or type(error).__name__
+            message = wording.for_a_shell(" ".join(str(error).splitlines()))
+            message = message or type(error).__name__
         if self.json:
             told = {"error": type(error).__name__, "message": message, **_place(error)}
             click.echo(json.dumps({**told, **self.context}), err=True)

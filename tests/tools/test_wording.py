@@ -1,0 +1,120 @@
+"""Prevents a command from advising what only Python can do, and from taking a file for what it is
+not by its name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.tools import wording
+from tests.house.repo import modules, tree
+from tests.tools.commands import invoke, ok
+
+# A call, a keyword argument, types of Python, names with underscores.
+OF_PYTHON = re.compile(
+    r"\b[a-z_]+\([^)]*\)|\b[a-z_]+=|StreamID|datetime|timedelta|\b(None|True|False)\b|[a-z]_[a-z]"
+)
+# Modules whose errors no command meets: it opens stores itself, checks its options itself, and
+# neither consumes, schedules, configures nor reads on; or it speaks the protocol of Redis.
+NOT_MET = {
+    "aio", "aiogroup", "aiostream", "aioturn", "aiowait", "aiowaiter", "arguments", "arrow",
+    "bufferedgroup", "bufferedstream", "casts", "configures", "configuring", "copies",
+    "deadletters", "delivery", "deletes", "group", "groupchange", "grouphandle", "groupwait",
+    "handlers", "idempotent", "interchange", "linked", "options", "pool", "producing", "reading",
+    "resp", "scheduling", "settings", "transaction", "worker", "workloop",
+}  # fmt: skip
+NOT_MET_MESSAGES = {
+    "the store was opened with readonly=True: open it for writing",  # no command that writes does
+    "syntax error, LIMIT cannot be used without the special ~ option: give approximate=True",
+    "a naive datetime is no ID: give it a time zone",
+    "look_s and settle_s are above 0",
+}
+ROOMS = ("logstore", "index", "recovery", "compaction", "tools")
+
+
+def messages() -> list[tuple[Path, str]]:
+    """What errors say, values left out, of all modules that a command may meet."""
+    found: list[tuple[Path, str]] = []
+    for path in modules(*ROOMS):
+        if path.stem in NOT_MET or {"wire", "redis", "valkey"} & set(path.parts):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and node.args:
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name.endswith(("Error", "BadParameter", "Expired", "NotOwner")):
+                    found.append((path, text(node.args[0])))
+    return found
+
+
+def text(node: ast.expr) -> str:
+    """The constant parts of a string."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(
+        part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "{}"
+        for part in parts
+    )
+
+
+def test_no_error_that_a_command_meets_advises_python() -> None:
+    said = messages()
+    assert len(said) > 100
+    wrong = [
+        (str(path), message)
+        for path, message in said
+        if message not in NOT_MET_MESSAGES and OF_PYTHON.search(wording.for_a_shell(message))
+    ]
+    assert wrong == []
+
+
+def test_each_phrase_is_one_that_is_said() -> None:
+    source = "".join(text(node) for path in modules(*ROOMS) if path.stem != "wording"
+                     for node in ast.walk(tree(path)) if isinstance(node, ast.expr))  # fmt: skip
+    assert [phrase for phrase in wording.PHRASES if phrase not in source] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--id", "x"], "give MS-SEQ or MS"),
+        (["--id", "1-1"], "give an ID above the stream's last one, or '*'"),
+        (["--maxlen", "1", "--minid", "5"], "give one of --maxlen and --minid"),
+    ],
+)
+def test_advice_can_be_typed(store: Path, arguments: list[str], advice: str) -> None:
+    done = invoke("add", store, "race", "a=b", *arguments)
+    assert done.exit_code == 1
+    assert advice in done.stderr
+    told = json.loads(invoke("add", store, "race", "a=b", *arguments, "--json").stderr)
+    assert advice in told["message"]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".gz", ".txt", ".CSVX"])
+def test_an_ending_that_is_not_supported_is_refused(store: Path, ending: str) -> None:
+    """Before anything is read or written; --format says what such a file is."""
+    file = store.parent / f"out{ending}"
+    done = invoke("export", store, "race", file)
+    assert done.exit_code == 1
+    assert "--format" in done.stderr
+    assert not file.exists()
+    ok("export", store, "race", file, "--format", "jsonl")
+    new = store.parent / "new"
+    done = invoke("import", new, file, "--stream", "s")
+    assert done.exit_code == 1
+    assert f"ends in {ending.lower()}" in done.stderr
+    assert not new.exists()
+    ok("import", new, file, "--stream", "s", "--format", "jsonl")
+    with logstore.open(new) as opened:
+        assert len(opened.stream("s")) == 4
+
+
+@pytest.mark.parametrize("name", ["out", "out.jsonl", "out.NDJSON", "out.json", "o.d/out"])
+def test_these_are_json_lines(store: Path, name: str) -> None:
+    file = store.parent / name
+    file.parent.mkdir(exist_ok=True)
+    ok("export", store, "race", file)
+    assert json.loads(file.read_bytes().splitlines()[0])["id"] == "1-1"
