@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logstore import format as fmt
 from logstore.compaction import measure, runner, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, deleted, reserve, snapshot, sync
+from logstore.engine import care, deleted, pins, reserve, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.throttle import Pause
@@ -56,6 +56,7 @@ class Compactor:
         self._shrink_next_s = 0.0
         self._tombstones: dict[int, tuple[int, int]] = {}  # bytes, and the live bytes at that time
         self._left: dict[int, float] = {}  # segments that could not be dropped, and until when
+        self._left_for: set[str] = set()  # the pins there were then
         self._tidy = False
         self._looked = False
 
@@ -96,6 +97,7 @@ class Compactor:
         again_s = time.monotonic() + AGAIN_S
         rows, _ = measure.rows_and_active(engine)
         self._left |= dict.fromkeys(victims & set(rows), again_s)
+        self._left_for = self._pins() if self._left else set()
         runner.finish(engine, report, started_ns)
 
     def _shrink_index(self) -> None:
@@ -116,10 +118,16 @@ class Compactor:
         except LockTimeoutError:
             return
 
+    def _pins(self) -> set[str]:
+        engine = self._engine
+        return {pin.id for pin in pins.living(engine.fs, engine.path, engine.clock.now_ms())}
+
     def _victims(self) -> list[Victim]:
         """What is to be emptied now; nothing if that would give too little back."""
         engine = self._engine
         rows, active = measure.rows_and_active(engine)
+        if self._left and self._left_for - self._pins():
+            self._left.clear()  # what held them may be gone
         sealed_ms = _sealed(rows)
         now_s, now_ms = time.monotonic(), engine.clock.now_ms()
         found: list[Victim] = []

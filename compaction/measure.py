@@ -14,6 +14,7 @@ from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
 from logstore.index.keys import SegmentRow
 from logstore.log import names
+from logstore.log.pinfile import Pin
 
 NODES_A_SNAPSHOT = 20_000
 
@@ -85,6 +86,6 @@ def size_bytes(engine: Engine, number: int) -> int:
         return 0
 
 
-def pinned(engine: Engine) -> set[int]:
-    """Segments that a scan under way names; to be asked behind the commit that emptied them."""
-    return pins.pinned_segments(engine.fs, engine.path, engine.clock.now_ms())
+def pins_held(engine: Engine) -> list[Pin]:
+    """Pins of scans under way; to be asked behind the commit that emptied segments."""
+    return pins.living(engine.fs, engine.path, engine.clock.now_ms())

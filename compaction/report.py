@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -21,7 +21,9 @@ class CompactionReport:
     segments_dropped: int = 0
     written_bytes: int = 0  # of segments that compaction wrote
     dropped_bytes: int = 0  # of segments that went
-    segments_pinned: int = 0  # nothing lives in them, but a scan still names them
+    segments_pinned: int = 0  # nothing lives in them, but a pin still names them
+    pinned_bytes: int = 0  # of these segments
+    pinned_by: list[str] = field(default_factory=list)  # who has the pins, and since when
     index_rebuilt: bool = False
     took_ms: int = 0
 

@@ -124,8 +124,8 @@ def sweep(
     victims = measure.empty(engine)
     if victims:
         _checkpoint_twice(engine, committer, pause)
-        pinned = set() if purge else measure.pinned(engine)
-        segments.drop_dead(engine, committer, victims, pinned, report)
+        held = [] if purge else measure.pins_held(engine)
+        segments.drop_dead(engine, committer, victims, held, report)
 
 
 def _left_behind(engine: Engine, committer: Committer, report: CompactionReport) -> bool:

@@ -19,7 +19,7 @@ from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
 from logstore.compaction.nodes import Group
 from logstore.compaction.output import Output, begin
 from logstore.compaction.report import CompactionReport
-from logstore.engine import snapshot, sync
+from logstore.engine import pins, snapshot, sync
 from logstore.engine.commit import Committer
 from logstore.engine.core import Engine
 from logstore.engine.snapshot import Snapshot
@@ -28,6 +28,7 @@ from logstore.engine.throttle import Pause, no_pause
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, names
 from logstore.log import frame as frames
+from logstore.log.pinfile import Pin
 
 ITEMS_A_COMMIT = 200  # some milliseconds under the lock
 OPENS_A_COMMIT = 100
@@ -113,11 +114,11 @@ def seal(engine: Engine, committer: Committer) -> None:
 
 
 def drop_dead(
-    engine: Engine, committer: Committer, victims: set[int], pinned: set[int],
+    engine: Engine, committer: Committer, victims: set[int], held: list[Pin],
     report: CompactionReport,
 ) -> None:  # fmt: skip
     """Drop segments in which nothing lives any more, and unlink them."""
-    report.segments_pinned = len(victims & pinned)
+    pinned = _pinned(engine, victims, held, report)
     # Read before the commit: where an open node begins only ever moves on, to the active segment.
     oldest = _oldest_open(engine)
     shortened = _shortened(engine)
@@ -150,6 +151,22 @@ def drop_dead(
         unlink(engine, number)
     engine.notice_drops()
     report.segments_dropped += len(dead)
+
+
+def _pinned(
+    engine: Engine, victims: set[int], held: list[Pin], report: CompactionReport
+) -> set[int]:
+    """Victims that pins name; the report tells whose they are."""
+    found: dict[int, None] = {}
+    report.pinned_by = []
+    for pin in held:
+        named = victims if pin.segments is None else victims & pin.segments
+        if named:
+            found.update(dict.fromkeys(named))
+            report.pinned_by.append(pins.told(pin))
+    report.segments_pinned = len(found)
+    report.pinned_bytes = sum(size_bytes(engine, number) for number in found)
+    return set(found)
 
 
 def _shortened(engine: Engine) -> dict[int, int]:

@@ -32,6 +32,7 @@ _HOME = {
     "ConsumerInfo": ("logstore.info", "ConsumerInfo"),
     "PendingEntry": ("logstore.info", "PendingEntry"),
     "PendingInfo": ("logstore.info", "PendingInfo"),
+    "PinInfo": ("logstore.info", "PinInfo"),
     "StoreInfo": ("logstore.info", "StoreInfo"),
     "FullStreamInfo": ("logstore.fullinfo", "FullStreamInfo"),
     "FullGroupInfo": ("logstore.fullinfo", "FullGroupInfo"),
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from logstore.info import GroupInfo as GroupInfo
     from logstore.info import PendingEntry as PendingEntry
     from logstore.info import PendingInfo as PendingInfo
+    from logstore.info import PinInfo as PinInfo
     from logstore.info import StoreInfo as StoreInfo
     from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync

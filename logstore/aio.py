@@ -32,7 +32,7 @@ from logstore.aiowait import Watcher, closed, wait_for
 from logstore.deadletters import OnDead
 from logstore.entry import Entry
 from logstore.ids import IDLike, StreamID
-from logstore.info import StoreInfo
+from logstore.info import PinInfo, StoreInfo
 from logstore.options import Sync
 from logstore.store import Store, open_store
 from logstore.transaction import Transaction
@@ -142,12 +142,22 @@ class AsyncStore:
         await self._run(self._store.sync)
 
     def metrics(self) -> dict[str, int | float]:
-        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing."""
+        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing but
+        a look at the files of pins.
+        """
         return self._store.metrics()
 
     async def info(self) -> StoreInfo:
         """What the store holds and where it stands."""
         return await self._run(self._store.info)
+
+    async def pins(self) -> list[PinInfo]:
+        """As ``Store.pins``."""
+        return await self._run(self._store.pins)
+
+    async def release_pins(self, *ids: str) -> int:
+        """As ``Store.release_pins``."""
+        return await self._run(self._store.release_pins, *ids)
 
     def on_dead_letter(self, callback: OnDead[Any]) -> OnDead[Any]:
         """As ``Store.on_dead_letter``: a plain function, called in a thread."""

@@ -177,6 +177,26 @@ class PendingEntry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class PinInfo:
+    """A pin: what keeps segments from being dropped while somebody reads what they hold."""
+
+    id: str
+    purpose: str  # "spark", "dump"; empty: an older version made it
+    host: str  # of the process that it is for
+    pid: int
+    since: datetime | None
+    until: datetime  # unless somebody reads until then
+    segments: int | None  # how many it names; None: all, for a moment
+    segment_bytes: int
+    snapshot_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, times in ISO 8601; for --json."""
+        since = None if self.since is None else self.since.isoformat()
+        return {**asdict(self), "since": since, "until": self.until.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What a store holds and where it stands."""
 
@@ -203,6 +223,9 @@ class StoreInfo:
     compacted_ms: int = 0  # unix ms when compaction last dropped segments, while the store is open
     compacted_bytes: int = 0  # of all segments that it dropped, while some process has it open
     reclaimable_bytes: int = 0  # an estimate: by how much ``compact()`` would make the log smaller
+    pins: int = 0  # what keeps segments: see ``Store.pins``
+    pinned_bytes: int = 0  # of the segments and snapshot files that these keep
+    oldest_pin_ms: int = 0  # unix ms when the oldest was made; 0: there is none, or it is not known
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""

@@ -113,6 +113,7 @@ def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
 
 def store_info(shared: Shared) -> StoreInfo:
     """Counts and sizes of a store."""
+    from logstore import pinning
     from logstore.compaction import reclaimable
     from logstore.engine import deleted
     from logstore.info import StoreInfo
@@ -154,7 +155,7 @@ def store_info(shared: Shared) -> StoreInfo:
         durable_segment=durable[0], durable_offset=durable[1],
         codec=codec_name(), engine=_ENGINE,
         compacted_ms=compacted_ms, compacted_bytes=compacted_bytes,
-        reclaimable_bytes=reclaimable.log_bytes(engine),
+        reclaimable_bytes=reclaimable.log_bytes(engine), **pinning.pin_counts(engine),
     )  # fmt: skip
 
 

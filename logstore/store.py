@@ -31,7 +31,7 @@ from logstore.stream import Stream
 
 if TYPE_CHECKING:
     from logstore.deadletters import OnDead
-    from logstore.info import StoreInfo
+    from logstore.info import PinInfo, StoreInfo
     from logstore.transaction import Transaction
 
 T = TypeVar("T", bytes, str)
@@ -186,6 +186,24 @@ class Store(StoreHandle[T]):
         arguments.check_share(threshold, "threshold")
         return opening.compact(self._live(), purge=purge, threshold=threshold)
 
+    def pins(self) -> list[PinInfo]:
+        """What keeps segments from compaction: plans of Spark and exports under way, oldest first.
+
+        A pin ends by itself an hour after it was last used, or when the process it is for is gone.
+        """
+        from logstore import pinning
+
+        return pinning.pin_infos(self._engine())
+
+    def release_pins(self, *ids: str) -> int:
+        """Give pins back, by default all; how many. What reads by them raises SnapshotExpired.
+
+        OptionError if there is no pin of an ID; ReadOnlyError.
+        """
+        from logstore import pinning
+
+        return pinning.release_pins(self._engine(), ids)
+
     def retain(self) -> int:
         """Drop at once what streams do not keep by their settings; how many entries went.
 
@@ -209,11 +227,16 @@ class Store(StoreHandle[T]):
         return opening.store_info(self._live())
 
     def metrics(self) -> dict[str, int | float]:
-        """Counters of this process since it opened the store; docs/metrics.md says what each is.
+        """Counters of this process since it opened the store, and how many pins the store has.
+
+        docs/metrics.md says what each is.
 
         Numbers by name; names that end in ``_s`` or ``_s_max`` are seconds.
         """
-        return self._engine().metrics.as_dict()
+        from logstore import pinning
+
+        engine = self._engine()
+        return {**engine.metrics.as_dict(), **pinning.pin_counts(engine)}
 
     @property
     def recovery(self) -> dict[str, Any]:

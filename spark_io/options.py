@@ -28,11 +28,11 @@ KNOWN = (
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 CORRUPT_RECORD = "_corrupt_record"
-PIN_HOURS = 24.0
-PIN_HOURS_MAX = 24.0 * 366
+PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
 _OF_TABLE = "option."
+_LEASE = " (it is renewed while tasks read: more is not needed)"
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     end = _end_of_range(given, "endid", "endtime", parse_end, _U64_MAX) or MAX_ID
     if start > end:
         raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
-    hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX) or PIN_HOURS
+    hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX, _LEASE) or PIN_HOURS
     mode = given.get("mode", PERMISSIVE).upper()
     if mode not in MODES:
         raise OptionError(f"option 'mode' is {', '.join(MODES)}, not {mode!r}")
@@ -164,8 +164,9 @@ def _time_ms(name: str, text: str) -> int:
 
 
 def _number(
-    given: Mapping[str, str], key: str, kind: Callable[[str], T], least: float, most: float
-) -> T | None:
+    given: Mapping[str, str], key: str, kind: Callable[[str], T], least: float, most: float,
+    hint: str = "",
+) -> T | None:  # fmt: skip
     if key not in given:
         return None
     try:
@@ -174,6 +175,7 @@ def _number(
         number = None
     if number is None or not least <= number <= most:  # type: ignore[operator]
         raise OptionError(
-            f"option '{_LOWER[key]}' must be a number from {least:g} to {most:g}: {given[key]!r}"
+            f"option '{_LOWER[key]}' must be a number from {least:g} to {most:g}{hint}: "
+            f"{given[key]!r}"
         )
     return number

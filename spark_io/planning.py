@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from logstore import arguments
+from logstore.engine import process
+from logstore.engine.process import Identity
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.scan import plan
 from logstore.scan.split import Split
@@ -19,6 +21,15 @@ from logstore.stream import Stream
 
 SAMPLED_STREAMS = 16
 SAMPLED_ENTRIES = 20
+
+
+def driver() -> Identity:
+    """The process whose end ends the plans made here: Spark's driver.
+
+    A planner is a process of its own that ends with the plan. Spark's driver is the Java virtual
+    machine above it, which also ends when the Python script that started it does.
+    """
+    return process.identity(process.ancestor("java"))
 
 
 def _open(options: SourceOptions) -> Store[bytes]:
@@ -55,6 +66,7 @@ def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Sp
             store._engine(), names, options.start, options.end,  # noqa: SLF001
             min_partitions=options.min_partitions, cores=cores, ttl_ms=options.pin_ms,
             home=Path(options.snapshot_dir) if options.snapshot_dir else None,
+            owner=driver(), purpose="spark",
         )  # fmt: skip
         if not options.snapshot_dir:
             store.sync()

@@ -27,6 +27,7 @@ COMMANDS = {
     "recover": "recover",
     "retain": "retain",
     "compact": "compact",
+    "pins": "pins",
     "import": "importing",
     "export": "exporting",
     "serve": "serve",

@@ -1,15 +1,16 @@
 """The caretaker: one thread a process that does for the store what is due in the background.
 
-It writes the hints that sealed segments lack; takes a checkpoint when operation frames since the
-last one exceed the larger of 64 MiB and its own size; drops what streams do not retain; compacts,
-under a rate limit, if a way to do that was handed in. Invariants: nothing here is needed for
-correctness, nor for the promise of ``everysec``, which has a thread of its own; if another process
-has the care lock, it is left to that one.
+It writes the hints that sealed segments lack; removes pins that are over, or whose process is gone;
+takes a checkpoint when operation frames since the last one exceed the larger of 64 MiB and its own
+size; drops what streams do not retain; compacts, under a rate limit, if a way to do that was handed
+in. Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
+has a thread of its own; if another process has the care lock, it is left to that one.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,7 @@ from logstore.format import Role
 from logstore.log import names
 
 POLL_S = 0.2
+PINS_LOOK_S = 20.0  # how soon what the dead left is given back
 OPERATIONS_MAX_BYTES = 64 << 20
 CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
 Compact = Callable[[Pause], None]
@@ -43,6 +45,7 @@ class Caretaker:
         self._retention = Retention(engine, committer)
         self._forgetting = Forgetting(engine, committer)
         self._active = 0
+        self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the care lock
         self._guard = threading.Lock()
         self._stop = threading.Event()
@@ -93,11 +96,21 @@ class Caretaker:
         if active != self._active:
             self._active = active
             self._after_seal()
+        if time.monotonic() >= self._pins_next_s:
+            self._pins_next_s = time.monotonic() + PINS_LOOK_S
+            self._look_at_pins()
         self._retention.tick()
         self._forgetting.tick()
         rate = self._engine.options.compact_rate_bytes_s
         if self._compact is not None and rate > 0 and not self._waiting:
             self._compact(self._throttle(rate))
+
+    def _look_at_pins(self) -> None:
+        engine = self._engine
+        if engine.fs.names(engine.path / names.PINS):
+            from logstore.engine import pins  # (not loaded where there are none)
+
+            pins.living(engine.fs, engine.path, engine.clock.now_ms())
 
     def _throttle(self, rate_bytes_s: float) -> Pause:
         return Throttle(

@@ -30,6 +30,7 @@ from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.groupkeys import NO_ONE, GroupRecord
 from logstore.index.keys import Locator, StreamRecord
+from logstore.log import pinfile
 from logstore.rdb.value import (
     NOBODY,
     ConsumerValue,
@@ -43,7 +44,6 @@ from logstore.rdb.value import (
 PIECE_NODES = 4096
 WALKS_MAX = 3
 READS_MAX = 5
-PIN_MS = 24 * 3600 * 1000
 READ_MAX_BYTES = 1 << 30
 
 
@@ -55,6 +55,7 @@ class Export(NamedTuple):
     sealed: list[tuple[StreamID, Locator]]
     open_node: Node | None
     active_segment: int
+    pin_id: str = ""  # of the pin that is renewed while the nodes are read; empty: there is none
 
     @property
     def node_count(self) -> int:
@@ -70,7 +71,11 @@ class Export(NamedTuple):
     def nodes(self, engine: Engine) -> Iterator[Node]:
         """The nodes as servers would hold them; SegmentGone if no pin held them."""
         fold = codec().fold
+        clock, pin = engine.clock, self.pin_id
+        lease = pinfile.Lease(engine.fs, engine.path, pin, clock.now_ms()) if pin else None
         for master, locator in self.sealed:
+            if lease is not None:
+                lease.keep(clock.now_ms())
             lp = engine.segments.node(self.stream, master, locator, self.active_segment)
             yield master.packed(), fold(lp, locator.vector) if locator.vector else lp
         if self.open_node is not None:
@@ -100,19 +105,20 @@ def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
     """The stream while nothing of it goes away, so that it is read as slowly as it must be.
 
     Needs a store that may be written to. SnapshotExpired from ``nodes`` if the pin was taken away
-    by an erasure, or ran out after a day.
+    by an erasure, or nothing was read for an hour.
     """
     fs, path = engine.fs, engine.path
-    pin = pins.create(fs, path, engine.clock.now_ms(), PIN_MS)
+    pin = pins.create(fs, path, engine.clock.now_ms(), pins.LEASE_MS_MAX, purpose="dump")
     try:
         found = _find(engine, name)
         shift = POSITION_SEGMENT_BITS
         segments = {locator.position >> shift for _, locator in found.sealed}
-        pins.narrow(fs, path, pin, segments, engine.clock.now_ms(), PIN_MS)
-        yield found
+        pins.narrow(fs, path, pin, segments, engine.clock.now_ms(), pins.LEASE_MS_MAX)
+        yield found._replace(pin_id=pin.id)
     except SegmentGone:
         raise SnapshotExpired(
-            "what was to be exported was erased meanwhile, or a day has passed: begin again",
+            "what was to be exported was erased meanwhile, or nothing was read for an hour: begin "
+            "again",
             stream=name,
         ) from None
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import NamedTuple
 
 from logstore.fs import SystemFile, system_bytes
 
@@ -17,8 +18,49 @@ STAT_MAX_BYTES = 4096
 HEAD_BYTES = 256  # pid, name (in brackets, at most 64 bytes), state
 WATCHED_MAX = 64
 _PAIR = struct.Struct("<QQ")
+ANCESTORS_MAX = 64
 _STATES = {b"Z": GONE, b"X": GONE, b"T": STOPPED, b"t": STOPPED}
 _watched: dict[tuple[int, int], SystemFile] = {}  # other processes' stat
+
+
+class Identity(NamedTuple):
+    """A process, so that others can tell later, also on other hosts, whether it is gone."""
+
+    host: str  # the host's name, for eyes
+    system: str  # the boot and the pid namespace in which the pid counts; empty: not known
+    pid: int
+    start: int  # clock ticks since boot; 0: not known
+
+    def is_gone(self) -> bool:
+        """Whether it surely ended; never for a process of another host, boot or namespace."""
+        same = bool(self.system) and self.system == system()
+        return same and bool(self.start) and not lives(self.pid, self.start)
+
+
+def identity(pid: int = 0) -> Identity:
+    """Who a process of this host is; by default this one."""
+    pid = pid or os.getpid()
+    return Identity(os.uname().nodename, system(), pid, start_ticks(pid))
+
+
+def system() -> str:
+    """Where pids of this process count: the boot and the pid namespace; empty if not known."""
+    boot = boot_id()
+    return f"{boot}:{pid_namespace()}" if boot else ""
+
+
+def ancestor(command: str) -> int:
+    """The nearest process above this one that runs a command of this name; 0 if there is none."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS_MAX):
+        stat = system_bytes(f"/proc/{pid}/stat")
+        head, at, rest = stat.rpartition(b")")
+        if not at:
+            return 0
+        if head.partition(b"(")[2] == command.encode():
+            return pid
+        pid = int(rest.split()[1])
+    return 0
 
 
 def start_ticks(pid: int) -> int:

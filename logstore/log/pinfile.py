@@ -25,16 +25,29 @@ from logstore.log import names, version
 PIN_MAX_BYTES = 64 << 20
 ID_BYTES = 16
 SNAPSHOT = ".snap"
+RENEWALS = 10  # how often in the time of a pin who reads looks at it
 
 
 class Pin(NamedTuple):
-    """``segments`` are not to be unlinked before ``expires_ms``; None: all there are."""
+    """``segments`` are not to be unlinked before ``expires_ms``; None: all there are.
+
+    A lease of ``ttl_ms``, for a process: its ``pid`` counts together with ``start`` (clock ticks
+    since boot) and only in ``system``, a boot and pid namespace. Older versions wrote the pid only.
+    """
 
     id: str
     segments: frozenset[int] | None
     expires_ms: int
     ttl_ms: int
     pid: int
+    host: str = ""
+    system: str = ""
+    start: int = 0
+    made_ms: int = 0  # 0: not known
+    purpose: str = ""
+    plan: str = ""  # names what was planned, at which position, for whom; empty: not to be shared
+    table_at: int = 0  # where in the snapshot file the splits of the plan are listed
+    table_bytes: int = 0
 
 
 def path(store: Path, pin_id: str) -> Path:
@@ -69,10 +82,8 @@ def write(fs: FileSystem, store: Path, pin: Pin) -> None:
 
     Crash order: temporary name of its own, sync, rename, directory sync.
     """
-    body = msgpack.packb({
-        "id": pin.id, "segments": None if pin.segments is None else sorted(pin.segments),
-        "expires_ms": pin.expires_ms, "ttl_ms": pin.ttl_ms, "pid": pin.pid,
-    })  # fmt: skip
+    segments = None if pin.segments is None else sorted(pin.segments)
+    body = msgpack.packb({**pin._asdict(), "segments": segments})
     target = path(store, pin.id)
     temporary = target.with_name(f"{pin.id}.{new_id()}{names.TEMPORARY}")
     file = fs.open(temporary, write=True, exclusive=True)
@@ -106,7 +117,8 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
     if found["id"] != pin_id:
         return None
     segments = None if found["segments"] is None else frozenset(found["segments"])
-    return Pin(pin_id, segments, found["expires_ms"], found["ttl_ms"], found["pid"])
+    known = {name: found[name] for name in Pin._fields if name in found}
+    return Pin(**{**known, "segments": segments})
 
 
 def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
@@ -116,9 +128,29 @@ def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
         why = "was given back" if pin is None else "ran out"
         raise SnapshotExpired(
             f"the pin {pin_id} of this snapshot {why}, so that compaction may have removed what it "
-            "names: load again, with a longer pinHours if the work takes that long"
+            "names. It is kept while tasks read, and ends when nothing reads for an hour, or with "
+            "the driver: load again, or create the temporary view again; a table always shows the "
+            "present"
         )
     return pin
+
+
+class Lease:
+    """Keeps a pin while somebody reads what it names: renewed at once, and by ``keep``."""
+
+    def __init__(self, fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> None:
+        """Renew the pin; SnapshotExpired if it is over."""
+        self._fs = fs
+        self._store = store
+        self._id = pin_id
+        self._next_ms = now_ms
+        self.keep(now_ms)
+
+    def keep(self, now_ms: int) -> None:
+        """Renew the pin if it is time; SnapshotExpired if it is over. Costs nothing in between."""
+        if now_ms >= self._next_ms:
+            pin = renew(self._fs, self._store, self._id, now_ms)
+            self._next_ms = now_ms + max(1, pin.ttl_ms // RENEWALS)
 
 
 def renew(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:

@@ -13,6 +13,7 @@ PLANNING_MS only. A plan that fails leaves neither pin nor file.
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -20,13 +21,18 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from logstore.engine import nodes, pins, snapshot
+import msgpack
+
+from logstore.engine import nodes, pins, process, snapshot
 from logstore.engine.core import Engine
+from logstore.engine.process import Identity
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import OptionError, StreamNotFoundError
+from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+from logstore.log import pinfile
+from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Writer
 from logstore.scan.split import Split
 
@@ -34,7 +40,7 @@ PIECE_NODES = 1024
 WALKS_MAX = 3
 BLOCK_BYTES = 64 << 10
 SPLIT_BYTES = 16 << 20
-TTL_MS = 24 * 3600 * 1000
+TTL_MS = pins.LEASE_MS_MAX
 PLANNING_MS = 10 * 60 * 1000
 MIN_PARTITIONS_MAX = 100_000
 
@@ -107,20 +113,30 @@ def bounds(sizes: Sequence[int], parts: int) -> list[int]:
 def make(
     engine: Engine, names: Sequence[bytes], start: StreamID = ZERO_ID, end: StreamID = MAX_ID, *,
     min_partitions: int | None = None, cores: int = 1, ttl_ms: int = TTL_MS,
-    home: Path | None = None,
+    home: Path | None = None, owner: Identity | None = None, purpose: str = "",
 ) -> Plan:  # fmt: skip
     """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
 
-    ``home`` takes pin and snapshot file of a store that may not be written to. No compaction looks
-    there: if somebody else compacts such a store, its readers may have to load again.
+    The pin is for the process ``owner``, by default this one. A plan of the same that it made of
+    the store as it is now is used again. ``home`` takes pin and snapshot file of a store that may
+    not be written to. No compaction looks there: if somebody else compacts such a store, its
+    readers may have to load again.
     """
     if min_partitions is not None and not 1 <= min_partitions <= MIN_PARTITIONS_MAX:
         raise OptionError(f"minPartitions must be 1 to {MIN_PARTITIONS_MAX}: {min_partitions}")
-    if ttl_ms < 1:
-        raise OptionError("the time that a pin lives must be above 0")
+    if not 1 <= ttl_ms <= pins.LEASE_MS_MAX:
+        raise OptionError(f"a pin lives between 1 and {pins.LEASE_MS_MAX} ms: {ttl_ms}")
+    owner = owner or process.identity()
     made_ms = engine.clock.now_ms()
     fs, home = engine.fs, home or engine.path
-    pin = pins.create(fs, home, made_ms, PLANNING_MS)
+    # The position before the plan: what is committed after it makes the plan another one.
+    position = snapshot.read(engine, lambda view: view.meta.applied)
+    asked = (owner, str(engine.path), list(names), start, end, min_partitions, cores, ttl_ms)
+    key = hashlib.sha256(repr((position, asked)).encode()).hexdigest()
+    shared = _shared(engine, home, key, made_ms)
+    if shared is not None:
+        return shared
+    pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=purpose)
     try:
         items = Items()
         for name in names:
@@ -132,12 +148,54 @@ def make(
         parts = partition_count(total, len(items), min_partitions=min_partitions, cores=cores)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(str(engine.path), str(home), engine.uuid, pin.id, 0, 0, start, end, 0, 0, 0)
-        splits = _write(writer, place, items, bounds(items.sizes, parts))
-        pins.narrow(fs, home, pin, items.segments, engine.clock.now_ms(), ttl_ms)
+        splits, table_at = _write(writer, place, items, bounds(items.sizes, parts))
+        # Another plan can only find it once it names all this; the file is durable before that.
+        pin = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
+        pins.narrow(fs, home, pin, items.segments, engine.clock.now_ms(), ttl_ms, owner)
     except BaseException:
         pins.release(fs, home, pin.id)
         raise
     return Plan(pin.id, splits, sum(items.lives), total)
+
+
+# -- plans that are there already -----------------------------------------------------------
+def _shared(engine: Engine, home: Path, key: str, now_ms: int) -> Plan | None:
+    """The plan of this name, its lease renewed; None if there is none that can be read.
+
+    Its owner is that of the new plan, so it is not given back for a dead one meanwhile; one that
+    ends soon is left alone.
+    """
+    fs = engine.fs
+    for pin in pins.living(fs, home, now_ms):
+        if pin.plan != key or pin.expires_ms - now_ms < pin.ttl_ms // 4:
+            continue
+        try:
+            pinfile.renew(fs, home, pin.id, now_ms)
+            table = msgpack.unpackb(snapshotfile.read_table(fs, home, engine.uuid, pin))
+        except (SnapshotExpired, CorruptionError):
+            continue  # an erasure took it, or its file is damaged: a new one is made
+        splits = [
+            Split(
+                str(engine.path), str(home), engine.uuid, pin.id, row[0], row[1],
+                StreamID(*row[2:4]), StreamID(*row[4:6]), *row[6:],
+            )
+            for row in table
+        ]  # fmt: skip
+        entries, size = (sum(each) for each in zip(*[split[-2:] for split in splits], strict=True))
+        return Plan(pin.id, splits, entries, size)
+    return None
+
+
+def _table(splits: Sequence[Split]) -> bytes:
+    """What `_shared` reads."""
+    packed: bytes = msgpack.packb([
+        (
+            each.offset, each.size_bytes, *each.first, *each.last, each.nodes, each.entries,
+            each.data_bytes,
+        )
+        for each in splits
+    ])  # fmt: skip
+    return packed
 
 
 # -- finding the nodes ----------------------------------------------------------------------
@@ -213,7 +271,8 @@ def _item(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> Item:
 
 
 # -- the snapshot file ----------------------------------------------------------------------
-def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> list[Split]:
+def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> tuple[list[Split], int]:
+    """The splits, and where in the file they are listed."""
     splits: list[Split] = []
     try:
         for low, high in pairwise(cuts):
@@ -226,10 +285,12 @@ def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> list[
                 entries=sum(items.lives[low:high]), data_bytes=sum(items.sizes[low:high]),
             )  # fmt: skip
             splits.append(split)
+        table_at = writer.offset
+        writer.block(Section(0, b"", ZERO_ID, ZERO_ID), 0, _table(splits))
         writer.finish()
     finally:
         writer.close()
-    return splits
+    return splits, table_at
 
 
 def _blocks(writer: Writer, items: Items, low: int, high: int) -> None:

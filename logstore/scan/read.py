@@ -10,7 +10,7 @@ Neither the engine nor the index may be imported here.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,18 +97,18 @@ class _Files:
 
 
 def nodes(
-    split: Split, *, fs: FileSystem = LOCAL, now_ms: int | None = None
+    split: Split, *, fs: FileSystem = LOCAL, now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms
 ) -> Iterator[FoundNode]:
-    """The nodes of a split in the order of the plan."""
+    """The nodes of a split in the order of the plan; the pin is renewed as they are read."""
     home = Path(split.home)
-    now = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
-    pinfile.renew(fs, home, split.pin_id, now)
+    lease = pinfile.Lease(fs, home, split.pin_id, now_ms())
     seed = crc_seed(split.uuid)
     files = _Files(fs, Path(split.store))
     blocks = snapshot.read(fs, home, split.uuid, split.pin_id, split.offset, split.size_bytes)
     try:
         for section, items in blocks:
             for item in items:
+                lease.keep(now_ms())
                 lp = item.lp
                 if item.position:
                     source = files.source(item.position >> fmt.POSITION_SEGMENT_BITS)

@@ -100,6 +100,16 @@ class Writer:
         self._file.close()
 
 
+def read_table(fs: FileSystem, home: Path, uuid: bytes, pin: pinfile.Pin) -> bytes:
+    """The list of the splits of a plan, which is a block of no stream; SnapshotExpired."""
+    file = _opened(fs, home, pin.id)
+    try:
+        crc = _check_head(file, uuid, pin.id)
+        return _read_body(file, crc, pin.table_at, pin.table_at + pin.table_bytes)[1]
+    finally:
+        file.close()
+
+
 def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
     return CorruptionError(
         f"the snapshot {path} is damaged ({why}): load again, a new one is made from the store",
@@ -111,13 +121,7 @@ def read(
     fs: FileSystem, home: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
 ) -> Generator[tuple[Section, list[Item]], None, None]:
     """The blocks of a byte range, checked; SnapshotExpired if the file is gone."""
-    path = pinfile.snapshot_path(home, pin_id)
-    try:
-        file = fs.open(path)
-    except FileNotFoundError:
-        raise SnapshotExpired(
-            f"the snapshot {path} was given back or ran out: load again"
-        ) from None
+    file = _opened(fs, home, pin_id)
     try:
         crc = _check_head(file, uuid, pin_id)
         end = offset + size_bytes
@@ -126,6 +130,16 @@ def read(
             yield section, items
     finally:
         file.close()
+
+
+def _opened(fs: FileSystem, home: Path, pin_id: str) -> File:
+    path = pinfile.snapshot_path(home, pin_id)
+    try:
+        return fs.open(path)
+    except FileNotFoundError:
+        raise SnapshotExpired(
+            f"the snapshot {path} was given back or ran out: load again"
+        ) from None
 
 
 def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
@@ -144,18 +158,25 @@ def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
 def _read_block(
     file: File, head_crc: int, offset: int, end: int
 ) -> tuple[Section, list[Item], int]:
+    head, body, after = _read_body(file, head_crc, offset, end)
+    _, _, name_bytes, count, stream, *ids = _BLOCK.unpack(head)
+    section = Section(stream, body[:name_bytes], StreamID(*ids[:2]), StreamID(*ids[2:]))
+    return section, _items(body, name_bytes, count), after
+
+
+def _read_body(file: File, head_crc: int, offset: int, end: int) -> tuple[bytes, bytes, int]:
+    """Head and body of a block, checked, and where the next one begins."""
     head = file.pread(_BLOCK.size, offset)
     if len(head) < _BLOCK.size or offset + _BLOCK.size > end:
         raise _damaged(file.path, "a block is cut off", offset)
-    crc, size, name_bytes, count, stream, *ids = _BLOCK.unpack(head)
+    crc, size = _BLOCK.unpack(head)[:2]
     after = offset + _BLOCK.size + size
     if after > end:  # checked before memory is taken: the length may be anything
         raise _damaged(file.path, "a block is longer than what is there", offset)
     body = file.pread(size, offset + _BLOCK.size)
     if len(body) < size or _block_crc(head_crc, offset, head[4:], body) != crc:
         raise _damaged(file.path, "a block is not what was written", offset)
-    section = Section(stream, body[:name_bytes], StreamID(*ids[:2]), StreamID(*ids[2:]))
-    return section, _items(body, name_bytes, count), after
+    return head, body, after
 
 
 def _items(body: bytes, at: int, count: int) -> list[Item]:

@@ -4,6 +4,7 @@ end on what it cannot drop; and an index from being copied for little.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from logstore.compaction.background import Compactor, Victim
 from logstore.engine import care
 from logstore.engine.commit import Committer
 from logstore.engine.throttle import no_pause
-from logstore.log import names
+from logstore.log import names, pinfile
+from logstore.log.pinfile import Pin
 
 SIZE = 1 << 20
 
@@ -113,7 +115,8 @@ def test_a_round_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert list(store.stream("s")) == entries
         assert len(entries) == 40
         assert engine.metrics.as_dict()["compactions"] == 1
-        monkeypatch.setattr(background.measure, "pinned", lambda engine: set(range(1000)))
+        everything = Pin(pinfile.new_id(), frozenset(range(1000)), 2**62, 1, os.getpid())
+        monkeypatch.setattr(background.measure, "pins_held", lambda engine: [everything])
         ids = list(store.stream("t"))
         store.stream("t").delete(*(each.id for each in ids[5:]))
         store.stream("t").add_many([{"v": b"x" * 500}] * 200)

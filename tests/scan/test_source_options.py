@@ -37,7 +37,7 @@ def test_what_is_left_out_has_a_default(path: str) -> None:
     assert found.streams == ("x",)
     assert (found.start, found.end) == (ZERO_ID, MAX_ID)
     assert found.min_partitions is None
-    assert found.pin_ms == 24 * 3600 * 1000
+    assert found.pin_ms == 3600 * 1000
     assert found.mode == "PERMISSIVE"
 
 
@@ -74,6 +74,7 @@ def test_ranges(
         ({"minPartitions": "many"}, "minPartitions"),
         ({"pinHours": "-1"}, "pinHours"),
         ({"pinHours": "nan"}, "pinHours"),
+        ({"pinHours": "24"}, "renewed while tasks read"),
         ({"mode": "DROPALL"}, "mode"),
         ({"columnNameOfCorruptRecord": ""}, "columnNameOfCorruptRecord"),
         ({"startIds": "1"}, "did you mean 'startId'"),
