@@ -26,6 +26,10 @@ SEGMENT_KEY = struct.Struct(">I")
 META_KEY = b"\x01"
 STREAM_PREFIX = b"\xff"
 IS_RECORD, IS_OPEN = 0, 1
+# The runs of large open nodes but for the newest, so many a row: an add writes none of them again.
+RUNS_KEY = struct.Struct(">BQI")  # its prefix, the stream, which row
+RUNS_PREFIX = 0x02
+RUNS_A_ROW = 128
 STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 
 LOCATOR = fmt.LOCATOR  # then the vector
@@ -42,9 +46,10 @@ _META = struct.Struct("<QQQIIQI")
 # role, live node bytes, live nodes, bytes (0: not sealed, or compacted), born (unix ms)
 _SEGMENT = struct.Struct("<BQIIQ")
 RUN = struct.Struct("<QIII")  # position of the frame, payload bytes, entries, elements
-_OPEN_INLINE, _OPEN_RUNS = 0, 1
+_OPEN_INLINE, _OPEN_RUNS, _OPEN_RUN_ROWS = 0, 1, 2
 _INLINE = bytes([_OPEN_INLINE])
-_RUNS_HEAD = struct.Struct("<BII")
+_RUNS_HEAD = struct.Struct("<BII")  # of an older index, all runs in the row itself
+_RUN_ROWS_HEAD = struct.Struct("<BIII")  # kind, skeleton's bytes, vector's bytes, rows of runs
 
 
 def seal(key: bytes, value: bytes) -> bytes:
@@ -186,10 +191,10 @@ class OpenNode:
     """The open node: its listpack; or, when large, the frames it is made of.
 
     With ``runs``, ``lp`` is only the skeleton (the node without entries, None if not read yet), and
-    ``vector`` has the ordinals deleted since the first run.
+    ``vector`` has the ordinals deleted since the first run. Runs are only ever put behind others.
     """
 
-    __slots__ = ("lp", "runs", "vector")
+    __slots__ = ("_entries", "_payload_bytes", "_summed", "lp", "rows", "runs", "vector")
 
     def __init__(
         self, lp: bytes | None = None, runs: list[Run] | None = None, vector: int = 0
@@ -197,32 +202,62 @@ class OpenNode:
         self.lp = lp
         self.runs: list[Run] = [] if runs is None else runs
         self.vector = vector
+        self.rows = 0  # of RUNS_A_ROW runs each, that are in the index already
+        self._summed = self._entries = self._payload_bytes = 0
+
+    def totals(self) -> tuple[int, int]:
+        """Entries and payload bytes of all runs; those that were summed before are not again."""
+        for place in range(self._summed, len(self.runs)):
+            run = self.runs[place]
+            self._entries += run.entries
+            self._payload_bytes += run.payload_bytes
+        self._summed = len(self.runs)
+        return self._entries, self._payload_bytes
 
     def __eq__(self, other: object) -> bool:
-        return self.pack() == other.pack() if isinstance(other, OpenNode) else NotImplemented
+        if not isinstance(other, OpenNode):
+            return NotImplemented
+        own = (self.lp or b"", self.vector, self.runs)
+        return own == (other.lp or b"", other.vector, other.runs)
 
     def pack(self) -> bytes:
-        """The stored value, without CRC."""
+        """The stored value, without CRC; the runs of ``rows`` rows stand in those."""
         lp = self.lp or b""
         if not self.runs:
             return _INLINE + lp
         vector = self.vector.to_bytes((self.vector.bit_length() + 7) // 8, "little")
-        runs = b"".join(RUN.pack(*run) for run in self.runs)
-        return b"".join((_RUNS_HEAD.pack(_OPEN_RUNS, len(lp), len(vector)), lp, vector, runs))
+        head = _RUN_ROWS_HEAD.pack(_OPEN_RUN_ROWS, len(lp), len(vector), self.rows)
+        return b"".join((head, lp, vector, self.pack_runs(self.rows * RUNS_A_ROW, len(self.runs))))
+
+    def pack_runs(self, first: int, end: int) -> bytes:
+        """Some of the runs."""
+        return b"".join([RUN.pack(*run) for run in self.runs[first:end]])
 
     @classmethod
     def unpack(cls, value: bytes) -> OpenNode:
         """The open node of a stored value."""
         if value[0] == _OPEN_INLINE:
             return cls(lp=value[1:])
-        _, lp_bytes, vector_bytes = _RUNS_HEAD.unpack_from(value)
-        vector_at = _RUNS_HEAD.size + lp_bytes
+        rows, head_bytes = 0, _RUNS_HEAD.size
+        if value[0] == _OPEN_RUN_ROWS:
+            head_bytes = _RUN_ROWS_HEAD.size
+            _, lp_bytes, vector_bytes, rows = _RUN_ROWS_HEAD.unpack_from(value)
+        else:
+            _, lp_bytes, vector_bytes = _RUNS_HEAD.unpack_from(value)
+        vector_at = head_bytes + lp_bytes
         runs_at = vector_at + vector_bytes
-        return cls(
-            value[_RUNS_HEAD.size : vector_at] or None,
-            [Run(*fields) for fields in RUN.iter_unpack(value[runs_at:])],
+        found = cls(
+            value[head_bytes:vector_at] or None,
+            unpack_runs(value[runs_at:]),
             int.from_bytes(value[vector_at:runs_at], "little"),
         )
+        found.rows = rows
+        return found
+
+
+def unpack_runs(value: bytes) -> list[Run]:
+    """Runs side by side."""
+    return [Run(*fields) for fields in RUN.iter_unpack(value)]
 
 
 class Meta(NamedTuple):

@@ -16,7 +16,7 @@ from logstore.index import keys, witness
 from logstore.index.env import Generation
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.grouptxn import GroupTxn
-from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
 from logstore.index.producertxn import ProducerTxn
 from logstore.index.scheduletxn import ScheduleTxn
 from logstore.index.settingtxn import SettingTxn
@@ -254,10 +254,27 @@ class IndexTxn:
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
         value = self._get(self.generation.main, keys.open_key(stream))
-        return None if value is None else OpenNode.unpack(value)
+        if value is None:
+            return None
+        node = OpenNode.unpack(value)
+        if node.rows:
+            older: list[Run] = []
+            for row in range(node.rows):
+                key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, row)
+                data = self._get(self.generation.main, key)
+                older += keys.unpack_runs(data if data is not None else keys.unseal(key, b""))
+            node.runs = older + node.runs
+        return node
 
     def put_open(self, stream: int, node: OpenNode) -> None:
-        """Store a stream's open node."""
+        """Store a stream's open node; of one that grew, what it did not have before."""
+        full = len(node.runs) // keys.RUNS_A_ROW
+        while node.rows < full:
+            key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, node.rows)
+            first = node.rows * keys.RUNS_A_ROW
+            value = node.pack_runs(first, first + keys.RUNS_A_ROW)
+            self.txn.put(key, _seal(key, value), db=self.generation.main)
+            node.rows += 1
         key = _STREAM_KEY(0xFF, stream, keys.IS_OPEN)
         value = node.pack()
         sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
@@ -266,6 +283,10 @@ class IndexTxn:
     def delete_open(self, stream: int) -> None:
         """Remove a stream's open node."""
         self.txn.delete(keys.open_key(stream), db=self.generation.main)
+        first = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, 0)
+        with self.txn.cursor(db=self.generation.main) as cursor:
+            while cursor.set_range(first) and cursor.key()[:9] == first[:9]:
+                cursor.delete()
 
     # -- segments -----------------------------------------------------------------------------
     def segment(self, number: int) -> SegmentRow | None:

@@ -71,7 +71,7 @@ def open_counts(node: OpenNode) -> tuple[int, int]:
     if not node.runs:
         return codec().counts(node.lp)
     gone = node.vector.bit_count()
-    return sum(run.entries for run in node.runs) - gone, node.runs[0].elements + gone
+    return node.totals()[0] - gone, node.runs[0].elements + gone
 
 
 def open_bytes(node: OpenNode) -> int:
@@ -81,7 +81,7 @@ def open_bytes(node: OpenNode) -> int:
         return len(node.lp)
     first = node.runs[0]
     heads = OPEN_BODY.size + APPEND_BODY.size * (len(node.runs) - 1)
-    size = sum(run.payload_bytes for run in node.runs) - heads
+    size = node.totals()[1] - heads
     for now, then in zip(open_counts(node), (first.entries, first.elements), strict=True):
         size += len(encode_int(now)) - len(encode_int(then))
     return size

@@ -180,11 +180,18 @@ def _assembled(source: NodeSource, node: OpenNode, active: int) -> bytes:
     if not node.runs:
         assert node.lp is not None
         return node.lp
-    lp = b""
+    lp, entries, elements = b"", 0, 0
+    added: list[bytes] = []
     for run in node.runs:
         kind, data = source.run_bytes(run, active)
-        whole = kind == Kind.OPEN
-        lp = data if whole else codec().extend(lp, data, run.entries, run.elements)
+        if kind == Kind.OPEN:
+            lp, entries, elements, added = data, 0, 0, []
+        else:
+            added.append(data)
+            entries += run.entries
+            elements += run.elements
+    if added:  # all at once: put behind one by one, each would copy all that is before it
+        lp = codec().extend(lp, b"".join(added), entries, elements)
     if node.vector:
         size = (node.vector.bit_length() + 7) // 8
         lp = codec().fold(lp, node.vector.to_bytes(size, "little"))
