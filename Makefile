@@ -9,7 +9,7 @@ ARGS ?=
 # How many processes run tests beside each other in `make test`
 JOBS ?= 2
 # What `make test-compiled` runs
-COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_forks.py engine/test_interrupts.py \
+COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
 	groups/test_transaction_groups.py groups/test_worker.py index log store)
 # How many times as long as it has to `make torture` runs

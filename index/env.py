@@ -37,12 +37,15 @@ _DAMAGED = (
     lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError,
     lmdb.NotFoundError, lmdb.IncompatibleError,
 )  # fmt: skip
+LostReader = lmdb.BadRslotError  # this process's slot among the readers is another's now
+_STALE = (lmdb.BadDbiError, lmdb.BadTxnError)  # what it read does not fit what it knows
 GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in this environment
 # LMDB tells the system's errors as text alone.
 _FULL = tuple(os.strerror(code) for code in FULL)
 # What it says when a write of its pages was short: mostly the disk is full.
 _SHORT = f"mdb_txn_commit: {os.strerror(errno.EIO)}"
 _GONE = os.strerror(errno.ENOENT)
+_NO_TABLE = "no reader locks"
 _REFUSED = tuple(
     os.strerror(code)
     for code in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
@@ -81,6 +84,13 @@ def typed(exc: BaseException) -> BaseException:
         )
     made.__cause__ = exc
     return made
+
+
+def is_doubtful(exc: BaseException) -> bool:
+    """Whether an error says that the index is damaged: it looks the same to a reader that lost its
+    slot, for others wrote over the pages that it was reading.
+    """
+    return isinstance(exc, _DAMAGED + _STALE) or type(exc) is CorruptionError
 
 
 def _not_opened(exc: lmdb.Error, path: Path) -> Exception:
@@ -125,6 +135,8 @@ class Generation:
         self.schedule = databases["schedule"]
         self.producers = databases["producers"]
         self.expiries = databases["expiries"]
+        # ``Wake.readers_changed`` when it was last seen that this process is registered.
+        self.registered_at = -1
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""
@@ -142,10 +154,20 @@ class Generation:
                 raise FileNotFoundError(path) from exc
             raise
 
-    def check_readers(self) -> None:
-        """Free the reader slots of dead processes; nothing if it was closed meanwhile."""
+    def check_readers(self) -> int:
+        """Free the reader slots of dead processes, how many; 0 if it was closed meanwhile."""
         with suppress(lmdb.Error):
-            self.env.reader_check()
+            return int(self.env.reader_check())
+        return 0
+
+    def is_registered(self, txn: Any) -> bool:
+        """Whether a reading transaction stands in the table of readers, so that nobody writes over
+        the pages that it sees; always for an environment without locks.
+        """
+        table = str(self.env.readers())
+        rows = [row.split() for row in table.splitlines()]
+        wanted = str(os.getpid()), str(txn.id())
+        return _NO_TABLE in table or any(row[:1] + row[2:3] == [*wanted] for row in rows)
 
     def given_up(self) -> bool:
         """Whether LMDB refuses everything until this environment was closed: see ``revival``."""

@@ -98,6 +98,7 @@ class Engine:
         except BaseException:
             made.close()
             raise
+        self.wake.readers_changed += 1  # under LOCK: before that, nobody writes over a page
         self.switch_generation(made)
         return made
 

@@ -96,4 +96,6 @@ class Flusher:
         self._engine.wake.waits.places.sweep()
         generation = self._engine.generation
         if generation is not None:
-            self._engine.gate.through(generation.check_readers)
+            freed = self._engine.gate.through(generation.check_readers)
+            if freed:
+                self._engine.wake.readers_changed += 1

@@ -46,6 +46,7 @@ COUNTERS = (
     "handed",
     "rolls",
     "torn_tails",
+    "index_reopened",
     "checkpoints",
     "compactions",
     "compaction_bytes",

@@ -1,4 +1,4 @@
-"""An index that LMDB has given up in this process, opened again.
+"""An index that LMDB has given up in this process, or lost a reader of, opened again.
 
 If LMDB cannot write its meta page, it serves that process no more, neither writers nor readers,
 until the environment was closed. Its files are as sound as a writer that was killed at that page
@@ -7,6 +7,16 @@ again, as it does after a fork; what is in the log and not in the index is the t
 
 Invariants: the mutex is held, so that nobody here writes, and the gate is shut: LMDB works without
 the GIL, and closing it under a reader would end the process.
+
+*A lost reader*: LMDB tells living processes from dead ones by POSIX locks on lock.mdb, and the
+system takes those away when the process closes *any* descriptor of that file: after a program that
+has the store open copied or read its directory (``shutil.copytree``, tar). Who opens the index
+next, or frees the slots of dead readers, then frees those of this process, too. A reader is told so
+(``env.LostReader``), or finds pages that others write over meanwhile, which looks like damage. So
+the environment is opened again, which takes locks and slots again, and the batch is read once more
+before the disk is blamed. One that noticed nothing asks whether it still stands in the table of
+readers, whenever others opened the index since it last did (``Wake.readers_changed``). Writers need
+none of this: they hold LOCK, and see the newest pages only.
 """
 
 from __future__ import annotations
@@ -16,6 +26,8 @@ from contextlib import contextmanager
 
 from logstore.engine.core import Engine, log
 from logstore.index import env
+from logstore.index.env import Generation
+from logstore.log import names
 
 
 def revive(engine: Engine) -> bool:
@@ -36,6 +48,30 @@ def revive(engine: Engine) -> bool:
             engine.gate.reopen()
         engine.kept.clear()
     log.warning("LMDB gave up the index after a failed write of its meta page: it is opened again")
+    return True
+
+
+def reopen(engine: Engine, lost: Generation) -> bool:
+    """Close an environment in which this process may not be registered any more; it is opened again
+    at the next use. True also if another thread was quicker.
+
+    False if readers do not leave, or if it is not the store's own. No transaction of this thread is
+    open.
+    """
+    with engine.mutex:
+        if engine.generation is not lost:
+            return True
+        if lost.path != names.generation(engine.index_home, lost.number):
+            return False
+        try:
+            if not engine.gate.shut():
+                return False
+            lost.close()
+            engine.switch_generation(None)
+        finally:
+            engine.gate.reopen()
+        engine.kept.clear()
+    engine.metrics.count("index_reopened")
     return True
 
 

@@ -16,15 +16,24 @@ from logstore.engine.core import Engine
 from logstore.engine.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index import env
+from logstore.index.env import Generation
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
 T = TypeVar("T")
 TRIES = 5
+_UNREGISTERED = (
+    "the index could not be read in peace: this process closes its lock.mdb again and again; copy "
+    "the store with store.backup(), or from another process"
+)
 
 
 class _Moved(Exception):  # noqa: N818  (control flow)
     """The index is not open here, or not any more the one that is valid."""
+
+
+class _Unregistered(Exception):  # noqa: N818  (control flow)
+    """Others could write over the pages that were read."""
 
 
 class Snapshot:
@@ -74,12 +83,14 @@ class Snapshot:
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     """Run one batch of reading on a fresh snapshot."""
     missing: int | None = None
+    doubted = False
     tries = 0
     while tries < TRIES:
         if engine.follow is not None:
             engine.follow()
+        generation: Generation | None = None
         try:
-            engine.index()
+            generation = engine.index()
         except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
             engine.repair_index()
         try:
@@ -89,11 +100,16 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         except SegmentGone as gone:
             missing = gone.args[0]
         except Exception as exc:
-            if (error := env.typed(exc)) is exc:
-                raise
-            if not isinstance(exc, env.GaveUp) or tries == TRIES - 1:
+            last = tries == TRIES - 1
+            if isinstance(exc, env.GaveUp) and not last:
+                revival.revive(engine)
+            elif generation is None or last or not _again(engine, exc, generation, doubted):
+                if isinstance(exc, _Unregistered):
+                    raise CorruptionError(_UNREGISTERED) from None
+                if (error := env.typed(exc)) is exc:
+                    raise
                 raise error from exc
-            revival.revive(engine)
+            doubted = True
         tries += 1
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
@@ -107,4 +123,19 @@ def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         raise _Moved
     engine.notice_drops()
     with generation.env.begin() as txn:
-        return batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))
+        found = batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))
+        changed = engine.wake.readers_changed
+        if changed != generation.registered_at:
+            if not generation.is_registered(txn):
+                raise _Unregistered
+            generation.registered_at = changed
+        return found
+
+
+def _again(engine: Engine, exc: Exception, tried: Generation, doubted: bool) -> bool:
+    """Whether to read once more, in an environment that was opened again: this process may have
+    lost its place among the readers. What looks like damage twice is damage.
+    """
+    if isinstance(exc, _Unregistered | env.LostReader):
+        return revival.reopen(engine, tried)
+    return env.is_doubtful(exc) and not doubted and revival.reopen(engine, tried)

@@ -40,6 +40,7 @@ _INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
 _FULL_OFFSET = _INDEX_FILES_OFFSET + 16
 _DUE_OFFSET = _FULL_OFFSET + 8
 _COMPACTED_OFFSET = _DUE_OFFSET + 8
+_READERS_OFFSET = _COMPACTED_OFFSET + 16
 _WAITING_OFFSET = 192  # a cache line of its own
 WAIT_SLICE_S = 0.005
 
@@ -259,6 +260,17 @@ class Wake:
     @compacted.setter
     def compacted(self, words: tuple[int, int]) -> None:
         _TWO.pack_into(self._map, _COMPACTED_OFFSET, *words)
+
+    @property
+    def readers_changed(self) -> int:
+        """Counts up when a process opened the index, or freed slots of its readers: if somebody
+        had taken a living process's lock away, its slots are gone from then on (``revival``).
+        """
+        return self._words[_READERS_OFFSET >> 3]
+
+    @readers_changed.setter
+    def readers_changed(self, value: int) -> None:
+        self._words[_READERS_OFFSET >> 3] = value
 
     @property
     def full(self) -> bool:
