@@ -329,10 +329,23 @@ class Engine:
             if alone and self.generation is not None and self.pid == os.getpid():
                 self.generation.close()
             self.switch_generation(None)
+            self.segments.forget()  # what readers opened until the gate was shut
         finally:
             self.gate.reopen()
             self.users.close()
             self.lock.close(self.wake)
+            self._untie()
+
+    def _untie(self) -> None:
+        """Let go of what refers back to this: so WAKE is unmapped, and the directory closed, by the
+        last user and not by a garbage collection, which may be long in coming.
+        """
+        adder = self.adder
+        self.adder = None
+        let_go(adder)
+        follow = self.follow
+        self.follow = None
+        let_go(follow)
 
     def set_aside(self) -> None:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""

@@ -86,8 +86,9 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     doubted = False
     tries = 0
     while tries < TRIES:
-        if engine.follow is not None:
-            engine.follow()
+        follow = engine.follow  # goes when the store is closed
+        if follow is not None:
+            follow()
         generation: Generation | None = None
         try:
             generation = engine.index()

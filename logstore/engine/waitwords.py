@@ -12,6 +12,7 @@ waiter announces itself, then loads the word, then looks for entries, then sleep
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from zlib import crc32
 
 from logstore.clock import monotonic_ms
@@ -44,6 +45,13 @@ def every_offset() -> int:
     return LINES_OFFSET + EVERY * LINE_BYTES
 
 
+def _poke(longs: memoryview[int], words: memoryview[int], address: int) -> None:
+    at = LINES_OFFSET + EVERY * LINE_BYTES
+    if longs[at + _UNTIL >> 3] >= monotonic_ms():
+        words[at >> 2] = (words[at >> 2] + 1) & 0xFFFFFFFF
+        futex.wake(address + at)
+
+
 class Waits:
     """The words, in memory that all processes of a store share."""
 
@@ -51,7 +59,10 @@ class Waits:
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
-        self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self.poke)
+        # Not a method of this: what refers to itself is freed by a garbage collection only, and this
+        # keeps WAKE mapped.
+        self._poke = partial(_poke, self._longs, self._words, address)
+        self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self._poke)
         self.places = Places(self.slots)
         self.hands = Hands(memory[HANDS_OFFSET:CARRIED_OFFSET])
         self.carried = Carried(memory[CARRIED_OFFSET:END], self.slots.fence)
@@ -88,10 +99,7 @@ class Waits:
         which nobody sleeps was counted up, without a commit. May be missed for a slice: this is
         not under LOCK, and two that count at once may count once.
         """
-        at = LINES_OFFSET + EVERY * LINE_BYTES
-        if self._longs[at + _UNTIL >> 3] >= monotonic_ms():
-            self._words[at >> 2] = (self._words[at >> 2] + 1) & 0xFFFFFFFF
-            futex.wake(self._address + at)
+        self._poke()
 
     def given_locked(self, slots: list[int]) -> None:
         """What these were offered is theirs: the commit is published.

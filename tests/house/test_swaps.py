@@ -27,7 +27,7 @@ ONE_THREAD = {
     "State": "the view of one transaction",
     "Stay": "of one waiter",
 }
-# Set once, by who opens a store and before anybody else knows the engine.
+# Set by who opens a store, before anybody else knows the engine; swapped when it is closed.
 WHEN_OPENED = {("Engine", "adder"), ("Engine", "copy_index"), ("Engine", "follow")}
 
 SAMPLE = """

@@ -1,0 +1,110 @@
+"""Prevents a closed store from keeping its files open or mapped until a garbage collection."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# In a process of its own: nothing is collected there, and nothing of other tests is open.
+WORK = """
+import asyncio, gc, os, sys
+import logstore, logstore.aio
+gc.disable()
+path = sys.argv[1]
+
+def left():
+    found = [line for line in open("/proc/self/maps") if path in line]
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            where = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue
+        if path in where:
+            found.append(where)
+    return found
+
+def use(store):
+    stream = store.stream("race")
+    stream.add_many({"n": n} for n in range(300))
+    assert len(stream) == len(list(stream))
+    group = stream.group("g", start="0")
+    for each in group.read("c", count=5):
+        each.ack()
+    stream.group("none", start="$").read("c", timeout=0.02)
+    stream.schedule({"n": 1}, after=0.01)
+    stream.read("$", timeout=0.05)
+    store.compact(purge=True)
+    store.info(), store.checkpoint()
+    try:
+        stream.add({"n": 1}, id="1-1")
+    except logstore.Error as exc:
+        return stream, group, exc
+    raise AssertionError
+
+async def use_async():
+    async with logstore.aio.open(path) as store:
+        await store.stream("race").add({"n": 1})
+        await store.stream("race").read("$", timeout=0.02)
+        return store
+
+kept = []
+for _ in range(6):
+    with logstore.open(path) as store:
+        kept.append((store, *use(store)))
+    assert left() == [], left()
+    with logstore.open(path, readonly=True) as store:
+        kept.append((store, len(store.stream("race")), list(store.stream("race"))))
+    assert left() == [], left()
+    kept.append(asyncio.run(use_async()))
+    assert left() == [], left()
+    one, other = logstore.open(path), logstore.open(path)
+    one.close()
+    assert len(other.stream("race"))
+    other.close()
+    assert left() == [], left()
+    forgotten = logstore.open(path)
+    del forgotten
+with logstore.open(path):
+    pass
+assert left() == [], left()
+if len(sys.argv) > 2:
+    import subprocess
+    subprocess.run(["umount", sys.argv[2]], check=True)  # says busy if anything is open
+"""
+
+
+def run(*arguments: Path) -> None:
+    """The work, and what it said."""
+    command = [sys.executable, "-c", WORK, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_is_open_or_mapped_behind_close(tmp_path: Path) -> None:
+    run(tmp_path / "store")
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    where = tmp_path / "mounted"
+    where.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(where)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted: {done.stderr.strip()}")
+    yield where
+    if where.is_mount():
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def test_its_file_system_can_be_unmounted(mounted: Path) -> None:
+    run(mounted / "store", mounted)
+    assert not mounted.is_mount()
