@@ -50,6 +50,8 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         """Build the codec, then the engine."""
+        if not (self.inplace or self.editable_mode):
+            self._remove_left()
         super().run()
         wish = os.environ.get(SWITCH, "")
         if wish == "0" or self.inplace or self.editable_mode:
@@ -63,6 +65,22 @@ class BuildExt(build_ext):
                 self.warn(f"the engine stays interpreted: it could not be compiled ({exc})")
                 return
             shutil.copytree(built, self.build_lib, dirs_exist_ok=True)
+
+    def _remove_left(self) -> None:
+        """Take away what an earlier build left in the build folder: of modules that are gone since,
+        and compiled ones of those that stay interpreted this time. All of it would be in the wheel.
+        """
+        modules = {
+            Path(path).resolve() for path in self.get_finalized_command("build_py").get_outputs()
+        }
+        for package in {name.partition(".")[0] for name in self.distribution.packages or ()}:
+            for path in (Path(self.build_lib) / package).rglob("*"):
+                compiled = path.suffix in {".so", ".pyd"}
+                gone = path.suffix == ".py" and path.resolve() not in modules
+                if path.is_file() and (compiled or gone):
+                    path.unlink()
+            for path in Path(self.build_lib).glob(f"{package}__mypyc.*"):
+                path.unlink()
 
 
 def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:

@@ -21,7 +21,7 @@ import lmdb
 from logstore import oserrors
 from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import FileSystem
-from logstore.heldpath import reach
+from logstore.heldpath import named, reach
 from logstore.index import keys
 from logstore.oserrors import FULL
 
@@ -180,6 +180,7 @@ class Generation:
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+        self.path = named(self.path)
 
     def entries(self) -> dict[str, int]:
         """Rows by what they are."""

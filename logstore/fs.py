@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logstore.errors import FileSystemError, NotAStoreError, StoreGoneError
-from logstore.heldpath import Directory, HeldPath, gone, inside, reach
+from logstore.heldpath import Directory, HeldPath, gone, inside, named, reach
 from logstore.oserrors import typed
 
 _COPY_BYTES = 1 << 20
@@ -159,6 +159,7 @@ class File:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             _close(fd)
+            self.path = named(self.path)
 
     def __del__(self) -> None:
         """Files that a cache let go of are closed by their last user."""

@@ -110,6 +110,11 @@ class HeldPath(PosixPath):
         return found.placed(self.directory, self.below.rpartition("/")[0]) if self.below else found
 
 
+def named(path: Path) -> Path:
+    """The same path, reached by its name: for what is kept longer than its store is open."""
+    return Path(os.fspath(path)) if isinstance(path, HeldPath) else path
+
+
 def reach(path: Path) -> str:
     """A path for the system, for those (LMDB, statx) that do not come here."""
     if isinstance(path, HeldPath) and path.directory is not None:

@@ -34,6 +34,7 @@ from logstore.errors import (
     StoreGoneError,
 )  # fmt: skip
 from logstore.fs import File, FileSystem
+from logstore.heldpath import named
 from logstore.index.env import Generation, open_generation, translated
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
@@ -329,7 +330,7 @@ class Engine:
             if alone and self.generation is not None and self.pid == os.getpid():
                 self.generation.close()
             self.switch_generation(None)
-            self.segments.forget()  # what readers opened until the gate was shut
+            self.segments.close()  # also of what readers opened until the gate was shut
         finally:
             self.gate.reopen()
             self.users.close()
@@ -337,9 +338,19 @@ class Engine:
             self._untie()
 
     def _untie(self) -> None:
-        """Let go of what refers back to this: so WAKE is unmapped, and the directory closed, by the
-        last user and not by a garbage collection, which may be long in coming.
+        """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped
+        and closed by their last user now, also if a handle or an error is kept that knows this
+        engine, and not by a garbage collection, which may be long in coming.
         """
+        wake = self.wake
+        self.wake = Wake(None, self.path)
+        let_go(wake)
+        path = self.path
+        self.path = named(path)
+        let_go(path)
+        home = self.index_home
+        self.index_home = named(home)
+        let_go(home)
         adder = self.adder
         self.adder = None
         let_go(adder)

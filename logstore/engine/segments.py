@@ -15,9 +15,11 @@ from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.engine.swap import let_go
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem
+from logstore.heldpath import named
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
 from logstore.log import frame as frames
@@ -99,6 +101,13 @@ class Segments:
             while len(self._files) > OPEN_FILES_MAX:
                 self._files.popitem(last=False)  # closed by its last user
         return made
+
+    def close(self) -> None:
+        """Let go of every file and map, and of the store's directory."""
+        self.forget()
+        store = self._store
+        self._store = named(store)
+        let_go(store)
 
     def forget(self) -> None:
         """Let go of every file and map: some of them were dropped."""

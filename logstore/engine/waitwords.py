@@ -59,8 +59,7 @@ class Waits:
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
-        # Not a method of this: what refers to itself is freed by a garbage collection only, and this
-        # keeps WAKE mapped.
+        # Not a method of this: what refers to itself keeps WAKE mapped until it is collected.
         self._poke = partial(_poke, self._longs, self._words, address)
         self.slots = Slots(memory[SLOTS_OFFSET:HANDS_OFFSET], address + SLOTS_OFFSET, self._poke)
         self.places = Places(self.slots)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logstore.engine import futex
 from logstore.engine.waitwords import Waits
@@ -74,20 +74,26 @@ def _looked_at(fs: FileSystem, path: Path) -> bytes:
     return data if len(data) == len(none) and data[: len(MAGIC)] == MAGIC else none
 
 
+def _mapped(fs: FileSystem, path: Path) -> Any:
+    file = fs.open(path, write=True)
+    try:
+        if file.size_bytes() < SIZE_BYTES:
+            raise StoreError(f"{path} is cut off: close every process, remove it and reopen")
+        found = file.map(writable=True)
+    finally:
+        file.close()
+    if found[: len(MAGIC)] != MAGIC:
+        raise StoreError(f"{path} is not a wake file of this version")
+    return found
+
+
 class Wake:
     """The mapped words."""
 
-    def __init__(self, fs: FileSystem, path: Path) -> None:
-        file = fs.open(path, write=True)
-        try:
-            if file.size_bytes() < SIZE_BYTES:
-                raise StoreError(f"{path} is cut off: close every process, remove it and reopen")
-            self._map = file.map(writable=True)
-            self._words = memoryview(self._map).cast("Q")
-        finally:
-            file.close()
-        if self._map[:8] != MAGIC:
-            raise StoreError(f"{path} is not a wake file of this version")
+    def __init__(self, fs: FileSystem | None, path: Path) -> None:
+        """Map the file at ``path``; without a file system words of nobody: all are 0."""
+        self._map: Any = bytearray(SIZE_BYTES) if fs is None else _mapped(fs, path)
+        self._words = memoryview(self._map).cast("Q")
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.waits = Waits(memoryview(self._map), self._address)
 
@@ -275,7 +281,7 @@ class Wake:
     @property
     def full(self) -> bool:
         """Whether the space set aside was given up: what only adds must wait."""
-        return self._map[_FULL_OFFSET] != 0
+        return bool(self._map[_FULL_OFFSET])
 
     @full.setter
     def full(self, value: bool) -> None:

@@ -23,7 +23,7 @@ from mypy.server.subexpr import get_subexpressions
 
 PLAIN = {
     *(f"builtins.{name}" for name in ("int", "bool", "float", "str", "bytes", "bytearray")),
-    *("builtins.memoryview", "builtins.range", "pathlib.Path", "logstore.codec.run.PendingRun"),
+    *("builtins.memoryview", "builtins.range", "logstore.codec.run.PendingRun"),
     *("_thread.lock", "_thread.LockType", "_thread.RLock"),
 }
 CONTAINERS = {

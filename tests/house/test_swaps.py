@@ -28,7 +28,7 @@ ONE_THREAD = {
     "Stay": "of one waiter",
 }
 # Set by who opens a store, before anybody else knows the engine; swapped when it is closed.
-WHEN_OPENED = {("Engine", "adder"), ("Engine", "copy_index"), ("Engine", "follow")}
+WHEN_OPENED = {("Engine", each) for each in ("adder", "copy_index", "follow", "index_home")}
 
 SAMPLE = """
 class Log:
