@@ -107,12 +107,10 @@ class Line:
     def _take(self, most: int) -> Batch:
         """The batch of those who wait, the leader's request first."""
         with self.guard:
-            batch = self.batch
-            if batch is None:
-                batch = self.batch = Batch(list(islice(self.queue, most)))
-                for request in batch.requests:
-                    request.taken = True
-                    self.queue.popleft()
+            batch = self.batch = Batch(list(islice(self.queue, most)))
+            for request in batch.requests:
+                request.taken = True
+                self.queue.popleft()
         return batch
 
     def _let_run(self) -> None:
@@ -169,7 +167,9 @@ class Line:
                     engine.check_open()
                 engine.lock.acquire(engine.wake, engine.options.lock_timeout_s, leader.deadline_ns)
                 self.stalled = False
-                batch = self._take(BATCH_MAX_REQUESTS)
+                batch = self.batch  # only who leads changes it
+                if batch is None:
+                    batch = self._take(BATCH_MAX_REQUESTS)
                 words = ready_locked(engine)
                 while (step := attempt(engine, batch, words)) != DONE:
                     if step == ROLL:
@@ -182,7 +182,9 @@ class Line:
                 if batch is None:
                     if not isinstance(exc, Exception):
                         raise
-                    batch = self._take(1)  # it is the leader's time that is over
+                    batch = self.batch
+                    if batch is None:
+                        batch = self._take(1)  # it is the leader's time that is over
                     self.stalled = isinstance(exc, LockTimeoutError)
                 cause, failed = exc, batch
                 through(lambda: settle(engine, failed, cause))

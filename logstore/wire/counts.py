@@ -72,8 +72,8 @@ def human(size: int) -> str:
     if size < 1024:
         return f"{size}B"
     value = float(size)
-    for unit in "KMGTP":
+    for unit in "KMGT":
         value /= 1024
-        if value < 1024 or unit == "P":
-            break
-    return f"{value:.2f}{unit}"
+        if value < 1024:
+            return f"{value:.2f}{unit}"
+    return f"{value / 1024:.2f}P"
