@@ -6,9 +6,9 @@ they are first used: a Spark executor decodes nodes without the index, and must 
 
 from __future__ import annotations
 
-import gc
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from logstore.loading import load
 
 __version__ = "0.1.0.dev0"
 
@@ -93,24 +93,12 @@ if TYPE_CHECKING:
 __all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def _load(module: str) -> Any:
-    """A module. No garbage is looked for meanwhile: loading makes much that stays, and no garbage,
-    and the collector would look through all of it a dozen times."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(module)
-    finally:
-        if collects:
-            gc.enable()
-
-
 def __getattr__(name: str) -> Any:
     if name in _ERRORS:
-        return getattr(_load("logstore.errors"), name)
+        return getattr(load("logstore.errors"), name)
     if name in _HOME:
         module, attribute = _HOME[name]
-        found = getattr(_load(module), attribute)
+        found = getattr(load(module), attribute)
         globals()[name] = found
         return found
     raise AttributeError(f"module 'logstore' has no attribute {name!r}")

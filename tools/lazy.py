@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import click
+
+from logstore.loading import load
 
 
 class Lazy(click.Group):
@@ -23,6 +24,6 @@ class Lazy(click.Group):
         """The command of that name."""
         if cmd_name not in self._modules:
             return None
-        module = importlib.import_module(f"logstore.tools.{self._modules[cmd_name]}")
+        module = load(f"logstore.tools.{self._modules[cmd_name]}")
         command: click.Command = module.command
         return command
