@@ -117,8 +117,9 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
     if found["id"] != pin_id:
         return None
     segments = None if found["segments"] is None else frozenset(found["segments"])
-    known = {name: found[name] for name in Pin._fields if name in found}
-    return Pin(**{**known, "segments": segments})
+    known: dict[str, Any] = {name: found[name] for name in Pin._fields if name in found}
+    known["segments"] = segments
+    return Pin(**known)
 
 
 def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
