@@ -45,7 +45,8 @@ def parse_given(row: Any, place: int) -> tuple[int, int, bool]:
     text = id.decode("latin-1") if isinstance(id, bytes) else id
     if isinstance(text, str) and text.endswith("-*"):
         return parse_auto(text), 0, True
-    return *parse_id(id), False
+    ms, seq = parse_id(id)
+    return ms, seq, False
 
 
 class GivenIDs:

@@ -100,7 +100,7 @@ def test_the_nodes_are_those_of_plain_adds(tmp_path: Path, clock: SetClock) -> N
 def test_the_past_is_as_good_as_now(store: Store[Any], clock: SetClock) -> None:
     """Such an entry is added when somebody wakes; it is scheduled until then."""
     stream = store.stream("a")
-    stream.schedule({"n": "1"}, at=0)
+    stream.schedule({"n": "1"}, at=START_MS - 1)
     stream.schedule({"n": "2"}, after=0)
     assert waiting(stream) == ["1", "2"]
     wake(store)
@@ -249,15 +249,15 @@ def test_bad_entries_are_refused(store: Store[Any]) -> None:
     assert len(values(stream)[0]) == FIELDS_MAX_BYTES - 1
 
 
-def test_between_two_milliseconds_counts_as_the_later() -> None:
+def test_between_two_milliseconds_counts_as_the_later(clock: SetClock) -> None:
     """Nothing comes early."""
     moment = datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
-    assert when(moment, None).ms == 1_893_456_000_001
+    assert when(moment, None, clock).ms == 1_893_456_000_001
     east = timezone(timedelta(hours=5))
-    assert when(moment.astimezone(east), None).ms == 1_893_456_000_001
-    assert when(moment.replace(microsecond=0), None).ms == 1_893_456_000_000
-    assert [when(None, each).ms for each in (0.3, 0.0001, 1, 0)] == [300, 1, 1000, 0]
-    assert when(None, timedelta(microseconds=1)).ms == 1
+    assert when(moment.astimezone(east), None, clock).ms == 1_893_456_000_001
+    assert when(moment.replace(microsecond=0), None, clock).ms == 1_893_456_000_000
+    assert [when(None, each, clock).ms for each in (0.3, 0.0001, 1, 0)] == [300, 1, 1000, 0]
+    assert when(None, timedelta(microseconds=1), clock).ms == 1
 
 
 def test_a_read_only_store_tells_and_changes_nothing(
