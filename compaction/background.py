@@ -16,6 +16,7 @@ import time
 from typing import NamedTuple
 
 from logstore import format as fmt
+from logstore.clock import monotonic_ms
 from logstore.compaction import measure, runner, segments
 from logstore.compaction.report import CompactionReport
 from logstore.engine import care, deleted, pins, reserve, snapshot, sync
@@ -51,7 +52,6 @@ class Compactor:
         self._engine = engine
         self._committer = committer
         self._next_s = 0.0
-        self._count_next_s = 0.0
         self._counted_at = 0
         self._shrink_next_s = 0.0
         self._tombstones: dict[int, tuple[int, int]] = {}  # bytes, and the live bytes at that time
@@ -163,9 +163,13 @@ class Compactor:
         return row.live_bytes + row.live_nodes * fmt.FRAME_HEAD_BYTES - gone
 
     def _count_tombstones(self, pause: Pause) -> None:
-        """Deleted entries do not show in the rows of segments; they are counted now and then."""
+        """Deleted entries do not show in the rows of segments; they are counted now and then.
+
+        By one of the processes that have the store open: each looks at every node for it, and all
+        at once would take the processor from those who have work to do.
+        """
         started_s, applied = time.monotonic(), self._engine.wake.applied
-        if started_s < self._count_next_s or applied == self._counted_at:
+        if applied == self._counted_at or not self._may_count():
             return
         rows, _ = measure.rows_and_active(self._engine)
         counted = deleted.tombstoned_bytes(self._engine, pause)
@@ -175,8 +179,22 @@ class Compactor:
             if number in rows
         }
         self._counted_at = applied
-        now_s = time.monotonic()
-        self._count_next_s = now_s + max(TOMBSTONES_S, (now_s - started_s) / SHARE)
+        again_s = max(TOMBSTONES_S, (time.monotonic() - started_s) / SHARE)
+        self._engine.wake.next_count_ms = monotonic_ms() + int(again_s * 1000)
+
+    def _may_count(self) -> bool:
+        """Whether it is time to count, and no other process does; from now on others leave it."""
+        wake = self._engine.wake
+        if monotonic_ms() < wake.next_count_ms:
+            return False
+        try:
+            with care.alone(self._engine, 0):  # one of those that see so at the same time
+                if monotonic_ms() < wake.next_count_ms:
+                    return False
+                wake.next_count_ms = monotonic_ms() + int(TOMBSTONES_S * 1000)
+        except LockTimeoutError:
+            return False  # somebody compacts
+        return True
 
 
 def _sealed(rows: dict[int, SegmentRow]) -> dict[int, int]:

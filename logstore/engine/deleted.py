@@ -26,7 +26,7 @@ from logstore.index.keys import StreamRecord
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
 
-NODES_A_SNAPSHOT = 20_000
+NODES_A_SNAPSHOT = 1_000  # a millisecond or two, in which no other thread runs
 RECORDS_A_SNAPSHOT = 10_000
 FRAMES_A_SNAPSHOT = 2_000
 _HOLD_ENTRIES = frames.DATA_HEAD_BYTES
@@ -37,23 +37,26 @@ def tombstoned_bytes(engine: Engine, pause: Pause = no_pause) -> dict[int, int]:
     found: dict[int, int] = {}
     after: bytes | None = b""
     while after is not None:
-        after = snapshot.read(engine, partial(_some, after=after, found=found))
+        some, after = snapshot.read(engine, partial(_some, after=after))
+        for number, size in some.items():  # behind the batch: it may be read more than once
+            found[number] = found.get(number, 0) + size
         pause(0)
     return found
 
 
-def _some(view: Snapshot, after: bytes, found: dict[int, int]) -> bytes | None:
+def _some(view: Snapshot, after: bytes) -> tuple[dict[int, int], bytes | None]:
+    found: dict[int, int] = {}
     last = b""
     for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
         if count == NODES_A_SNAPSHOT:
-            return last + b"\x00"
+            return found, last + b"\x00"
         last = key
         if locator.vector:
             gone = locator.entries - locator.live
             number = locator.position >> 32
             size = locator.payload_bytes * gone // max(1, locator.entries)
             found[number] = found.get(number, 0) + size
-    return None
+    return found, None
 
 
 # -- all that is deleted and still in the log ---------------------------------------------------

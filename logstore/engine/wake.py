@@ -41,6 +41,7 @@ _FULL_OFFSET = _INDEX_FILES_OFFSET + 16
 _DUE_OFFSET = _FULL_OFFSET + 8
 _COMPACTED_OFFSET = _DUE_OFFSET + 8
 _READERS_OFFSET = _COMPACTED_OFFSET + 16
+_COUNT_OFFSET = _READERS_OFFSET + 8
 _WAITING_OFFSET = 192  # a cache line of its own
 WAIT_SLICE_S = 0.005
 
@@ -277,6 +278,17 @@ class Wake:
     @readers_changed.setter
     def readers_changed(self, value: int) -> None:
         self._words[_READERS_OFFSET >> 3] = value
+
+    @property
+    def next_count_ms(self) -> int:
+        """From when on tombstones may be counted again, by the process that comes first (monotonic
+        time).
+        """
+        return self._words[_COUNT_OFFSET >> 3]
+
+    @next_count_ms.setter
+    def next_count_ms(self, value: int) -> None:
+        self._words[_COUNT_OFFSET >> 3] = value
 
     @property
     def full(self) -> bool:

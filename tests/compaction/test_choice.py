@@ -213,10 +213,10 @@ def test_tombstones_are_counted_now_and_then(
     compactor._counted_at = -1  # something was committed
     compactor._count_tombstones(no_pause)
     assert counted == [1]
-    compactor._count_next_s -= background.TOMBSTONES_S + 1
+    compactor._engine.wake.next_count_ms = 0  # a minute later
     compactor._count_tombstones(no_pause)
     assert counted == [1, 1]
-    compactor._count_next_s = 0.0
+    compactor._engine.wake.next_count_ms = 0
     compactor._count_tombstones(no_pause)
     assert counted == [1, 1]
 

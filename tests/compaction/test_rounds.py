@@ -120,7 +120,7 @@ def test_a_round_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ids = list(store.stream("t"))
         store.stream("t").delete(*(each.id for each in ids[5:]))
         store.stream("t").add_many([{"v": b"x" * 500}] * 200)
-        made._count_next_s = 0.0
+        engine.wake.next_count_ms = 0
         made._count_tombstones(no_pause)
         victims = {each.number for each in made._victims()}
         assert victims
