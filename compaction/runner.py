@@ -167,18 +167,20 @@ def _checkpoint_twice(engine: Engine, committer: Committer, pause: Pause) -> Non
 def _erase_copies(engine: Engine, committer: Committer) -> None:
     """Erasure: what holds copies of entries outside the log; scans under way end with an error."""
     fs, store = engine.fs, engine.path
-    fs.remove_tree(store / names.QUARANTINE)
+    for name in fs.names(store / names.QUARANTINE):
+        if names.is_tail(name):
+            fs.remove(store / names.QUARANTINE / name)
     pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
     with committer.locked():  # then nobody is making a segment or an index: these are left over
         engine.wake.waits.carried.erase_locked()  # WAKE holds what waiters were given
         for name in fs.names(store / names.LOG):
-            if name.endswith(f"{names.segment(store, 0).suffix}{names.TEMPORARY}"):
+            if name.endswith(f".log{names.TEMPORARY}") and names.is_segment_file(name):
                 fs.remove(store / names.LOG / name)
         for name in fs.names(store / names.CHECKPOINTS):
-            if name.endswith(names.TEMPORARY):
+            if names.is_half_checkpoint(name):
                 fs.remove(store / names.CHECKPOINTS / name)
         for name in fs.names(store / names.INDEX):
-            if name.endswith(names.TEMPORARY):
+            if names.is_half_generation(name):
                 fs.remove_tree(store / names.INDEX / name)
 
 

@@ -20,13 +20,14 @@ import lmdb
 
 from logstore import oserrors
 from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
-from logstore.fs import FileSystem
+from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import named, reach
 from logstore.index import keys
 from logstore.oserrors import FULL
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
+_READER_BYTES, _LOCK_LEAST_BYTES = 64, 16384
 # Beside the main one.
 DATABASES = (
     "names", "nodes", "segments", "groups", "settings", "producers", "schedule", "expiries",
@@ -215,8 +216,9 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
     if build:
         fs.remove_tree(path)
         fs.make_directory(path)
-    elif not fs.exists(path / "data.mdb"):
-        raise FileNotFoundError(path / "data.mdb")
+        _allocate_lock(fs, path / "lock.mdb")
+    else:
+        _refuse_odd(fs, path)
     env: Any = None
     try:
         env = lmdb.open(
@@ -239,11 +241,39 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
     return Generation(path, number, env, databases)
 
 
+def _allocate_lock(fs: FileSystem, path: Path) -> None:
+    """LMDB maps its table of readers, and a page of it that the disk has no room for would end the
+    process (SIGBUS). It is allocated before LMDB has it; on a full disk, for 250 readers.
+    """
+    file = fs.open(path, write=True, exclusive=True)
+    try:
+        try:
+            file.allocate(READERS_MAX * _READER_BYTES)
+        except DiskFullError:
+            file.allocate(_LOCK_LEAST_BYTES)
+    finally:
+        file.close()
+
+
+def _refuse_odd(fs: FileSystem, path: Path) -> None:
+    """LMDB would follow links, and wait for the other end of a FIFO: such files are none of ours.
+
+    FileNotFoundError without data.mdb; CorruptionError, so that another generation is built.
+    """
+    try:
+        fs.refuse_odd(path / "data.mdb")
+        with suppress(FileNotFoundError):
+            fs.refuse_odd(path / "lock.mdb")
+    except FileSystemError as exc:
+        raise CorruptionError(f"the index cannot be used: {exc.message}") from None
+
+
 def open_untouched(path: Path, number: int) -> Generation:
     """Open a generation that nobody uses, reading only, without locks, leaving no trace.
 
     FileNotFoundError if it was made by an older logstore and lacks a database.
     """
+    _refuse_odd(LOCAL, path)
     env: Any = None
     try:
         env = lmdb.open(

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from logstore.errors import FileSystemError, NotAStoreError, StoreGoneError
+from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError
 from logstore.heldpath import Directory, HeldPath, gone, inside, named, reach
 from logstore.oserrors import typed
 
@@ -33,6 +33,7 @@ _COPY_BYTES = 1 << 20
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
 
 
+_PRIVATE = "logstore-private-"  # directories of indexes that belong to one process
 _CLOEXEC, _DIRECTORY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_DIRECTORY", 0)
 # Opening a FIFO waits for its other end, unless it is told not to.
 _STRICT = _CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -127,6 +128,11 @@ class File:
             found = os.fstat(self.fd)
             return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
+    def named_once(self) -> bool:
+        """Whether it has this one name: what is written here shows up under no other one."""
+        with _errors(self.path, "looking at"):
+            return os.fstat(self.fd).st_nlink == 1
+
     def size_bytes(self) -> int:
         """The size now."""
         return self.stat().size_bytes
@@ -181,6 +187,27 @@ _KINDS = {
     modes.S_IFLNK: "a symbolic link", modes.S_IFIFO: "a FIFO", modes.S_IFSOCK: "a socket",
     modes.S_IFCHR: "a device", modes.S_IFBLK: "a device",
 }  # fmt: skip
+
+
+def _locked_directory(path: Path) -> int | None:
+    """A descriptor of a directory, locked for as long as it is open; None if another process has
+    the lock, or removed the directory meanwhile.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | _DIRECTORY | _STRICT)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, _LOCK_EXCLUSIVE)
+        if os.fstat(fd).st_nlink:
+            return fd
+    except BlockingIOError:
+        pass
+    except BaseException:
+        _close(fd)
+        raise
+    _close(fd)
+    return None
 
 
 class FileSystem:
@@ -287,6 +314,10 @@ class FileSystem:
                 file.pwrite(part, done)
                 done += len(part)
             file.sync()
+        except DiskFullError:
+            file.close()
+            self.remove(temporary)  # half of it would keep its blocks
+            raise
         finally:
             file.close()
         self.rename(temporary, path)
@@ -311,10 +342,11 @@ class FileSystem:
         """
         with _errors(path, "removing"):
             try:
-                if modes.S_ISDIR(os.lstat(reach(path)).st_mode):
-                    shutil.rmtree(reach(path))
+                name = reach(path) if inside(path) else os.fspath(path)
+                if modes.S_ISDIR(os.lstat(name).st_mode):
+                    shutil.rmtree(name)
                 else:
-                    os.unlink(reach(path))
+                    os.unlink(name)
             except FileNotFoundError:
                 return
 
@@ -348,9 +380,31 @@ class FileSystem:
                 _close(fd)
 
     def temporary_directory(self) -> Path:
-        """A new private directory outside every store; its maker removes it."""
-        with _errors(tempfile.gettempdir(), "creating a directory in"):
-            return Path(tempfile.mkdtemp(prefix="logstore-"))
+        """A new private directory outside every store, held and locked; its maker removes it. Those
+        whose makers were killed are removed here: nobody locks them.
+        """
+        root = Path(tempfile.gettempdir())
+        with _errors(root, "creating a directory in"):
+            self._sweep(root)
+            while True:
+                path = Path(tempfile.mkdtemp(prefix=_PRIVATE))
+                fd = _locked_directory(path)
+                if fd is not None:
+                    return HeldPath(path).placed(Directory(path, fd), "")
+
+    @staticmethod
+    def _sweep(root: Path) -> None:
+        """What cannot be removed, or is another user's, is none of our business."""
+        for name in os.listdir(root):
+            if not name.startswith(_PRIVATE):
+                continue
+            fd = None
+            with suppress(OSError):
+                fd = _locked_directory(root / name)
+                if fd is not None and os.fstat(fd).st_uid == os.geteuid():
+                    shutil.rmtree(root / name)
+            if fd is not None:
+                _close(fd)
 
     def names(self, path: Path) -> list[str]:
         """Sorted names in a directory; empty if there is none."""
@@ -387,6 +441,11 @@ class FileSystem:
         with _errors(path, "looking at"):
             found = self._look(path)
             return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def refuse_odd(self, path: Path) -> None:
+        """For what others open: FileSystemError for a link, a FIFO and the like."""
+        with _errors(path, "looking at"):
+            _refuse_odd(path, os.lstat(reach(path)).st_mode)
 
     def tree_bytes(self, path: Path) -> int:
         """Bytes that the files below ``path`` occupy on the disk."""

@@ -55,7 +55,7 @@ def take(engine: Engine, committer: Committer, target: Path) -> None:
 def _copy(engine: Engine, source: Path, target: Path, limit_bytes: int | None = None) -> None:
     fs = engine.fs
     reading: File = fs.open(source)
-    writing: File = fs.open(target, write=True, create=True)
+    writing: File = fs.open_new(target)
     try:
         left = reading.size_bytes() if limit_bytes is None else limit_bytes
         offset = 0

@@ -17,6 +17,7 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.crc import crc32c
 from logstore.engine import process
+from logstore.errors import DiskFullError
 from logstore.fs import FileStat, FileSystem
 from logstore.index.keys import Meta
 from logstore.log import names
@@ -97,7 +98,15 @@ def write(fs: FileSystem, store: Path, boot: Boot) -> None:
         "generation": boot.generation, "identity": list(boot.identity), "clean": list(boot[2:7]),
         "durable": boot.durable, "format": boot.version,
     })  # fmt: skip
-    fs.write_atomic(store / names.BOOT, crc32c(body).to_bytes(4, "little") + body)
+    data = crc32c(body).to_bytes(4, "little") + body
+    path = store / names.BOOT
+    try:
+        fs.write_atomic(path, data)
+    except DiskFullError:
+        # Its own block is one that it may have. Without BOOT the next opener rebuilds the index.
+        fs.remove(path)
+        fs.sync_directory(store)
+        fs.write_atomic(path, data)
 
 
 def why_distrust(boot: Boot | None, here: Identity | None, file: FileStat | None = None) -> str:

@@ -11,6 +11,7 @@ segment body; every step may be cut by a crash and is then done again by the nex
 
 from __future__ import annotations
 
+from enum import IntEnum
 from pathlib import Path
 
 from logstore import format as fmt
@@ -39,7 +40,6 @@ def open_engine(
     ``accept_loss`` goes on past what is damaged or missing, and reports it.
     """
     creation.check_place(fs, path)
-    report = RecoveryReport()
     if create:
         creation.make_place(fs, path)
     path = creation.hold(fs, path)  # from here on it is this directory, whatever its name
@@ -47,6 +47,48 @@ def open_engine(
         creation.check_free(fs, path)  # before LOCK is made: a wrong directory stays as it is
     elif not fs.exists(path / names.STORE):
         storefile.read(fs, path)  # raises, and says why
+    scarce = Scarce.NOT
+    while True:
+        report = RecoveryReport()
+        try:
+            engine = _opened(
+                fs, path, options, report, create=create, limits=limits, accept_loss=accept_loss,
+                scarce=scarce,
+            )  # fmt: skip
+        except DiskFullError:
+            if not report.first_opener or report.created or scarce == Scarce.HINTS:
+                raise
+            # All steps may be cut off anywhere: the next try is the next opener's.
+            scarce = Scarce(scarce + 1)
+            if scarce == Scarce.INDEX and report.index_trusted:
+                scarce = Scarce.HINTS
+            continue
+        return engine, report
+
+
+class Scarce(IntEnum):
+    """What an opener gives up on a full disk, for all of it can be made again: the least first."""
+
+    NOT = 0
+    RESERVE = 1
+    INDEX = 2  # one that is not trusted, and is rebuilt beside what is there of it
+    HINTS = 3
+
+
+def _give_up(fs: FileSystem, path: Path, scarce: Scarce) -> None:
+    """Make room, after an opener that found none. Nobody else has the store open."""
+    fs.remove(path / names.RESERVE)
+    if scarce == Scarce.INDEX:
+        for name in filter(names.is_generation, fs.names(path / names.INDEX)):
+            fs.remove_tree(path / names.INDEX / name)
+    if scarce == Scarce.HINTS:
+        reserve.give_up_hints(fs, path)
+
+
+def _opened(
+    fs: FileSystem, path: Path, options: StoreOptions, report: RecoveryReport, *, create: bool,
+    limits: StoreLimits, accept_loss: bool, scarce: Scarce,
+) -> Engine:  # fmt: skip
     lock = WriterLock(fs, path / names.LOCK)
     users: File | None = None
     wake: Wake | None = None
@@ -65,6 +107,8 @@ def open_engine(
         content = storefile.read(fs, path)
         users = fs.open(path / names.USERS, write=True, create=True)
         report.first_opener = users.try_lock(exclusive=True)
+        if scarce and report.first_opener:
+            _give_up(fs, path, scarce)
         _upgrade(fs, path, content, first=report.first_opener)
         failed_at = Wake.last_failure(fs, path / names.WAKE) if report.first_opener else 0
         wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
@@ -87,7 +131,7 @@ def open_engine(
             if users is not None:
                 users.close()
         raise
-    return engine, report
+    return engine
 
 
 def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first: bool) -> None:
@@ -124,7 +168,7 @@ def _living_wake(fs: FileSystem, path: Path) -> Wake | None:
 def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: int) -> Wake:
     if first:
         # A failed sync stays known until what it left behind was written anew.
-        Wake.create(fs, path / names.WAKE, failed_at)
+        Wake.create(fs, path / names.WAKE, failed_at, path / names.RESERVE)
         if not users.try_lock(exclusive=False):
             raise StoreInUseError(f"{path} was taken by another process: try again")
         wake = Wake(fs, path / names.WAKE)
@@ -152,14 +196,12 @@ def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: in
 def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     """Nobody else has the store open: decide on trust, recover, state where the log is."""
     fs, store = engine.fs, engine.path
-    reserve.ensure(engine)
     if failed_at:
         from logstore.recovery import restate
 
         report.restated_segments = restate.rewrite(engine, failed_at)
-    for name in fs.names(store / names.INDEX):
-        if name.endswith(names.TEMPORARY) and names.is_generation(name):
-            fs.remove_tree(store / names.INDEX / name)
+    for name in filter(names.is_half_generation, fs.names(store / names.INDEX)):
+        fs.remove_tree(store / names.INDEX / name)
     known = boot.read(fs, store)
     if not engine.accept_loss:
         engine.promised = trust.promised(fs, store, known)
@@ -185,7 +227,9 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     if report.index_trusted:
         engine.settle_generation(engine.generation)
         here = boot.identity(engine.generation.path / "data.mdb")
-        boot.write(fs, store, boot.dirty(engine.generation.number, here, engine.promised))
+        mark = boot.dirty(engine.generation.number, here, engine.promised)
+        if mark != known:  # after a kill it stands there already
+            boot.write(fs, store, mark)
     if clean:
         _publish_clean(engine, report)
     else:
@@ -193,6 +237,7 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
         _finish_tail(engine, report)
         leaving.leave(engine, written_to)
     _tell_at_risk(engine, report, failed_at)
+    reserve.ensure(engine)  # last: what was wanted until here had to come from it
 
 
 # What most openings do not need is loaded by those that do: loading takes longer than opening.

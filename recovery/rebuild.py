@@ -20,7 +20,7 @@ from logstore.engine import opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
 from logstore.engine.state import State
-from logstore.errors import CorruptFrameError, DamagedStoreError
+from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -46,6 +46,10 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
     generation = open_generation(fs, temporary, number, build=True)
     try:
         Rebuild(engine, generation, report, published).run()
+    except DiskFullError:
+        generation.close()
+        fs.remove_tree(temporary)  # what it took is wanted for the next try
+        raise
     finally:
         generation.close()
     fs.rename(temporary, path)

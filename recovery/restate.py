@@ -36,9 +36,8 @@ def _copy(engine: Engine, link: chain.Link) -> None:
     temporary = path.with_name(path.name + names.TEMPORARY)
     source = fs.open(path)
     try:
-        target = fs.open(temporary, write=True, create=True)
+        target = fs.open_new(temporary)
         try:
-            target.truncate(0)
             for offset in range(0, link.file_bytes, _CHUNK_BYTES):
                 target.pwrite(source.pread(_CHUNK_BYTES, offset), offset)
             target.sync()

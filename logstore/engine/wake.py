@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from logstore.engine import futex
 from logstore.engine.waitwords import Waits
-from logstore.errors import FileSystemError, StoreError
+from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
 MAGIC = b"LGSTWAK\x04"
@@ -88,6 +88,27 @@ def _mapped(fs: FileSystem, path: Path) -> Any:
     return found
 
 
+def _fits(fs: FileSystem, path: Path) -> bool:
+    """Whether a file has blocks enough, and no other name under which it is somebody else's."""
+    try:
+        file = fs.open(path)
+    except (FileNotFoundError, FileSystemError):
+        return False
+    try:
+        return file.size_bytes() >= SIZE_BYTES and file.named_once()
+    finally:
+        file.close()
+
+
+def _write_over(fs: FileSystem, path: Path, data: bytearray) -> None:
+    file = fs.open(path, write=True)
+    try:
+        file.pwrite(data, 0)
+        file.truncate(SIZE_BYTES)
+    finally:
+        file.close()
+
+
 class Wake:
     """The mapped words."""
 
@@ -99,16 +120,36 @@ class Wake:
         self.waits = Waits(memoryview(self._map), self._address)
 
     @staticmethod
-    def create(fs: FileSystem, path: Path, failed_at: int = 0) -> None:
-        """A fresh file, every block allocated, in place by rename."""
+    def create(
+        fs: FileSystem, path: Path, failed_at: int = 0, spare: Path | None = None
+    ) -> None:  # fmt: skip
+        """A fresh file, every block allocated, in place by rename. Nobody has the store open.
+
+        On a full disk ``spare``, a file that holds blocks for such a moment, becomes it; if that is
+        gone, the file of the last process is written over. It is never without a name, and the
+        failed sync that it may tell of stands in it at every moment.
+        """
         temporary = path.with_name(path.name + ".tmp")
-        file = fs.open_new(temporary)
+        fresh = bytearray(SIZE_BYTES)
+        fresh[: len(MAGIC)] = MAGIC
+        _ONE.pack_into(fresh, _FAILED_OFFSET, failed_at)
         try:
-            file.allocate(SIZE_BYTES)
-            file.pwrite(MAGIC + bytes(SIZE_BYTES - len(MAGIC)), 0)
-            file.pwrite(_ONE.pack(failed_at), _FAILED_OFFSET)
-        finally:
-            file.close()
+            file = fs.open_new(temporary)
+            try:
+                file.allocate(SIZE_BYTES)
+                file.pwrite(fresh, 0)
+            finally:
+                file.close()
+        except DiskFullError:
+            fs.remove(temporary)
+            if spare is not None and _fits(fs, spare):
+                fs.rename(spare, temporary)
+                _write_over(fs, temporary, fresh)
+            elif _fits(fs, path):
+                _write_over(fs, path, fresh)
+                return
+            else:
+                raise
         fs.rename(temporary, path)
 
     @staticmethod

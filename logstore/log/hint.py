@@ -13,7 +13,7 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptFrameError, FileSystemError
+from logstore.errors import CorruptFrameError, DiskFullError, FileSystemError
 from logstore.fs import File, FileSystem
 from logstore.log import frame as frames
 from logstore.log import names, reader, version
@@ -84,6 +84,9 @@ def _write_alone(fs: FileSystem, path: Path, data: bytes) -> None:
         file.sync()
         fs.rename(temporary, path)
         fs.sync_directory(path.parent)
+    except DiskFullError:
+        fs.remove(temporary)  # half of it would keep its blocks
+        raise
     finally:
         file.close()
 

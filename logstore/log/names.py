@@ -78,6 +78,23 @@ def is_generation(name: str) -> bool:
     return _is_number(name.removesuffix(TEMPORARY))
 
 
+def is_hint(name: str) -> bool:
+    """Whether a name in log/ is that of a hint."""
+    return name.endswith(".hint") and is_segment_file(name)
+
+
+def is_tail(name: str) -> bool:
+    """Whether a name in quarantine/ is that of a tail that was set aside, finished or not."""
+    number, dash, rest = name.removesuffix(TEMPORARY).partition("-")
+    offset = rest.removesuffix(".tail")
+    return bool(dash) and offset != rest and _is_number(number) and _is_number(offset)
+
+
+def is_half_generation(name: str) -> bool:
+    """Whether a name in index/ is that of one that was not finished."""
+    return name.endswith(TEMPORARY) and is_generation(name)
+
+
 def is_half_checkpoint(name: str) -> bool:
     """Whether a name in checkpoint/ is that of one that was not finished."""
     stem = name.removesuffix(".ckpt" + TEMPORARY)

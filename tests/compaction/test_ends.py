@@ -136,8 +136,8 @@ def test_copies_go_with_an_erasure_and_nothing_else_does(store: Store) -> None:
     ]
     goes = [
         engine.path / names.LOG / f"00000000000000000077{suffix}{names.TEMPORARY}",
-        engine.path / names.CHECKPOINTS / f"77.ckpt{names.TEMPORARY}",
-        engine.path / names.QUARANTINE / "1.tail",
+        engine.path / names.CHECKPOINTS / f"{77:020d}.ckpt{names.TEMPORARY}",
+        engine.path / names.QUARANTINE / f"{1:020d}-{64:010d}.tail",
         pinfile.path(engine.path, pinfile.new_id()),
     ]
     half = engine.path / names.INDEX / f"77{names.TEMPORARY}"

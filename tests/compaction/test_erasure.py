@@ -76,10 +76,10 @@ def test_what_a_killed_process_left_under_a_temporary_name_is_erased(tmp_path: P
         pin = "0" * 32
         for name in (
             "log/00000000000000000009.log.tmp", "log/00000000000000000009.hint.tmp",
-            "log/00000000000000000009.hint", "checkpoint/9.ckpt.tmp",
+            "log/00000000000000000009.hint", f"checkpoint/{9:020d}.ckpt.tmp",
             "index/99.tmp/data.mdb", "index/0/data.mdb",  # being built, and one from long ago
-            f"pins/{pin}", f"pins/{pin}.snapshot", f"pins/{pin}.{pin}.tmp",
-            "quarantine/00000000000000000001.1.tail",
+            f"pins/{pin}", f"pins/{pin}.snap", f"pins/{pin}.{pin}.tmp",
+            f"quarantine/{1:020d}-{1:010d}.tail",
         ):  # fmt: skip
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(SECRET)
