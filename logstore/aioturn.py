@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore import groupwait
 from logstore.aiowait import wait_for
@@ -31,7 +31,7 @@ STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody w
 
 
 async def read(
-    store: AsyncStore, wait: groupwait.Wait, deadline: float | None,
+    store: AsyncStore[Any], wait: groupwait.Wait, deadline: float | None,
     alive: Callable[[], object] | None = None, *, worker: bool = False,
 ) -> list[Delivered]:  # fmt: skip
     """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
@@ -58,7 +58,7 @@ async def read(
 class _Turn:
     """One stay of a task in the queue."""
 
-    def __init__(self, store: AsyncStore, stay: Stay[list[Delivered]]) -> None:
+    def __init__(self, store: AsyncStore[Any], stay: Stay[list[Delivered]]) -> None:
         self._store = store
         self._stay = stay
         self._mutex = threading.Lock()
@@ -139,7 +139,7 @@ class _Turn:
             self._stay.leave()
 
 
-def _known(store: AsyncStore) -> int:
+def _known(store: AsyncStore[Any]) -> int:
     """The identity of the task at hand, whose places are given back when it is done: many tasks
     that come to a time-out once and end would hold all there are.
     """

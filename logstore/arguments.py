@@ -131,6 +131,14 @@ def check_count(value: object, name: str) -> None:
         raise OptionError(f"{name} must be at most 2^63-1")
 
 
+def check_between(value: object, name: str, least: int, most: int) -> None:
+    """OptionError for what is no int between these, both included."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
+    if not least <= value <= most:
+        raise OptionError(f"{name} must be {least} to {most}: {shown(value)}")
+
+
 def check_flag(value: object, name: str) -> None:
     """OptionError for what is neither True nor False: 0, 1 and words are taken for mistakes."""
     if value is not True and value is not False:

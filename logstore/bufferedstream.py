@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore import arguments, producing, scheduling
 from logstore.bufferedgroup import TransactionGroup
@@ -41,12 +41,26 @@ class TransactionStream(Generic[T]):
         self._tx: Transaction[T] = tx
         self._name = name
 
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: Literal[True] = True,
+        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+    ) -> Pending[StreamID]: ...  # fmt: skip
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
+    ) -> Pending[StreamID | None]: ...  # fmt: skip
     def add(
         self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
         references: References = "keep", create: bool = True,
         producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
-    ) -> Pending[StreamID | None]:  # fmt: skip
+    ) -> Pending[Any]:  # fmt: skip
         """Add an entry; ``.id`` is set by the commit."""
         arguments.check_flag(create, "create")
         rule = arguments.trim_rule(
@@ -115,10 +129,20 @@ class TransactionStream(Generic[T]):
 
         return self._tx._collect(step)
 
+    @overload
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: Literal[True] = True,
+    ) -> Pending[ScheduleKey]: ...  # fmt: skip
+    @overload
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool,
+    ) -> Pending[ScheduleKey | None]: ...  # fmt: skip
     def schedule(
         self, fields: Row, *, at: datetime | int | None = None,
         after: timedelta | float | None = None, create: bool = True,
-    ) -> Pending[ScheduleKey | None]:  # fmt: skip
+    ) -> Pending[Any]:  # fmt: skip
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
         arguments.check_flag(create, "create")
         when = scheduling.when(at, after, self._tx._store._engine().clock)

@@ -41,8 +41,9 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     count, tree_nodes = radix_tree(_keys(view, record))
     schedules = view.index.schedules
     due_ms = schedules.next_of(record.number)
+    told_name: Any = name if encoding is None else name.decode(encoding, "surrogateescape")
     return StreamInfo(
-        name if encoding is None else name.decode(encoding, "surrogateescape"),
+        told_name,
         record.length, count, tree_nodes, record.last,
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),

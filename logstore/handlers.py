@@ -60,7 +60,7 @@ def _unpacked(given: Any) -> Any:
     return given
 
 
-def not_done(result: object, what: str, hint: str) -> WorkNotDone | None:
+def not_done(result: Any, what: str, hint: str) -> WorkNotDone | None:
     """The error of a function that returned work that nobody will do; None for any other result.
 
     A coroutine is closed, so that Python does not warn of it, too.
@@ -71,7 +71,7 @@ def not_done(result: object, what: str, hint: str) -> WorkNotDone | None:
     if isinstance(result, CoroutineType | GeneratorType):
         result.close()
     elif not isinstance(result, AsyncGeneratorType) and not hasattr(kind, "__await__"):
-        futures = sys.modules.get("concurrent.futures")  # else nobody has made one
+        futures: Any = sys.modules.get("concurrent.futures")  # else nobody has made one
         if futures is None or not isinstance(result, futures.Future) or result.done():
             return None
         hint = "wait for it: return future.result()"

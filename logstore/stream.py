@@ -7,25 +7,26 @@ arguments into operations of the engine. What reads and tells is in ``streamhand
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from logstore import arguments
-from logstore.codec import Row
+from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.configuring import KEEP, Amount, Keep, Length
 from logstore.engine import adds, deletes, trims
 from logstore.engine import references as held
 from logstore.entry import IDRuns
-from logstore.errors import GroupExistsError, OptionError
+from logstore.errors import GroupExistsError
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
 from logstore.outcome import DeleteOutcome, collect, outcomes
 from logstore.streamhandle import StreamHandle
 
 if TYPE_CHECKING:
+    from logstore.engine.idempotent import Asked
     from logstore.engine.lifetimes import Condition
     from logstore.group import Group
     from logstore.scheduling import ScheduleKey
@@ -40,6 +41,21 @@ class Stream(StreamHandle[T]):
     __slots__ = ()
 
     # -- adding -------------------------------------------------------------------------------
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: Literal[True] = True,
+        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID: ...  # fmt: skip
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
+    ) -> StreamID | None: ...  # fmt: skip
     def add(
         self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
         minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
@@ -93,36 +109,77 @@ class Stream(StreamHandle[T]):
         With ``producer`` each row is added as ``add`` does with it; a row is fields then, or
         (idempotent ID, fields). A row that is not added again has the ID that it got before.
         """
-        arguments.check_count(batch, "batch")
+        given = IDRuns()
+        for _ in self._adding(
+            given, rows, batch=batch, maxlen=maxlen, minid=minid, approximate=approximate,
+            limit=limit, references=references, create=create, producer=producer, sync=sync,
+        ):  # fmt: skip
+            pass
+        return given
+
+    def _adding(
+        self, given: IDRuns, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int,
+        maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None,
+        references: References, create: bool, producer: str | bytes | None, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        """Add rows, a batch each step, which is True; their IDs go to ``given``. It ends when there
+        are no rows; asked once more, it goes on with what came since.
+        """
+        arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
         arguments.check_flag(create, "create")
-        if batch is None or not 1 <= batch <= BATCH_MAX_ROWS:
-            raise OptionError(f"batch must be 1 to {BATCH_MAX_ROWS}: {batch}")
         rule = arguments.trim_rule(
             maxlen, minid, None, approximate=approximate, limit=limit, references=references,
             optional=True,
         )  # fmt: skip
-        given = IDRuns()
+        encoding = self._store.encoding
         if producer is not None:
             from logstore import producing
-            from logstore.engine import idempotent
 
-            for asked, chunk in producing.batches(rows, batch, producer, self._store.encoding):
-                request = adds.Add(self._name, chunk, 0, len(chunk), adds.AUTO, create, rule)
-                step = partial(idempotent.add, request=request, asked=asked)
-                found = self._store._commit(step, sync)
-                if found is None:
-                    break
-                given.extend(found)
-            return given
-        for ids, chunk in arguments.batches(rows, batch, self._store.encoding):
+            named = producing.batches(rows, batch, producer, encoding)
+            return self._add_once(given, named, rule, create=create, sync=sync)
+        return self._add_batches(
+            given, arguments.batches(rows, batch, encoding), rule, create=create, sync=sync
+        )
+
+    def _add_batches(
+        self, given: IDRuns, batches: Iterable[tuple[adds.AutoID | GivenIDs, RowBatch]],
+        rule: trims.TrimRule | None, *, create: bool, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        for ids, chunk in batches:
             request = adds.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             added: adds.Added | None = self._store._commit(partial(adds.add, request=request), sync)
             if added is None:
-                break
+                return
             collect(given, added)
-        return given
+            yield True
+
+    def _add_once(
+        self, given: IDRuns, batches: Iterable[tuple[Asked, RowBatch]],
+        rule: trims.TrimRule | None, *, create: bool, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        from logstore.engine import idempotent
+
+        for asked, chunk in batches:
+            request = adds.Add(self._name, chunk, 0, len(chunk), adds.AUTO, create, rule)
+            step = partial(idempotent.add, request=request, asked=asked)
+            found = self._store._commit(step, sync)
+            if found is None:
+                return
+            given.extend(found)
+            yield True
 
     # -- scheduling ---------------------------------------------------------------------------
+    @overload
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: Literal[True] = True,
+        sync: Sync | None = None,
+    ) -> ScheduleKey: ...  # fmt: skip
+    @overload
+    def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool, sync: Sync | None = None,
+    ) -> ScheduleKey | None: ...  # fmt: skip
     def schedule(
         self, fields: Row, *, at: datetime | int | None = None,
         after: timedelta | float | None = None, create: bool = True, sync: Sync | None = None,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.delivery import Delivery
 from logstore.handlers import USE_AIO, check_callable, not_done
-from logstore.workloop import Do, Fetch, Handle, Loop, Step, Stop, Stopped, Work
+from logstore.workloop import Do, Fetch, Handle, Loop, Step, Stop, Stopped, Together, Work
 
 if TYPE_CHECKING:
     from logstore.group import Group
@@ -89,6 +89,7 @@ def _perform(loop: Loop[T], step: Step) -> Any:
         return _handle(loop.work, step.delivery)
     if isinstance(step, Fetch):
         return _fetch(loop, step)
+    assert not isinstance(step, Together)  # one thread handles one after the other
     until = time.monotonic() + step.length_s
     while not loop.stop and (left := until - time.monotonic()) > 0:
         time.sleep(min(SLEEP_S, left))
@@ -106,7 +107,7 @@ def _handle(work: Work, delivery: Delivery[Any]) -> Exception | None:
 def _fetch(loop: Loop[T], step: Fetch) -> list[Delivery[T]]:
     try:
         return loop.group._read(
-            loop.consumer, loop.work.batch, step.until, claim_idle_ms=loop.claim_idle_ms,
+            loop.consumer, loop.batch, step.until, claim_idle_ms=loop.claim_idle_ms,
             alive=loop.alive, worker=True, dead=loop.limit, on_dead=loop.work.on_dead,
         )  # fmt: skip
     except Stopped:

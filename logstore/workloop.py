@@ -9,12 +9,11 @@ store, and nothing else here takes a lock or waits.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from logstore import arguments, deadletters, describe
 from logstore.deadletters import OnDead
@@ -29,6 +28,7 @@ from logstore.errors import NotOwner, OptionError, shown
 from logstore.handlers import PLAIN, WorkNotDone, check_callable
 from logstore.ids import ZERO_ID
 from logstore.logger import Logger
+from logstore.options import AMOUNT_MAX
 from logstore.reading import deadline_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,17 @@ R = TypeVar("R")
 Handler = Callable[[Delivery[Any]], object]
 log = Logger("logstore.worker")
 
+CONCURRENCY_MAX = 10_000
 ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and being seen
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
+
+
+class Event(Protocol):
+    """A ``threading.Event``, an ``asyncio.Event``, or what is like them."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
 
 
 class Work(NamedTuple):
@@ -51,9 +60,10 @@ class Work(NamedTuple):
     max_deliveries: int | None = None
     dead_letter: str | bytes | None = None
     claim_idle: timedelta | float | None = None
-    stop: threading.Event | None = None
+    stop: Event | None = None
     timeout: timedelta | float | None = None
     on_dead: OnDead[Any] | None = None
+    concurrency: int = 1  # handlers at once; more than one needs a driver of ``Together``
 
 
 class Fetch(NamedTuple):
@@ -75,13 +85,22 @@ class Handle(NamedTuple):
     delivery: Delivery[Any]
 
 
+class Together(NamedTuple):
+    """Perform the steps of ``handle`` for each of these, ``most`` of them at once; the answer is a
+    list of what each gave."""
+
+    deliveries: list[Delivery[Any]]
+    most: int
+    handle: Callable[[Delivery[Any]], Generator[Any, Any, bool]]
+
+
 class Do(NamedTuple):
     """Call this; the answer is what it gives."""
 
     call: Callable[[], Any]
 
 
-Step = Fetch | Sleep | Handle | Do
+Step = Fetch | Sleep | Handle | Together | Do
 
 
 class Stopped(Exception):  # noqa: N818
@@ -91,7 +110,7 @@ class Stopped(Exception):  # noqa: N818
 class Stop:
     """Whether to stop: the caller's event, or SIGTERM. (An Event is no thing for a signal.)"""
 
-    def __init__(self, event: threading.Event | None) -> None:
+    def __init__(self, event: Event | None) -> None:
         self._event = event
         self.terminated = False
 
@@ -113,10 +132,12 @@ class Loop(Generic[T]):
         self.work = work
         self.stop = Stop(work.stop)
         self.limit = _limit(group, work)
+        self.batch = max(work.batch, work.concurrency)
         self.claim_idle_ms = GIVEN_BACK_ONLY
         if work.claim_idle is not None:
             self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
         self._handled = 0
+        self._refused: WorkNotDone | None = None
         self._looked_at = -1  # position up to which a waiter knows that it has no backlog
 
     def rounds(self) -> Generator[Step, Any, int]:
@@ -171,7 +192,7 @@ class Loop(Generic[T]):
 
     def _backlog(self) -> list[Delivery[T]]:
         return self.group._backlog(
-            self.consumer, ZERO_ID, self.work.batch, worker=True, dead=self.limit,
+            self.consumer, ZERO_ID, self.batch, worker=True, dead=self.limit,
             on_dead=self.work.on_dead,
         )  # fmt: skip
 
@@ -179,6 +200,12 @@ class Loop(Generic[T]):
     def _batch(self, batch: list[Delivery[T]]) -> Generator[Step, Any, bool]:
         """Handle a batch; False if there were failures that will come back without end."""
         went_on = True
+        if self.work.concurrency > 1:
+            answers = yield Together(batch, self.work.concurrency, self._one)
+            went_on = all(answers)
+            if self._refused is not None:
+                raise self._refused
+            batch = []
         for place, delivery in enumerate(batch):
             if self.stop:
                 for each in batch[place:]:
@@ -198,6 +225,22 @@ class Loop(Generic[T]):
             return True
         limited: bool = yield Do(self._limited)
         return limited
+
+    def _one(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+        """Handle one of those that are handled at once; the first WorkNotDone stops the others."""
+        if self.stop or self._refused is not None:
+            yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+            return True
+        if delivery.deleted:
+            yield Do(delivery.ack)
+            return True
+        try:
+            return (yield from self._handle(delivery))
+        except WorkNotDone as refused:
+            self._refused = refused
+            if not delivery.settled:
+                yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+            return True
 
     def _handle(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
         failed: Exception | None = yield Handle(delivery)
@@ -251,10 +294,9 @@ class Loop(Generic[T]):
 
 def _limit(group: Group[Any], work: Work) -> Limit | None:
     """The worker's own limit; None: what is set for the group."""
-    arguments.check_count(work.batch, "batch")
+    arguments.check_between(work.batch, "batch", 1, AMOUNT_MAX)
+    arguments.check_between(work.concurrency, "concurrency", 1, CONCURRENCY_MAX)
     arguments.check_count(work.max_deliveries, "max_deliveries")
-    if work.batch is None or work.batch < 1:
-        raise OptionError(f"batch must be 1 or more: {work.batch}")
     if (work.max_deliveries is None) != (work.dead_letter is None):
         raise OptionError("give max_deliveries and dead_letter both, or neither")
     if work.max_deliveries is None or work.dead_letter is None:
