@@ -68,6 +68,16 @@ def unseal(key: bytes, data: bytes) -> bytes:
     return value
 
 
+def key_parts(layout: struct.Struct, key: bytes) -> tuple[int, ...]:
+    """The numbers of a key; CorruptionError if it has another length, as a damaged page may say."""
+    if len(key) != layout.size:
+        raise CorruptionError(
+            f"the index is damaged at key {key[:40].hex()}: close the store, delete its index "
+            "directory, and open it again; it is rebuilt from the log"
+        )
+    return layout.unpack(key)
+
+
 def record_key(stream: int) -> bytes:
     """The key of a stream's record."""
     return STREAM_KEY.pack(0xFF, stream, IS_RECORD)

@@ -19,6 +19,7 @@ from logstore.ids import StreamID
 from logstore.index.env import Generation
 from logstore.index.groupkeys import digest
 from logstore.index.keys import seal, unseal
+from logstore.index.witness import LostRowsError
 
 _STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER = b"spiao"
 _KEY = struct.Struct(">BQ")  # what the row is, the stream; then digests and IDs
@@ -51,10 +52,11 @@ class Remembered(NamedTuple):
 class ProducerTxn:
     """The producers of all streams, as one transaction sees them."""
 
-    __slots__ = ("_database", "_txn")
+    __slots__ = ("_database", "_generation", "_txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self._database = generation.producers
+        self._generation = generation.number
         self._txn = txn
 
     # -- looking ------------------------------------------------------------------------------
@@ -102,17 +104,24 @@ class ProducerTxn:
         for key, value in self._rows(start, bytes([_ID_ROW])):
             owner = bytes([_PRODUCER_ROW]) + key[1:_PRODUCER_END]
             if owner != producer[0]:
-                producer = (owner, (self._get(owner) or b"")[_COUNT.size :])
+                row = self._get(owner)
+                if row is None:
+                    raise LostRowsError("the index lost a producer", self._generation)
+                producer = (owner, row[_COUNT.size :])
             stream = _KEY.unpack_from(key)[1]
             id = StreamID(*_ID.unpack_from(value))
             yield key, Remembered(stream, producer[1], value[_ID.size :], id)
 
     def of_stream(self, stream: int) -> Iterator[Remembered]:
         """All that is remembered of a stream, a producer's IDs side by side."""
+        count = 0
         for _, found in self.all(_KEY.pack(_ID_ROW, stream)):
             if found.stream != stream:
-                return
+                break
+            count += 1
             yield found
+        if count != self.tally(stream).ids:
+            raise LostRowsError("the index lost idempotent IDs", self._generation)
 
     # -- changing -----------------------------------------------------------------------------
     def remember(self, stream: int, producer: bytes, items: list[tuple[StreamID, bytes]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from logstore.errors import CorruptionError
 from logstore.index.env import Generation
-from logstore.index.keys import NUMBER, seal, unseal
+from logstore.index.keys import NUMBER, key_parts, seal, unseal
 
 _DUE = struct.Struct(">BQQ")  # the prefix, due (unix ms), number
 _FIELDS = struct.Struct(">BQQQ")  # the prefix, stream, due, number
@@ -115,7 +115,7 @@ class ScheduleTxn:
                 for key, data in cursor:
                     if key[0] != _BY_STREAM:
                         return
-                    _, found, due_ms, number = _FIELDS.unpack(key)
+                    _, found, due_ms, number = key_parts(_FIELDS, key)
                     if found != stream:
                         return
                     if (due_ms, number) != after:
@@ -126,7 +126,7 @@ class ScheduleTxn:
         with self._txn.cursor(db=self._database) as cursor:
             if cursor.set_range(_COUNT.pack(_COUNTS, 0)):
                 for key, data in cursor:
-                    yield _COUNT.unpack(key)[1], NUMBER.unpack(unseal(key, data))[0]
+                    yield key_parts(_COUNT, key)[1], NUMBER.unpack(unseal(key, data))[0]
 
     def _keys(self, after: Key = FIRST) -> Iterator[Key]:
         with self._txn.cursor(db=self._database) as cursor:
@@ -134,7 +134,7 @@ class ScheduleTxn:
                 for key in cursor.iternext(values=False):
                     if key[0] != _BY_DUE:
                         return
-                    _, due_ms, number = _DUE.unpack(key)
+                    _, due_ms, number = key_parts(_DUE, key)
                     if (due_ms, number) != after:
                         yield due_ms, number
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from logstore.index.env import Generation
-from logstore.index.keys import seal, unseal
+from logstore.index.keys import key_parts, seal, unseal
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
 
 _KEY = struct.Struct(">BQ")  # which of the two, then the stream's or the group's number
@@ -63,7 +63,7 @@ class SettingTxn:
             if not cursor.set_range(_KEY.pack(which, after + 1)):
                 return
             for key, data in cursor:
-                kind, number = _KEY.unpack(key)
+                kind, number = key_parts(_KEY, key)
                 if kind != which:
                     return
                 yield number, msgpack.unpackb(unseal(key, data), raw=False)

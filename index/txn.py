@@ -22,7 +22,7 @@ from logstore.index.scheduletxn import ScheduleTxn
 from logstore.index.settingtxn import SettingTxn
 
 _NODE = keys.NODE_KEY
-_seal, _unseal = keys.seal, keys.unseal
+_seal, _unseal, _parts = keys.seal, keys.unseal, keys.key_parts
 # What every commit writes is sealed in place: the layers would cost more than the work.
 _STREAM_KEY = keys.STREAM_KEY.pack
 _META_KEY_CRC = crc32c(keys.META_KEY)
@@ -161,7 +161,7 @@ class IndexTxn:
         with self.txn.cursor(db=self.generation.main) as cursor:
             if cursor.set_range(keys.record_key(after + 1)):
                 for key, data in cursor:
-                    _, number, which = keys.STREAM_KEY.unpack(key)
+                    _, number, which = keys.key_parts(keys.STREAM_KEY, key)
                     if which == keys.IS_RECORD:
                         yield StreamRecord.unpack(number, _unseal(key, data))
 
@@ -202,7 +202,7 @@ class IndexTxn:
         key, data = cursor.item()
         if key[:8] != keys.NUMBER.pack(stream):
             return None
-        _, ms, seq = _NODE.unpack(key)
+        _, ms, seq = _parts(_NODE, key)
         return StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
     def nodes(
@@ -226,15 +226,26 @@ class IndexTxn:
                     return
                 if key < low:
                     return
-                _, ms, seq = _NODE.unpack(key)
+                _, ms, seq = _parts(_NODE, key)
                 yield StreamID(ms, seq), Locator.unpack(_unseal(key, data))
+
+    def node_count(self, stream: int) -> int:
+        """How many sealed nodes of a stream there are."""
+        first, count = keys.NUMBER.pack(stream), 0
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            if cursor.set_range(first):
+                for key in cursor.iternext(values=False):
+                    if key[:8] != first:
+                        break
+                    count += 1
+        return count
 
     def all_nodes(self, after: bytes = b"") -> Iterator[tuple[bytes, int, StreamID, Locator]]:
         """Nodes of all streams from key ``after`` on: (key, stream, master ID, locator)."""
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             if cursor.set_range(after):
                 for key, data in cursor:
-                    stream, ms, seq = _NODE.unpack(key)
+                    stream, ms, seq = _parts(_NODE, key)
                     yield key, stream, StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
     def node_totals(self) -> dict[tuple[int, int], list[int]]:
@@ -307,6 +318,6 @@ class IndexTxn:
         """All segments by number."""
         with self.txn.cursor(db=self.generation.segments) as cursor:
             return {
-                keys.SEGMENT_KEY.unpack(key)[0]: SegmentRow.unpack(_unseal(key, data))
+                keys.key_parts(keys.SEGMENT_KEY, key)[0]: SegmentRow.unpack(_unseal(key, data))
                 for key, data in cursor
             }

@@ -17,6 +17,19 @@ from logstore.errors import CorruptionError
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
 
+
+class LostRowsError(CorruptionError):
+    """Rows of the index that must be there are not: what it says is not to be believed.
+
+    ``generation``: of which index; ``given``: a part of the answer was given away before.
+    """
+
+    def __init__(self, message: str, generation: int, *, given: bool = False) -> None:
+        super().__init__(message)
+        self.generation = generation
+        self.given = given
+
+
 _LOST = "the index lost a name: delete its directory and reopen"
 
 

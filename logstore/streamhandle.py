@@ -97,8 +97,12 @@ class StreamHandle(Generic[T]):
 
     def _range(self, low: StreamID, high: StreamID, left: int, reverse: bool) -> Iterator[Entry[T]]:
         engine = self._store._engine
+        interval: ranges.Interval | None = None
         while True:
-            found = ranges.read_batch(engine(), self._name, low, high, left, reverse=reverse)
+            found = ranges.read_batch(
+                engine(), self._name, low, high, left, reverse=reverse, walked=interval
+            )
+            interval = interval or (low, high)
             for row in found.entries:
                 yield self._entry(row)
             if left >= 0:

@@ -118,7 +118,7 @@ class _Check(LogCheck):
             except Error as exc:
                 self._damage(number, offset, offset, exc.message)
                 continue
-            if not checkpoint.fits_log(self._fs, self._path, self._seed, head):
+            if not checkpoint.fits_log(self._fs, self._path, self._uuid, head):
                 self._damage(number, offset, offset, "the log lacks the commit of a checkpoint")
                 continue
             newest = {

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from logstore.engine.core import Engine
 from logstore.errors import CorruptionError, FileSystemError
-from logstore.index.env import Generation, open_untouched
+from logstore.index.env import Generation, open_untouched, translated
 from logstore.index.expirytxn import ExpiryTxn
 from logstore.index.keys import StreamRecord
 from logstore.index.settingtxn import OF_GROUP, OF_STREAM
@@ -50,9 +50,10 @@ def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = Fals
         damage.append(Damage(0, 0, 0, exc.message))
         return "cannot be opened"
     try:
-        every_row(own)
-        found = _differences(engine.index(), own)
-    except CorruptionError as exc:
+        with translated():
+            every_row(own)
+            found = _differences(engine.index(), own)
+    except (CorruptionError, FileSystemError) as exc:
         found = [exc.message]
     finally:
         own.close()

@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from logstore.engine import nodes
-from logstore.errors import CorruptionError
-from logstore.index.env import Generation, open_untouched
+from logstore.errors import CorruptionError, FileSystemError
+from logstore.index.env import Generation, open_untouched, translated
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.txn import IndexTxn
 from logstore.index.verify import every_row
@@ -91,10 +91,11 @@ def _group_faults(index: IndexTxn, group: GroupRecord) -> list[str]:
 def _main(path: str, number: str) -> str:
     try:
         own = open_untouched(Path(path), int(number))
-        return "; ".join(faults(own)[:5])
+        with translated():
+            return "; ".join(faults(own)[:5])
     except FileNotFoundError:
         return ""  # of an older format: its opener rebuilds it
-    except CorruptionError as exc:
+    except (CorruptionError, FileSystemError) as exc:
         return exc.message
 
 

@@ -22,7 +22,6 @@ from logstore.engine.wake import Wake
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, translated
-from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
 from logstore.options import StoreOptions
@@ -169,7 +168,8 @@ class Follower:
                 if link.number != before and link.previous_end >> 32 != before:
                     raise SegmentGone(link.previous_end >> 32)  # dropped before it was followed
                 before = link.number
-                if not self._segment(engine, link, state.meta, bound, state):
+                last = link.number == links[-1].number
+                if not self._segment(engine, link, bound, state, last=last):
                     break
             state.flush()
         engine.kept.clear()
@@ -177,20 +177,27 @@ class Follower:
 
     @staticmethod
     def _segment(
-        engine: Engine, link: chain.Link, meta: Meta, bound: int | None, state: State
+        engine: Engine, link: chain.Link, bound: int | None, state: State, *, last: bool
     ) -> bool:
-        """Complete commits of one segment; False if the rest is not to be looked at."""
+        """Complete commits of one segment; False if the rest is not to be looked at.
+
+        CorruptFrameError for what is not valid, and was: in a sealed segment, or published.
+        """
         start = link.start_offset
-        if meta.applied >> 32 == link.number:
-            start = meta.applied & fmt.OFFSET_MAX
+        if state.meta.applied >> 32 == link.number:
+            start = state.meta.applied & fmt.OFFSET_MAX
         file = engine.fs.open(names.segment(engine.path, link.number))
+        good = fmt.position(link.number, start)
         try:
             scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
-            for commit in reader.commits(scanned, meta.commit):
+            for commit in reader.commits(scanned, state.meta.commit):
                 if bound is not None and commit.end > bound:
                     return False
                 tail.apply_commit(state, commit)
+                good = commit.end
         except CorruptFrameError:
+            if not last or (bound is not None and good < bound):
+                raise
             return False  # a commit that is being written, or a torn tail
         finally:
             file.close()

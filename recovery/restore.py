@@ -42,9 +42,13 @@ def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
         except CorruptionError as exc:
             log.error("checkpoint %d is passed over: %s", position, exc)
             continue
-        if not checkpoint.fits_log(engine.fs, engine.path, engine.seed, head):
-            log.error("checkpoint %d is passed over: the log does not hold its commit", position)
-            continue
+        if not checkpoint.fits_log(engine.fs, engine.path, engine.uuid, head):
+            number = position >> fmt.POSITION_SEGMENT_BITS
+            if engine.fs.exists(names.segment(engine.path, number)):
+                log.error("checkpoint %d is passed over: its commit is not in the log", position)
+                continue
+            # What it says was true. What came behind it in that segment is gone.
+            _is_missing(engine, number, report)
         report.checkpoint_position = position
         _load(engine, state, chunks, position, report)
         number = position >> fmt.POSITION_SEGMENT_BITS
@@ -54,6 +58,17 @@ def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
         )  # fmt: skip
         return position
     return 0
+
+
+def _is_missing(engine: Engine, number: int, report: RecoveryReport) -> None:
+    """A segment that nothing says was dropped: DamagedStoreError, unless the loss is accepted."""
+    path = names.segment(engine.path, number)
+    why = f"{path} is missing and was not dropped: restore it from a backup"
+    if not engine.accept_loss:
+        raise DamagedStoreError(
+            f"{why}, or accept the loss with 'logstore recover'", segment=number
+        )
+    report.damage.append(Damage(number, 0, 0, why))
 
 
 def _load(
@@ -178,11 +193,7 @@ def _node_frames(
     try:
         return checkpoints.node_frames(engine, link), []
     except FileNotFoundError:
-        path = names.segment(engine.path, link.number)
-        why = f"{path} is missing and was not dropped: restore it from a backup"
-        if not engine.accept_loss:
-            raise DamagedStoreError(why, segment=link.number) from None
-        report.damage.append(Damage(link.number, 0, 0, why))
+        _is_missing(engine, link.number, report)
         return [], []
     except CorruptFrameError:
         return _around_damage(engine, link, report)

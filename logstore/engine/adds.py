@@ -13,7 +13,7 @@ from logstore.engine import nodes, opens
 from logstore.engine.removals import vacate
 from logstore.engine.state import State
 from logstore.engine.trims import TrimRule, trim
-from logstore.errors import IDOrderError, InvalidIDError, StreamNotFoundError
+from logstore.errors import CorruptionError, IDOrderError, InvalidIDError, StreamNotFoundError
 from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -167,6 +167,11 @@ def _add_one(state: State, record: StreamRecord, request: Add, given: StreamID) 
 
 
 def _add_rows(state: State, record: StreamRecord, request: Add, added: Added) -> None:
+    if record.open_version and state.open_node(record.number) is None:
+        raise CorruptionError(
+            f"the index lost the open node of stream {record.name!r}: delete its directory and "
+            "reopen"
+        )
     before = (record.length, record.entries_added, record.first)
     _drop_above(state, record, added.first)
     if not record.open_version:

@@ -78,6 +78,7 @@ class Engine:
         self.care_files: set[File] = set()  # whose flocks are held, or waited for: see ``care``
         self._active: File | None = None
         self._active_number, self._dropped = 0, wake.dropped
+        self.rebuilds_of_lost = 0  # by readers that found rows of the index missing
 
     # -- the index ----------------------------------------------------------------------------
     def use_generation(self, number: int) -> Generation:
@@ -162,6 +163,12 @@ class Engine:
         """A reader found the generation gone (deleted by hand, or replaced): build the next one."""
         with self._locked():
             self.ensure_index_locked()
+
+    def replace_index(self, number: int) -> None:
+        """Build the next generation in place of this one, unless that was done meanwhile."""
+        with self._locked():
+            if self.wake.generation() == number:
+                self.rebuild_locked()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""An index that LMDB has given up in this process, or lost a reader of, opened again.
+"""An index that LMDB gave up, or lost a reader of, opened again; one that lost rows, built anew.
 
 If LMDB cannot write its meta page, it serves that process no more, neither writers nor readers,
 until the environment was closed. Its files are as sound as a writer that was killed at that page
@@ -27,7 +27,10 @@ from contextlib import contextmanager
 from logstore.engine.core import Engine, log
 from logstore.index import env
 from logstore.index.env import Generation
+from logstore.index.witness import LostRowsError
 from logstore.log import names
+
+REBUILDS_MAX = 3  # of one process: a loss that a rebuild does not end is the log's
 
 
 def revive(engine: Engine) -> bool:
@@ -72,6 +75,20 @@ def reopen(engine: Engine, lost: Generation) -> bool:
             engine.gate.reopen()
         engine.kept.clear()
     engine.metrics.count("index_reopened")
+    return True
+
+
+def rebuild(engine: Engine, lost: LostRowsError) -> bool:
+    """Build the index anew from the log, since rows are missing in it; False if that was done too
+    often here: then it is not the index that lacks them.
+
+    Neither the gate nor a lock is held.
+    """
+    if engine.rebuilds_of_lost >= REBUILDS_MAX:
+        return False
+    engine.rebuilds_of_lost += 1
+    log.error("%s: the index is damaged, it is built anew from the log", lost.message)
+    engine.replace_index(lost.generation)
     return True
 
 

@@ -93,6 +93,8 @@ class Segments:
             file = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
             raise SegmentGone(number) from None
+        if sealed and not file.size_bytes():  # which cannot be mapped
+            raise CorruptFrameError("the segment is empty", segment=number, offset=0)
         made: File | MappedSegment = MappedSegment(file) if sealed else file
         if sealed:
             file.close()

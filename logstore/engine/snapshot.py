@@ -19,6 +19,7 @@ from logstore.index import env
 from logstore.index.env import Generation
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.index.witness import LostRowsError
 
 T = TypeVar("T")
 TRIES = 5
@@ -67,11 +68,36 @@ class Snapshot:
         return self.index.open_node(stream)
 
     def record(self, name: bytes) -> StreamRecord | None:
-        """A stream's record by name; None also for one that has expired."""
+        """A stream's record by name; None also for one that has expired.
+
+        LostRowsError if the index knows of it, and has no record.
+        """
         found = self.index.record_by_name(name)
-        if found is not None and found.expires_ms and found.expires_ms <= self.now_ms:
+        if found is None:
+            try:
+                self.index.confirm_absent(name)
+            except CorruptionError as exc:
+                raise LostRowsError(exc.message, self.index.generation.number) from exc
+        elif found.expires_ms and found.expires_ms <= self.now_ms:
             return None
         return found
+
+    def confirm_nodes(self, record: StreamRecord, *, given: bool = False) -> None:
+        """LostRowsError if a stream has not as many nodes as its record says; ``given``: what was
+        read of it without them was given away."""
+        number = record.number
+        there = self.index.node_count(number)
+        lost = record.open_version and self.index.open_node(number) is None
+        if there != record.nodes or lost:
+            raise self.lost(record, f"{there} of {record.nodes} nodes", given=given)
+
+    def lost(self, record: StreamRecord, what: str, *, given: bool = False) -> LostRowsError:
+        """The error that says that only so much of a stream is in the index."""
+        more = ": it was incomplete, read it again" if given else ""
+        return LostRowsError(
+            f"the index has {what} of stream {record.name!r}{more}",
+            self.index.generation.number, given=given,
+        )  # fmt: skip
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
         """Records with numbers above ``after``, ascending, without those that have expired."""
@@ -100,6 +126,9 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
             continue  # between the two looks, by a fork or another process: not counted
         except SegmentGone as gone:
             missing = gone.args[0]
+        except LostRowsError as lost:
+            if not revival.rebuild(engine, lost) or lost.given:
+                raise
         except Exception as exc:
             last = tries == TRIES - 1
             if isinstance(exc, env.GaveUp) and not last:

@@ -78,8 +78,12 @@ def _looked_at(fs: FileSystem, path: Path) -> bytes:
 def _mapped(fs: FileSystem, path: Path) -> Any:
     file = fs.open(path, write=True)
     try:
-        if file.size_bytes() < SIZE_BYTES:
-            raise StoreError(f"{path} is cut off: close every process, remove it and reopen")
+        size = file.size_bytes()
+        if size != SIZE_BYTES:
+            raise StoreError(
+                f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the store "
+                "in every process, and open it again; it is made anew"
+            )
         found = file.map(writable=True)
     finally:
         file.close()

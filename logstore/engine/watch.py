@@ -87,7 +87,7 @@ def watching(fs: FileSystem, path: Path) -> Iterator[Watch | None]:
         yield None
         return
     try:
-        whole = file.size_bytes() >= SIZE_BYTES
+        whole = file.size_bytes() == SIZE_BYTES
         mapped = file.map() if whole else None
     finally:
         file.close()

@@ -25,6 +25,7 @@ class Link(NamedTuple):
     file_bytes: int
     created_ms: int
     previous_end: int = 0  # position where the main segment before ends
+    previous_commit: int = 0  # with which commit
 
 
 def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.SegmentHead, int]]:
@@ -60,6 +61,14 @@ def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) 
             if before == links[-1].number:  # also if the file is shorter: its reader finds that
                 links[-1] = links[-1]._replace(end_offset=end)
         links.append(
-            Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms, head.previous_end)
+            Link(
+                number,
+                fmt.SEGMENT_HEAD_BYTES,
+                size,
+                size,
+                head.created_ms,
+                head.previous_end,
+                head.previous_commit,
+            )
         )
     return links

@@ -18,7 +18,8 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, FileSystemError
 from logstore.fs import FileSystem
-from logstore.log import names, reader, version
+from logstore.log import chain, names, reader, version
+from logstore.log.writer import crc_seed
 
 CHECKPOINT_MAX_BYTES = 16 << 30
 KEPT = 2
@@ -88,16 +89,20 @@ def read(
     return head, chunks
 
 
-def fits_log(fs: FileSystem, store: Path, seed: int, head: CheckpointHead) -> bool:
-    """Whether the log holds the commit that ends at the checkpoint's position."""
+def fits_log(fs: FileSystem, store: Path, uuid: bytes, head: CheckpointHead) -> bool:
+    """Whether the log holds the commit that ends at the checkpoint's position, or did so until its
+    segment was dropped: then the checkpoint is at that segment's end, as the next one's header
+    says, since a segment is dropped only when the kept checkpoints are past all of it.
+    """
     number, end = fmt.position_parts(head.position)
     try:
         file = fs.open(names.segment(store, number))
     except FileNotFoundError:
-        # Its segment was dropped: that is only done behind the checkpoint, in a durable commit.
-        return bool(names.segments(fs, store))
+        links = chain.main_links(fs, store, uuid, number + 1)
+        ends = [(link.previous_end, link.previous_commit) for link in links]
+        return (head.position, head.commit) in ends
     try:
-        found = reader.read_frame(file, seed, number, head.last_frame_offset, end)
+        found = reader.read_frame(file, crc_seed(uuid), number, head.last_frame_offset, end)
     except (CorruptFrameError, FileSystemError):
         return False
     finally:

@@ -32,6 +32,7 @@ class Walk:
         self.start = start
         self.end = end
         self.started = False
+        self._whole = False  # the walk is one of all that the stream has
         self.done = start > end
 
     def step(self, view: Snapshot, gather: Gather) -> bool:
@@ -41,7 +42,8 @@ class Walk:
             self.done = True
             return True
         if not self.started:
-            self.started, self.end = True, min(self.end, record.last)
+            self.started, self._whole = True, self.start <= record.first <= record.last <= self.end
+            self.end = min(self.end, record.last)
         return self._nodes(view, record, gather)
 
     def _nodes(self, view: Snapshot, record: StreamRecord, gather: Gather) -> bool:
@@ -61,6 +63,8 @@ class Walk:
             self.start = ref.last.next()
             count += 1
             size += len(lp)
+        if self._whole:
+            view.confirm_nodes(record, given=True)
         self.done = True
         return True
 

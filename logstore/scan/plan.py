@@ -17,6 +17,7 @@ import hashlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from logstore.errors import CorruptionError, OptionError, SnapshotExpired, Strea
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+from logstore.index.witness import LostRowsError
 from logstore.log import pinfile
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Writer
@@ -212,6 +214,10 @@ def _collect(engine: Engine, name: bytes, start: StreamID, end: StreamID, items:
             section = _walk(engine, name, start, end, items, limit)
         except _Changed:
             continue
+        except LostRowsError:  # the index was built anew
+            if walk == WALKS_MAX:
+                raise
+            continue
         if len(items) > before:
             items.sections.append((before, section))
         return
@@ -222,6 +228,7 @@ def _walk(
 ) -> Section:
     first: StreamRecord | None = None
     at: StreamID | None = start
+    upto = end
     while at is not None:
         record, found, at = snapshot.read(engine, _piece(name, at, end, limit))
         if first is None:
@@ -231,7 +238,16 @@ def _walk(
         for item in found:
             items.add(item)
     assert first is not None
+    if start <= first.first and first.last <= upto:
+        snapshot.read(engine, partial(_confirm, name=name))
     return Section(first.number, name, start, end)
+
+
+def _confirm(view: Snapshot, name: bytes) -> None:
+    """LostRowsError if nodes of a stream were not met because the index lost them."""
+    record = view.record(name)
+    if record is not None:
+        view.confirm_nodes(record, given=True)
 
 
 def _deleted(record: StreamRecord) -> tuple[int, int]:

@@ -28,6 +28,7 @@ class Reader:
         self._store, self._truth = store, truth
         self.seen: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.absences: Counter[str] = Counter()
 
     def ask(self, what: str, question: Callable[[], Any], expected: Any, absent: Any) -> None:
         """One question; ``absent`` is the answer that says that there is nothing."""
@@ -40,6 +41,8 @@ class Reader:
             self.seen["right"] += 1
         elif found == absent or less(found, expected):
             self.seen["absent"] += 1
+            kind = what.rpartition(" ")[2]
+            self.absences["get" if "-" in kind else kind] += 1
         else:
             self.seen["wrong"] += 1
             self.wrong.append(f"{what}: {found!r:.300} and not {expected!r:.300}")
@@ -68,8 +71,9 @@ class Reader:
             found.extend((str(entry.id), entry.pairs) for entry in self._store.stream(name))
         except logstore.Error:
             self.seen["refused"] += 1
+            live = {}  # who is told that it is not all of it misses nothing
         for id, pairs in found:
-            if live.get(id) == pairs:
+            if self._truth.live[name].get(id) == pairs:
                 self.seen["right"] += 1
             elif self._truth.ever.get(name, {}).get(id) == pairs:
                 self.seen["deleted"] += 1
@@ -78,7 +82,9 @@ class Reader:
                 self.wrong.append(f"{name!r} {id}: {pairs!r}")
         if len({id for id, _ in found}) < len(found):
             self.seen["twice"] += 1
-        self.seen["absent"] += len(live) > len(found)
+        if len(live) > len(found):
+            self.seen["absent"] += 1
+            self.absences["range"] += 1
 
     def add(self) -> None:
         """An entry to each stream: refused, or there."""
@@ -153,7 +159,12 @@ def main(path: str, truth_file: str) -> None:
         store.close()
     except logstore.Error:
         reader.seen["close refused"] += 1
-    sys.stdout.write(json.dumps({"seen": dict(reader.seen), "wrong": reader.wrong}) + "\n")
+    sys.stdout.write(
+        json.dumps(
+            {"seen": dict(reader.seen), "wrong": reader.wrong, "absences": dict(reader.absences)}
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
+from logstore.engine.commit import Committer
 from logstore.errors import CorruptFrameError, FormatVersionError, SnapshotExpired
 from logstore.fs import LOCAL, FileStat, FileSystem
 from logstore.log import chain, checkpoint, hint, names, pinfile, reader
@@ -83,7 +84,7 @@ def test_a_checkpoint_counts_if_the_log_holds_its_commit(tmp_path: Path) -> None
         head, _ = checkpoint.read(engine.fs, engine.path, engine.uuid, position)
 
         def fits(head: CheckpointHead) -> bool:
-            return checkpoint.fits_log(engine.fs, engine.path, engine.seed, head)
+            return checkpoint.fits_log(engine.fs, engine.path, engine.uuid, head)
 
         assert fits(head)
         assert not fits(head._replace(commit=head.commit + 1))
@@ -97,9 +98,15 @@ def test_a_checkpoint_counts_if_the_log_holds_its_commit(tmp_path: Path) -> None
         assert not fits(CheckpointHead(
             fmt.position(1, inner.end_offset), inner.commit, inner.offset, inner.crc
         ))  # fmt: skip
-        # Its segment was dropped; but not if nothing is left at all.
-        assert fits(head._replace(position=fmt.position(9, 100)))
+        # Without its segment only if the next one's header says that this was its end.
+        assert not fits(head._replace(position=fmt.position(9, 100)))
+        with Committer(engine).locked() as words:
+            engine.roll_locked(words)
+        (link,) = chain.main_links(engine.fs, engine.path, engine.uuid, 2)
         names.segment(engine.path, 1).rename(tmp_path / "away")
+        at_end = head._replace(position=link.previous_end, commit=link.previous_commit)
+        assert fits(at_end)
+        assert not fits(at_end._replace(commit=head.commit))
         assert not fits(head)
         (tmp_path / "away").rename(names.segment(engine.path, 1))
 

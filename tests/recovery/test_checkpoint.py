@@ -12,7 +12,11 @@ import pytest
 
 import logstore
 from logstore.engine import checkpoints, groupcopy, snapshot
+from logstore.errors import DamagedStoreError
+from logstore.fs import LOCAL
+from logstore.log import names
 from logstore.recovery.check import check
+from logstore.recovery.recover import recover
 from tests.compaction.dumps import Dump, dump
 
 
@@ -232,3 +236,31 @@ def test_a_group_made_anew_meanwhile_keeps_its_name(
     shutil.rmtree(path / "index")
     with logstore.open(path, background=False) as store:
         assert store.stream("s").groups() == expected
+
+
+def test_the_segment_in_which_a_checkpoint_ends_must_not_be_missing(tmp_path: Path) -> None:
+    """What came behind the checkpoint in it would be gone without a word, though the next segment
+    is there."""
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16, background=False, encoding=None) as store:
+        stream = store.stream("s")
+        stream.add_many({"n": n, "pad": "p" * 200} for n in range(400))
+        store.checkpoint()
+        at = names.checkpoints(LOCAL, path)[-1] >> 32
+        stream.add({"behind": "the checkpoint"})
+        while store._engine().wake.log().active_segment == at:
+            stream.add({"pad": "p" * 20_000})
+    shutil.rmtree(path / "index")
+    kept = names.segment(path, at).read_bytes()
+    for left in (path / "log").glob(f"*{at}.*"):
+        left.unlink()
+    with pytest.raises(DamagedStoreError, match="missing and was not dropped") as caught:
+        logstore.open(path)
+    assert caught.value.segment == at
+    names.segment(path, at).write_bytes(kept)
+    with logstore.open(path, background=False) as store:
+        assert len(list(store.stream("s"))) == len(store.stream("s")) > 400
+    shutil.rmtree(path / "index")
+    names.segment(path, at).unlink()
+    report = recover(path)
+    assert any(each.segment == at for each in report.damage)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.engine import process, snapshot
 from logstore.engine.core import REBUILD_TRIES, Engine
-from logstore.errors import DamagedStoreError
+from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import frame, names
@@ -77,6 +78,28 @@ def test_segments_that_are_begun_are_followed_and_nothing_is_read_anew(
         assert engine.index().number == first
         assert engine.wake.log().applied == store._engine().wake.applied
         assert engine.follow is not None
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_what_is_damaged_is_told_and_not_taken_for_the_end(
+    tmp_path: Path, reader: Opened, sealed: bool
+) -> None:
+    """In a sealed segment, and where the writer has published what stands there."""
+    with _writer(tmp_path / "store") as store:
+        store.stream("s").add({b"n": b"0"})
+        engine = reader(tmp_path / "store")
+        before = store._engine().wake.log()
+        for _ in range(5 if sealed else 1):
+            store.stream("s").add({b"pad": bytes(30_000)})
+        assert (store._engine().wake.log().active_segment > 1) is sealed
+        at = (before.applied & fmt.OFFSET_MAX) + 100
+        frames.flip(frames.file(tmp_path / "store", 1), at)
+        for _ in range(2):
+            with pytest.raises(CorruptFrameError) as caught:
+                _seen(engine)
+            assert (caught.value.segment, caught.value.offset) == (1, at - 100)
+        frames.flip(frames.file(tmp_path / "store", 1), at)
+        assert _seen(engine)[0] == [6 if sealed else 2]
 
 
 def test_what_compaction_dropped_is_read_anew(tmp_path: Path, reader: Opened) -> None:

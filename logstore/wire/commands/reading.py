@@ -28,8 +28,10 @@ def found_in(
 ) -> list[Reply]:
     """Entries of an interval, read in batches; ``limit`` -1: all."""
     replies: list[Reply] = []
+    interval: ranges.Interval | None = None
     while True:
-        batch = ranges.read_on(reader.once, key, low, high, limit, reverse=reverse)
+        batch = ranges.read_on(reader.once, key, low, high, limit, reverse=reverse, walked=interval)
+        interval = interval or (low, high)
         replies += [entry(row) for row in batch.entries]
         if limit >= 0:
             limit -= len(batch.entries)
