@@ -1,5 +1,5 @@
-"""Prevents bare errors of LMDB, of mmap or of struct from reaching who opens, reads or checks a store
-whose files are damaged.
+"""Prevents bare errors of LMDB, of mmap or of struct from reaching who opens, reads or checks a
+store whose files are damaged.
 """
 
 from __future__ import annotations
