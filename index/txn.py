@@ -31,12 +31,13 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "_groups", "_producers", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "_names", "_producers", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
         self.txn = txn
         self._cursor: Any = None
+        self._names: dict[bytes, list[int]] | None = None  # held back: the last one has the name
         self._groups: GroupTxn | None = None
         self._producers: ProducerTxn | None = None
 
@@ -89,16 +90,23 @@ class IndexTxn:
     # -- streams ------------------------------------------------------------------------------
     def stream_number(self, name: bytes) -> int | None:
         """The number of a stream by name."""
+        if self._names:
+            self.write_names()
         key = keys.name_key(name)
         value = self._get(self.generation.names, key)
         return None if value is None else int.from_bytes(value, "little")
 
     def confirm_absent(self, name: bytes) -> None:
         """CorruptionError if anything but the missing row says that the name exists."""
+        if self._names:
+            self.write_names()
         witness.confirm_absent(self.txn, self.generation.names, name, self.record)
 
     def put_name(self, name: bytes, number: int) -> None:
         """Bind a name to a number, twice."""
+        if self._names is not None:
+            self._names.setdefault(name, []).append(number)
+            return
         names = self.generation.names
         packed = number.to_bytes(8, "little")
         key = keys.name_key(name)
@@ -108,8 +116,34 @@ class IndexTxn:
         if packed not in [twins[at : at + 8] for at in range(0, len(twins), 8)]:
             self.txn.put(key, _seal(key, twins + packed), db=names)
 
+    def hold_names(self) -> None:
+        """Names are written many at a time, by ``write_names``; or before one is looked up."""
+        self._names = {}
+
+    def write_names(self) -> None:
+        """Write the names that were held back, into an empty index by ascending keys."""
+        held, self._names = self._names or {}, None
+        names = self.generation.names
+        if self.txn.stat(names)["entries"]:
+            for name, numbers in held.items():
+                for number in numbers:
+                    self.put_name(name, number)
+        else:
+            rows: list[tuple[bytes, bytes]] = []
+            for name, numbers in held.items():
+                twins = b"".join(number.to_bytes(8, "little") for number in dict.fromkeys(numbers))
+                key, twin = keys.name_key(name), keys.twin_key(name)
+                rows.append((key, _seal(key, numbers[-1].to_bytes(8, "little"))))
+                rows.append((twin, _seal(twin, twins)))
+            rows.sort()
+            with self.txn.cursor(db=names) as cursor:
+                cursor.putmulti(rows, append=True)
+        self._names = {}
+
     def delete_name(self, name: bytes, number: int) -> None:
         """Unbind a name from a number; a newer stream of the same name keeps it."""
+        if self._names:
+            self.write_names()
         names = self.generation.names
         if self.stream_number(name) == number:
             self.txn.delete(keys.name_key(name), db=names)
@@ -142,19 +176,32 @@ class IndexTxn:
         sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
         self.txn.put(key, sealed, db=self.generation.main)
 
-    def put_new(self, record: StreamRecord, node: OpenNode | None) -> None:
-        """Store a new stream's record and open node: at the end, where pages are filled whole."""
-        rows = [(keys.record_key(record.number), record.pack())]
-        if node is not None:
-            rows.append((keys.open_key(record.number), node.pack()))
-        for key, value in rows:
-            sealed = _seal(key, value)
-            if not self.txn.put(key, sealed, append=True, db=self.generation.main):
-                self.txn.put(key, sealed, db=self.generation.main)  # it was not the end
+    def put_new(self, made: list[tuple[StreamRecord, OpenNode | None]]) -> None:
+        """Store new streams' records and open nodes, in the order of their numbers: at the end,
+        where pages are filled whole."""
+        rows: list[tuple[bytes, bytes]] = []
+        for record, node in made:
+            key = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD)
+            rows.append((key, _seal(key, record.pack())))
+            if node is not None:
+                key = _STREAM_KEY(0xFF, record.number, keys.IS_OPEN)
+                rows.append((key, _seal(key, node.pack())))
+        with self.txn.cursor(db=self.generation.main) as cursor:
+            at_end = not cursor.last() or cursor.key() < rows[0][0]
+            cursor.putmulti(rows, append=at_end)
 
     def delete_record(self, number: int) -> None:
         """Remove a stream's record."""
         self.txn.delete(keys.record_key(number), db=self.generation.main)
+
+    def numbers(self) -> Iterator[int]:
+        """Numbers of all streams, ascending."""
+        with self.txn.cursor(db=self.generation.main) as cursor:
+            if cursor.set_range(keys.record_key(1)):
+                for key in cursor.iternext(values=False):
+                    _, number, which = keys.key_parts(keys.STREAM_KEY, key)
+                    if which == keys.IS_RECORD:
+                        yield number
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
         """Records with numbers above ``after``, ascending."""

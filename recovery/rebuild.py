@@ -12,8 +12,10 @@ over, its neighbours are applied as far as they still say something certain (``g
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from logstore import format as fmt
 from logstore.engine import opens
@@ -30,6 +32,7 @@ from logstore.recovery import boot, leaving
 from logstore.recovery.gaps import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
+_NONE = [0, 0]
 Published = Callable[[], int | None]
 _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
@@ -45,7 +48,8 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
     temporary = path.with_name(path.name + names.TEMPORARY)
     generation = open_generation(fs, temporary, number, build=True)
     try:
-        Rebuild(engine, generation, report, published).run()
+        with _uncollected():
+            Rebuild(engine, generation, report, published).run()
     except DiskFullError:
         generation.close()
         fs.remove_tree(temporary)  # what it took is wanted for the next try
@@ -61,6 +65,19 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
     report.rebuild_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("index generation %d rebuilt in %d ms", number, report.rebuild_ms)
     return number
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collection of cycles: there are none, and with many streams it would look through
+    all that a rebuild holds again and again, while the lock is held."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Rebuild:
@@ -87,6 +104,7 @@ class Rebuild:
         with self._generation.env.begin(write=True) as txn:
             index = IndexTxn(self._generation, txn)
             engine.kept.clear()
+            index.hold_names()
             state = engine.new_state(index, Meta(active_segment=active.number), 0, 0)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):
@@ -105,6 +123,7 @@ class Rebuild:
             # before it was made: the tail check makes it. Nothing is ever written behind a seal.
             self._settle(state, max(active.number, state.meta.active_segment))
             state.flush()
+            index.write_names()
         engine.kept.clear()
 
     def _check_chain(self, from_position: int) -> None:
@@ -227,8 +246,7 @@ class Rebuild:
     def _settle(self, state: State, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
-        self._settle_opens(state, active)
-        state.flush()  # what it changed in records is read below
+        records = self._settle_opens(state, active)
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, _) in heads.items():
@@ -254,25 +272,30 @@ class Rebuild:
             # A compacted segment without a row was never adopted: garbage for the next compaction.
             if row.role == fmt.Role.MAIN or row.live_nodes or state.segment(number) is not None:
                 state.put_segment(number, row)
-        for record in list(state.index.records()):
-            record.nodes, record.node_bytes = counts.get(record.number, [0, 0])
+        for record in records:
+            count = counts.get(record.number, _NONE)
+            if [record.nodes, record.node_bytes] != count:
+                record.nodes, record.node_bytes = count
+                state.touch(record)
             if self._gaps or self._gaps.repaired:
                 self._gaps.count_entries(state, record)
-            state.touch(record)
+                state.touch(record)
         self._report.orphans = dict(self._gaps.orphans)
         state.meta = state.meta._replace(
             active_segment=active,
             next_segment=max([state.meta.next_segment, *(number + 1 for number in heads)]),
         )
 
-    def _settle_opens(self, state: State, active: int) -> None:
-        state.flush()
-        for record in list(state.index.records()):
-            node = state.index.open_node(record.number) if record.open_version else None
+    def _settle_opens(self, state: State, active: int) -> list[StreamRecord]:
+        """All records, their open nodes put together."""
+        records = state.all_records()
+        for record in records:
+            node = state.open_node(record.number) if record.open_version else None
             if node is not None and node.runs:
                 self._settle_open(state, record, node, active)
             elif node is None and record.open_version:
                 self._gaps.without_open(state, record)
+        return records
 
     def _settle_open(self, state: State, record: StreamRecord, node: OpenNode, active: int) -> None:
         """Put an open node together; what cannot be read of it does not keep others from it."""

@@ -25,7 +25,7 @@ from logstore.engine import (
 )
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.bulk import put_nodes
-from logstore.index.keys import Locator, Run, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
 
 if TYPE_CHECKING:
@@ -52,8 +52,15 @@ def _seal(state: State, at: int, _: int, body: frames.Seal) -> None:
 
 
 def _create(state: State, at: int, _: int, body: frames.Create) -> None:
-    state.meta = state.meta._replace(next_stream=max(state.meta.next_stream, body.stream + 1))
-    record = state.record(body.stream)
+    meta = state.meta
+    record: StreamRecord | None = None
+    if body.stream >= meta.next_stream:  # numbers ascend, and none is given twice
+        state.meta = Meta(
+            meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
+            body.stream + 1, meta.next_segment,
+        )  # fmt: skip
+    else:
+        record = state.record(body.stream)
     if record is None:
         state.create(StreamRecord(body.stream, body.name, position=at))
     elif record.name == body.name:
@@ -76,7 +83,7 @@ def _open(state: State, at: int, payload_bytes: int, body: frames.Open) -> None:
     if record is None:
         return
     master = StreamID(body.master_ms, body.master_seq)
-    sealed = state.index.node(body.stream, master)
+    sealed = None if state.is_new(record) else state.index.node(body.stream, master)
     reopened = sealed is not None and sealed.position < at
     if sealed is not None and reopened:
         state.drop_node(body.stream, master, sealed)

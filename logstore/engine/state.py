@@ -109,6 +109,13 @@ class State:
                 self.kept.records[stream] = found
         return found
 
+    def all_records(self) -> list[StreamRecord]:
+        """Every stream's record, by ascending numbers; changes to one count once it is touched."""
+        return [
+            found for number in sorted({*self.kept.records, *self.index.numbers()})
+            if (found := self.record(number)) is not None
+        ]  # fmt: skip
+
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name; None also for one that has expired."""
         number = self.kept.numbers.get(name)
@@ -134,10 +141,16 @@ class State:
         self._dirty_records.add(record.number)
         self.woken.add(record.name)
 
+    def is_new(self, record: StreamRecord) -> bool:
+        """Whether it was created here, and never had an entry."""
+        number = record.number
+        return number in self._created and not record.nodes and record.last == ZERO_ID
+
     def create(self, record: StreamRecord) -> None:
         """Bind a new stream's name."""
         self.bind(record)
-        ExpiryTxn(self.index).put(record)
+        if record.expires_ms:
+            ExpiryTxn(self.index).put(record)
         self._created.add(record.number)
         self.touch(record)
 
@@ -267,11 +280,14 @@ class State:
 
     def _flush_created(self) -> None:
         """Write new streams in the order of their numbers: each stands behind all others then."""
+        made: list[tuple[StreamRecord, OpenNode | None]] = []
         for stream in sorted(self._created & self._dirty_records):
-            opens = self.kept.opens.get(stream) if stream in self._dirty_opens else None
-            self.index.put_new(self.kept.records[stream], opens)
+            node = self.kept.opens.get(stream) if stream in self._dirty_opens else None
+            made.append((self.kept.records[stream], node))
             self._dirty_records.discard(stream)
             self._dirty_opens.discard(stream)
+        if made:
+            self.index.put_new(made)
         self._created.clear()
 
     # -- the end ------------------------------------------------------------------------------
