@@ -155,7 +155,10 @@ assert RECORD_BODY.size == 72
 assert ADOPT_ITEM.size == 56
 
 # -- hints: head, then one item a frame (and for all but node data, its payload) -------------------
-HINT_MAGIC = b"LGSTHNT\x00"
+# Of the second form, appends of a node that is sealed in the same segment may be one item; an older
+# logstore takes it for no hint. The first form has an item for each frame.
+HINT_MAGIC = b"LGSTHNT\x01"
+HINT_MAGIC_WHOLE = b"LGSTHNT\x00"
 # magic, format version, reserved, segment, role, segment bytes, items, body bytes, store uuid,
 # crc of the body bound to all before
 HINT_HEAD = struct.Struct("<8sHHIIIII16sI")

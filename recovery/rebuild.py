@@ -93,6 +93,8 @@ class Rebuild:
         self._published = published
         self._links = chain.main_links(engine.fs, engine.path, engine.uuid)
         self._gaps = Gaps(engine, report)
+        # The checkpoint's records know of frames up to somewhere between these two positions.
+        self._from_position = self._told_upto = 0
         self._missing: dict[int, int] = {}  # before which segment one is missing
 
     def run(self) -> None:
@@ -111,6 +113,8 @@ class Rebuild:
                 from logstore.recovery import restore
 
                 from_position = restore.newest(engine, state, self._report)
+            positions = (record.position for record in state.kept.records.values())
+            self._from_position, self._told_upto = from_position, max(positions, default=0)
             self._check_chain(from_position)
             for link in sealed:
                 self._replay(state, link, from_position)
@@ -148,7 +152,9 @@ class Rebuild:
         if link.number in self._missing:
             start = fmt.position(self._missing[link.number], 0)
             self._gaps.passed(start, fmt.position(link.number, 0))
-        kept = hint.read(engine.fs, engine.path, engine.uuid, link)
+        begin, end = (fmt.position(link.number, at) for at in (link.start_offset, link.end_offset))
+        whole = end <= self._from_position or begin >= self._told_upto
+        kept = hint.read(engine.fs, engine.path, engine.uuid, link, joined=whole)
         if kept is not None:
             self._report.hints_used += 1
             yield from kept

@@ -1,19 +1,23 @@
 """Hints: a sealed segment's summary, from which the index is rebuilt without reading the nodes.
 
-Invariants: a hint is written only for a segment that was synced, and lists every frame of it in
-order; of frames that carry listpack bytes it keeps only the fixed part. A hint that does not fit
+Invariants: a hint is written only for a segment that was synced, and lists the frames of it in
+order; of frames that carry listpack bytes it keeps only the fixed part. Appends of an open node
+that is sealed in the same segment may be *joined* into the last of them: that is enough for who
+applies all of the segment, and for nobody who begins in the middle of it. A hint that does not fit
 its segment in any respect is as good as none: the segment itself is read. Never imports the index.
 """
 
 from __future__ import annotations
 
 import errno
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, DiskFullError, FileSystemError
+from logstore.format import Kind
 from logstore.fs import File, FileSystem
 from logstore.log import frame as frames
 from logstore.log import names, reader, version
@@ -21,6 +25,14 @@ from logstore.log.chain import Link
 
 HINT_MAX_BYTES = 4 << 30
 _ITEM = fmt.HINT_ITEM
+_ADDED = struct.Struct("<II")  # of an append: entries and elements added, behind stream and last ID
+_ADDED_AT = fmt.APPEND_BODY.size - _ADDED.size
+_SIZE, _SIZE_AT = struct.Struct("<I"), 4  # of an item: bytes of the frame's payload
+# Frames that a stream's record, or its open node, follows from; all begin with its number.
+_OF_STREAM = frozenset({
+    Kind.CREATE, Kind.DROP, Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.TRIM,
+    Kind.RECORD, Kind.EXPIRE, Kind.RENAME, Kind.SETTING,
+})  # fmt: skip
 
 
 def shortened(found: reader.LogFrame) -> reader.LogFrame:
@@ -29,15 +41,78 @@ def shortened(found: reader.LogFrame) -> reader.LogFrame:
     return found if kept is None else found._replace(payload=found.payload[:kept])
 
 
+_ONLY_BETWEEN = (Kind.TOMBSTONE, Kind.RECORD)  # the node stays the open one
+
+
+class _Joining:
+    """The appends of one open node, as items of the hint that is being made."""
+
+    __slots__ = ("finished", "going", "master")
+
+    def __init__(self, master: bytes) -> None:
+        self.master = master
+        self.going: list[int] = []  # places behind each other, nothing of the stream between them
+        self.finished: list[list[int]] = []
+
+    def interrupt(self) -> None:
+        """What follows counts from the stream's record of now."""
+        if len(self.going) > 1:
+            self.finished.append(self.going)
+        self.going = []
+
+
 def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
     """The body of a hint, and how many items it has."""
     parts: list[bytes] = []
     add, item, head_bytes = parts.append, _ITEM.pack, frames.DATA_HEAD_BYTES.get
+    nodes: dict[bytes, _Joining] = {}  # by stream, whose open nodes began here
+    gone = 0
     for _, offset, size, commit, _, ordinal, kind, flags, crc, payload in items:
         kept = payload[: head_bytes(kind)]  # without a limit: all of it
+        place = len(parts)
         add(item(offset, size, commit, ordinal, crc, len(kept), kind, flags))
         add(kept)
-    return b"".join(parts), len(parts) // 2
+        if kind not in _OF_STREAM:
+            continue
+        stream = payload[:8]
+        if kind == Kind.OPEN:
+            nodes[stream] = _Joining(payload[8:24])
+            continue
+        node = nodes.get(stream)
+        if node is None:
+            continue
+        if kind == Kind.APPEND:
+            node.going.append(place)
+            continue
+        node.interrupt()
+        if kind == Kind.NODE:
+            del nodes[stream]
+            if payload[8:24] == node.master:
+                gone += _join(parts, node)
+        elif kind not in _ONLY_BETWEEN:
+            del nodes[stream]
+    return b"".join(parts), len(parts) // 2 - gone
+
+
+def _join(parts: list[bytes], node: _Joining) -> int:
+    """Put appends into the last of them, with the entries, elements and bytes of all; how many
+    items are no more."""
+    gone = 0
+    for places in node.finished:
+        entries = elements = 0
+        size = fmt.APPEND_BODY.size
+        for place in places:
+            added = _ADDED.unpack_from(parts[place + 1], _ADDED_AT)
+            entries, elements = entries + added[0], elements + added[1]
+            size += _SIZE.unpack_from(parts[place], _SIZE_AT)[0] - fmt.APPEND_BODY.size
+        *before, last = places
+        for place in before:
+            parts[place] = parts[place + 1] = b""
+        item, kept = parts[last], parts[last + 1]
+        parts[last] = item[:_SIZE_AT] + _SIZE.pack(size) + item[_SIZE_AT + _SIZE.size :]
+        parts[last + 1] = kept[:_ADDED_AT] + _ADDED.pack(entries, elements)
+        gone += len(before)
+    return gone
 
 
 def write(
@@ -117,8 +192,13 @@ def _named(fs: FileSystem, file: File, path: Path) -> bool:
         return False
 
 
-def read(fs: FileSystem, store: Path, uuid: bytes, link: Link) -> list[reader.LogFrame] | None:
-    """The frames of a segment as its hint keeps them; None if there is no hint that fits."""
+def read(
+    fs: FileSystem, store: Path, uuid: bytes, link: Link, *, joined: bool = True
+) -> list[reader.LogFrame] | None:
+    """The frames of a segment as its hint keeps them; None if there is no hint that fits.
+
+    Without ``joined``, also if it may be one that joins appends.
+    """
     try:
         data = fs.read(names.hint(store, link.number), HINT_MAX_BYTES)
     except (FileNotFoundError, FileSystemError):
@@ -128,7 +208,8 @@ def read(fs: FileSystem, store: Path, uuid: bytes, link: Link) -> list[reader.Lo
     fields = fmt.HINT_HEAD.unpack_from(data)
     magic, of_format, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
     body_at = fmt.HINT_HEAD.size
-    if magic != fmt.HINT_MAGIC or not version.readable(of_format) or owner != uuid:
+    known = magic == fmt.HINT_MAGIC_WHOLE or (joined and magic == fmt.HINT_MAGIC)
+    if not known or not version.readable(of_format) or owner != uuid:
         return None
     if number != link.number or segment_bytes != link.end_offset:
         return None

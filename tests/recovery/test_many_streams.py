@@ -28,7 +28,7 @@ def _made(path: Path, *, dropped: bool) -> None:
                 store.drop(b"stream-%d" % number)
                 store.stream(b"stream-%d" % number).add({b"again": b"1"})
             for number in range(5):
-                store.stream(b"stream-%d" % number).rename(b"renamed-%d" % number)
+                store.rename(b"stream-%d" % number, b"renamed-%d" % number)
                 store.stream(b"stream-%d" % number).add({b"of the same name": b"1"})
             store.checkpoint()
             for number in rng.sample(range(STREAMS), 20):
