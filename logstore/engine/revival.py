@@ -78,18 +78,19 @@ def reopen(engine: Engine, lost: Generation) -> bool:
     return True
 
 
-def rebuild(engine: Engine, lost: LostRowsError) -> bool:
-    """Build the index anew from the log, since rows are missing in it; False if that was done too
-    often here: then it is not the index that lacks them.
+def rebuild(engine: Engine, lost: LostRowsError) -> None:
+    """Build the index anew from the log, since rows are missing in it.
 
-    Neither the gate nor a lock is held.
+    Raises ``lost`` itself if a part of the answer was given away before, or if that was done too
+    often here: then it is not the index that lacks them. Neither the gate nor a lock is held.
     """
     if engine.rebuilds_of_lost >= REBUILDS_MAX:
-        return False
+        raise lost
     engine.rebuilds_of_lost += 1
     log.error("%s: the index is damaged, it is built anew from the log", lost.message)
     engine.replace_index(lost.generation)
-    return True
+    if lost.given:
+        raise lost
 
 
 @contextmanager

@@ -127,8 +127,7 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         except SegmentGone as gone:
             missing = gone.args[0]
         except LostRowsError as lost:
-            if not revival.rebuild(engine, lost) or lost.given:
-                raise
+            revival.rebuild(engine, lost)
         except Exception as exc:
             last = tries == TRIES - 1
             if isinstance(exc, env.GaveUp) and not last:

@@ -81,8 +81,8 @@ def _mapped(fs: FileSystem, path: Path) -> Any:
         size = file.size_bytes()
         if size != SIZE_BYTES:
             raise StoreError(
-                f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the store "
-                "in every process, and open it again; it is made anew"
+                f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the "
+                "store in every process, and open it again; it is made anew"
             )
         found = file.map(writable=True)
     finally:
