@@ -6,6 +6,8 @@ import random
 import shutil
 from pathlib import Path
 
+import pytest
+
 import logstore
 from logstore.engine import snapshot
 from logstore.engine.commit import Committer
@@ -52,6 +54,7 @@ def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:
     assert check(path).damage == []
 
 
+@pytest.mark.inside
 def test_each_row_is_written_once(tmp_path: Path) -> None:
     """Records, open nodes and names go into the index in their order, each once."""
     path = tmp_path / "store"
