@@ -261,8 +261,6 @@ class FileSystem:
             try:
                 flags = os.O_RDONLY | _DIRECTORY | _CLOEXEC
                 found = Directory(Path(path), os.open(path, flags))
-            except NotADirectoryError:
-                raise NotAStoreError(f"{path} is not a directory") from None
             except FileNotFoundError:
                 if before is not None:
                     raise gone(before.path) from None
@@ -353,7 +351,12 @@ class FileSystem:
     def make_directory(self, path: Path) -> None:
         """Create with parents; fine if it exists. FileSystemError for a link in a store."""
         with _errors(path, "creating"):
-            os.makedirs(reach(path), exist_ok=True)
+            try:
+                os.makedirs(reach(path), exist_ok=True)
+            except FileNotFoundError as exc:  # a parent that cannot be made, as below /proc
+                if isinstance(error := _missing(path, exc), StoreGoneError):
+                    raise error from None
+                raise typed(exc, path, "creating") from exc
         self.refuse_link(path)
 
     def refuse_link(self, path: Path) -> None:
