@@ -9,6 +9,8 @@ from __future__ import annotations
 # What the store says, and what a command says instead.
 PHRASES = {
     "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime": "give MS-SEQ or MS",
+    "give the smaller ID first, and reverse=True to read from the newest on":
+        "give the smaller ID first (a command that has --reverse reads from the newest on)",
     "give an ID above last_id, or '*'": "give an ID above the stream's last one, or '*'",
     "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
     "wait, raise lock_timeout, or look at that process":

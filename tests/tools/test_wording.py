@@ -93,6 +93,13 @@ def test_advice_can_be_typed(store: Path, arguments: list[str], advice: str) -> 
     assert advice in told["message"]
 
 
+def test_swapped_ends_are_refused_in_words_of_the_shell(store: Path) -> None:
+    done = invoke("range", store, "race", "9-9", "1-1")
+    assert done.exit_code == 1
+    assert "--reverse" in done.stderr
+    assert "reverse=True" not in done.stderr
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".gz", ".txt", ".CSVX"])
 def test_an_ending_that_is_not_supported_is_refused(store: Path, ending: str) -> None:
     """Before anything is read or written; --format says what such a file is."""
