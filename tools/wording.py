@@ -15,6 +15,7 @@ PHRASES = {
     "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
     "wait, raise lock_timeout, or look at that process":
         "try again when it is done, or look at that process",
+    "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
     "fix the permissions, or open with readonly=True": "fix the permissions",
     "drop the stream, or give replace=True": "give --replace, or --skip",

@@ -23,14 +23,15 @@ OF_PYTHON = re.compile(
 # neither consumes, schedules, configures nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
     "aio", "aiogroup", "aiostream", "aioturn", "aiowait", "aiowaiter", "arguments", "arrow",
-    "bufferedgroup", "bufferedstream", "casts", "configures", "configuring", "copies",
+    "bufferedgroup", "bufferedstream", "casts", "clock", "configures", "configuring", "copies",
     "deadletters", "delivery", "deletes", "group", "groupchange", "grouphandle", "groupwait",
     "handlers", "idempotent", "interchange", "linked", "options", "pool", "producing", "reading",
-    "resp", "scheduling", "settings", "transaction", "worker", "workloop",
+    "resp", "scheduling", "settings", "streamhandle", "transaction", "worker", "workloop",
 }  # fmt: skip
 NOT_MET_MESSAGES = {
     "the store was opened with readonly=True: open it for writing",  # no command that writes does
     "syntax error, LIMIT cannot be used without the special ~ option: give approximate=True",
+    "pins cannot be given back through a store opened with readonly=True",  # 'pins' opens it to write
     "a naive datetime is no ID: give it a time zone",
     "look_s and settle_s are above 0",
 }
