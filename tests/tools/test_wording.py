@@ -31,7 +31,7 @@ NOT_MET = {
 NOT_MET_MESSAGES = {
     "the store was opened with readonly=True: open it for writing",  # no command that writes does
     "syntax error, LIMIT cannot be used without the special ~ option: give approximate=True",
-    "pins cannot be given back through a store opened with readonly=True",  # 'pins' opens it to write
+    "pins cannot be given back through a store opened with readonly=True",  # --release writes
     "a naive datetime is no ID: give it a time zone",
     "look_s and settle_s are above 0",
 }
