@@ -106,7 +106,8 @@ def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
         found = getattr(shared.engine.limits, name)
         if found != value:
             raise OptionError(
-                f"the store keeps {name}={found}, which opening it does not change to {value}: "
+                f"the store was created with {name}={found}, or set to it, and opening it does not "
+                f"change that to {value}: "
                 "leave the option out, or make a new store and export into it"
             )
 

@@ -125,9 +125,12 @@ def nodes(
         files.close()
 
 
-def batches(split: Split, gather: Gather, *, fs: FileSystem = LOCAL) -> Iterator[pa.RecordBatch]:
+def batches(
+    split: Split, gather: Gather, *, fs: FileSystem = LOCAL,
+    now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The entries of a split as record batches."""
-    for node in nodes(split, fs=fs):
+    for node in nodes(split, fs=fs, now_ms=now_ms):
         if gather.is_full(node.live):
             yield from gather.take()
         gather.add(node.name, node.lp, *node.master, node.vector, node.start, node.end)

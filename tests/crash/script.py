@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,8 +114,8 @@ def expire(stream: str, *, past: bool) -> Step:
         if past:
             state.pop(stream.encode(), None)
 
-    when_ms = 1 if past else 5_000_000_000_000
-    return Step(f"expire {stream}", lambda store: store.stream(stream).expire(at=when_ms), model)
+    when = datetime(1970, 1, 2, tzinfo=UTC) if past else 5_000_000_000_000
+    return Step(f"expire {stream}", lambda store: store.stream(stream).expire(at=when), model)
 
 
 def transaction(number: int, gone: int) -> Step:

@@ -35,6 +35,9 @@ APART_COUNTERS = {
     "sync_s_max": "a length of time",
     "syncs": "when the disk is asked is a matter of order, not of content; at least one a roll",
 }
+# Types that tell of what the model never makes, and where they are held against it.
+ELSEWHERE = {"PinInfo": "of scans and exports: tests/scan/test_leases.py"}
+NO_PINS = {"pins": 0, "pinned_bytes": 0, "oldest_pin_ms": 0}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -135,7 +138,7 @@ def store(
         "deleted_bytes": sum(dead.values()), "oldest_deleted_segment_ms": min(born, default=0),
         "applied_segment": log.end[0], "applied_offset": log.end[1], "codec": codec_name(),
         "engine": "interpreted" if attempt.__file__.endswith(".py") else "compiled",
-        "compacted_ms": compacted[0], "compacted_bytes": compacted[1],
+        "compacted_ms": compacted[0], "compacted_bytes": compacted[1], **NO_PINS,
     }  # fmt: skip
 
 
@@ -154,7 +157,9 @@ def counters(shelf: Shelf, done: dict[str, int]) -> dict[str, int]:
 
     names = [each.replace("_ns", "_s") for each in COUNTERS]
     told = {name: shelf.counts[name] + done.get(name, 0) for name in names}
-    return {name: value for name, value in told.items() if name not in APART_COUNTERS}
+    return {
+        **{name: value for name, value in told.items() if name not in APART_COUNTERS}, **NO_PINS
+    }  # fmt: skip
 
 
 # -- of a stream --------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ DAMAGED: dict[tuple[int, ...], tuple[list[Told], list[int], list[int], list[str]
     (10, 9): ([(b"x", 5, 8, 1)], [1, 4, 5, 6, 7, 10], Y, []),
     (10, 7, 8, 9): ([(b"x", 5, 8, 3)], [1, 4, 5, 10], Y, []),
     (14,): ([(b"y", 1, 4, 4)], X, Y[4:], []),
-    (14, 15): ([(b"y", 1, 4, 4), (b"y", 5, 8, 4)], X, Y[8:], []),
+    (14, 15): ([(b"y", 1, 8, 8)], X, Y[8:], []),  # neighbours are told as one range
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import logstore
+from logstore.clock import SYSTEM_CLOCK
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import plan, read
 from logstore.scan.arrow import Gather
@@ -48,13 +50,15 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def split_rows(made: Plan) -> list[Row]:
-    """The rows of all splits, in the order of the plan."""
+def split_rows(made: Plan, now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms) -> list[Row]:
+    """The rows of all splits, in the order of the plan; ``now_ms`` tells when pins end."""
     return [
         row
         for split in made.splits
         for row in batch_rows(
-            read.batches(split, Gather(["id", "pairs"], batch_rows=50, binary=["pairs"]))
+            read.batches(
+                split, Gather(["id", "pairs"], batch_rows=50, binary=["pairs"]), now_ms=now_ms
+            )
         )
     ]
 
