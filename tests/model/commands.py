@@ -12,7 +12,6 @@ import shlex
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ def line(id: ID, pairs: Pairs) -> str:
 def settings(of: Any) -> dict[str, Any]:
     """Settings, whose bytes are names."""
     return {key: text(value) if isinstance(value, bytes) else value
-            for key, value in asdict(of).items()}  # fmt: skip
+            for key, value in of._asdict().items()}  # fmt: skip
 
 
 def plain(wanted: dict[str, Any]) -> dict[str, Any]:
