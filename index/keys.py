@@ -155,6 +155,26 @@ class StreamRecord:
         )  # fmt: skip
 
 
+def new_record_row(
+    number: int, name: bytes, at: int, entries: int = 0, first: tuple[int, int] = (0, 0),
+    last: tuple[int, int] = (0, 0),
+) -> tuple[bytes, bytes]:  # fmt: skip
+    """Key and sealed value of a stream's record, of which ``at`` is the last frame; with
+    ``entries``, that frame began its open node, and nothing happened to them since."""
+    key = STREAM_KEY.pack(0xFF, number, IS_RECORD)
+    value = _pack_record(
+        entries, entries, *last, *first, 0, 0, at, 0, 0, at if entries else 0, *first, 0
+    ) + name  # fmt: skip
+    return key, seal(key, value)
+
+
+def open_row(number: int, lp: bytes) -> tuple[bytes, bytes]:
+    """Key and sealed value of a small open node."""
+    key = STREAM_KEY.pack(0xFF, number, IS_OPEN)
+    value = _INLINE + lp
+    return key, seal(key, value)
+
+
 class Locator(NamedTuple):
     """Where a sealed node lies, and what was deleted from it since.
 

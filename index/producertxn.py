@@ -196,6 +196,8 @@ class ProducerTxn:
         value = self._get(key)
         before = 0 if value is None else int(_COUNT.unpack_from(value)[0])
         after = before + by
+        if after < 0:
+            raise LostRowsError("the index lost a producer", self._generation)
         if after:
             whole = name if value is None else value[_COUNT.size :]
             self._put(key, _COUNT.pack(after) + whole)

@@ -99,8 +99,9 @@ class ScheduleTxn:
         for due_ms, number in self._keys(after):
             if due_ms > until_ms:
                 return
-            (stream,) = NUMBER.unpack(self._get(_DUE.pack(_BY_DUE, due_ms, number)) or b"")
-            fields = self.fields(stream, (due_ms, number))
+            packed = self._get(_DUE.pack(_BY_DUE, due_ms, number))  # damage: may be gone for this
+            stream = 0 if packed is None else int(NUMBER.unpack(packed)[0])
+            fields = self.fields(stream, (due_ms, number)) if stream else None
             if fields is None:
                 raise CorruptionError(
                     f"the index lost the fields of the scheduled entry {due_ms}-{number}: close "

@@ -131,9 +131,11 @@ class IndexTxn:
         else:
             rows: list[tuple[bytes, bytes]] = []
             for name, numbers in held.items():
-                twins = b"".join(number.to_bytes(8, "little") for number in dict.fromkeys(numbers))
+                twins = packed = numbers[-1].to_bytes(8, "little")
+                if len(numbers) > 1:
+                    twins = b"".join([one.to_bytes(8, "little") for one in dict.fromkeys(numbers)])
                 key, twin = keys.name_key(name), keys.twin_key(name)
-                rows.append((key, _seal(key, numbers[-1].to_bytes(8, "little"))))
+                rows.append((key, _seal(key, packed)))
                 rows.append((twin, _seal(twin, twins)))
             rows.sort()
             with self.txn.cursor(db=names) as cursor:
@@ -176,16 +178,19 @@ class IndexTxn:
         sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
         self.txn.put(key, sealed, db=self.generation.main)
 
-    def put_new(self, made: list[tuple[StreamRecord, OpenNode | None]]) -> None:
-        """Store new streams' records and open nodes, in the order of their numbers: at the end,
-        where pages are filled whole."""
-        rows: list[tuple[bytes, bytes]] = []
+    def put_new(
+        self, made: list[tuple[StreamRecord, OpenNode | None]], others: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Store new streams' records and open nodes, and ``others``, rows of such that are made
+        already; in the order of their numbers: at the end, where pages are filled whole."""
+        rows = list(others)
         for record, node in made:
             key = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD)
             rows.append((key, _seal(key, record.pack())))
             if node is not None:
                 key = _STREAM_KEY(0xFF, record.number, keys.IS_OPEN)
                 rows.append((key, _seal(key, node.pack())))
+        rows.sort()  # two runs of ascending keys
         with self.txn.cursor(db=self.generation.main) as cursor:
             at_end = not cursor.last() or cursor.key() < rows[0][0]
             cursor.putmulti(rows, append=at_end)

@@ -21,6 +21,7 @@ from logstore import format as fmt
 from logstore.engine import opens
 from logstore.engine.apply import apply
 from logstore.engine.core import Engine, log
+from logstore.engine.fresh import Fresh
 from logstore.engine.state import State
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.index.env import Generation, open_generation
@@ -108,6 +109,7 @@ class Rebuild:
             engine.kept.clear()
             index.hold_names()
             state = engine.new_state(index, Meta(active_segment=active.number), 0, 0)
+            self._fresh = Fresh(state)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):
                 from logstore.recovery import restore
@@ -119,6 +121,8 @@ class Rebuild:
             for link in sealed:
                 self._replay(state, link, from_position)
             self._replay_active(state, active, from_position)
+            if self._gaps:
+                self._fresh.hand_over()  # what they say is looked at one by one
             if engine.accept_loss and not from_position and self._missing:
                 from logstore.recovery import restore
 
@@ -225,13 +229,18 @@ class Rebuild:
         self._count_segment(state, link)
 
     def _apply(self, state: State, found: reader.LogFrame, from_position: int) -> None:
+        at, fresh = found.position, self._fresh
+        if self._gaps:
+            fresh.hand_over()
+        elif at >= from_position and fresh.take(at, found.payload_bytes, found.kind, found.payload):
+            return
         body = found.body()
         if body is None:
             return
         if self._gaps:
-            body = self._gaps.certain(state, found.position, body)
-        if found.position >= from_position:
-            apply(state, found.position, found.payload_bytes, body)
+            body = self._gaps.certain(state, at, body)
+        if at >= from_position:
+            apply(state, at, found.payload_bytes, body)
         elif isinstance(body, _OPEN_NODE_BODIES):
             self._open_only(state, found, body)
 
@@ -252,7 +261,13 @@ class Rebuild:
     def _settle(self, state: State, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
+        fresh_rows = self._fresh.settle(engine.segments, active)
         records = self._settle_opens(state, active)
+        if self._gaps.repaired:  # then all are looked at
+            self._fresh.hand_over()
+            records = self._settle_opens(state, active)
+        else:
+            state.new_rows = fresh_rows
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, _) in heads.items():

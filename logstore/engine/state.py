@@ -32,7 +32,7 @@ class State:
     __slots__ = (
         "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
         "_settings", "_tops", "buffer", "buried", "counts", "grown", "handed", "index", "joined",
-        "kept", "limits", "meta", "next_due_ms", "now_ms", "sated", "segments", "woken",
+        "kept", "limits", "meta", "new_rows", "next_due_ms", "now_ms", "sated", "segments", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class State:
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._created: set[int] = set()
+        self.new_rows: list[tuple[bytes, bytes]] = []  # of new streams, made already: ``fresh``
         self._segments: dict[int, SegmentRow] = {}
         self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
         self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
@@ -149,6 +150,10 @@ class State:
     def create(self, record: StreamRecord) -> None:
         """Bind a new stream's name."""
         self.bind(record)
+        self.create_bound(record)
+
+    def create_bound(self, record: StreamRecord) -> None:
+        """A new stream, whose name the index knows already."""
         if record.expires_ms:
             ExpiryTxn(self.index).put(record)
         self._created.add(record.number)
@@ -286,8 +291,9 @@ class State:
             made.append((self.kept.records[stream], node))
             self._dirty_records.discard(stream)
             self._dirty_opens.discard(stream)
-        if made:
-            self.index.put_new(made)
+        if made or self.new_rows:
+            self.index.put_new(made, self.new_rows)
+        self.new_rows = []
         self._created.clear()
 
     # -- the end ------------------------------------------------------------------------------
@@ -296,7 +302,7 @@ class State:
         index, kept = self.index, self.kept
         if self._changes:
             self._count()
-        if self._created:
+        if self._created or self.new_rows:
             self._flush_created()
         for stream in self._dirty_records:
             index.put_record(kept.records[stream])

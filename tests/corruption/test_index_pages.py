@@ -119,6 +119,8 @@ def test_never_a_wrong_value(made: Shop, tmp_path: Path) -> None:
             else:
                 found = json.loads(told)
                 total.update(found["seen"])
+                total.update({f"absent: {k}": n for k, n in found["absences"].items()})
+                total["runs with an absence"] += bool(found["absences"])
                 assert not found["wrong"], (kind, found["wrong"])
                 missed = any(found["seen"].get(each) for each in ("absent", "twice", "deleted"))
                 if found["seen"].get("close refused"):

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.engine import exports
 from logstore.engine.revival import REBUILDS_MAX
 from logstore.errors import CorruptionError
 from logstore.ids import StreamID
-from logstore.index import keys
+from logstore.index import keys, producertxn
+from logstore.index.groupkeys import digest
 from logstore.index.txn import IndexTxn
 
 SMALL, LARGE = 90, 2000
@@ -83,6 +85,21 @@ def open_node(name: bytes) -> Callable[[IndexTxn], None]:
 def the_name(index: IndexTxn) -> None:
     """The row that leads from a name to its stream, not the one that confirms it."""
     index.txn.delete(keys.name_key(b"small"), db=index.generation.names)
+
+
+def row_of_producer(kind: int) -> Callable[[IndexTxn], None]:
+    """One row of a producer's idempotent adds to the small stream."""
+
+    def remove(index: IndexTxn) -> None:
+        record = index.record_by_name(b"small")
+        assert record is not None
+        first = bytes([kind]) + keys.NUMBER.pack(record.number) + digest(b"producer-1")
+        with index.txn.cursor(db=index.generation.producers) as cursor:
+            assert cursor.set_range(first)
+            assert cursor.key().startswith(first)
+            assert cursor.delete()
+
+    return remove
 
 
 def numbers(found: Any) -> list[int]:
@@ -176,3 +193,43 @@ def test_writing_without_the_open_node_is_refused(store: Store) -> None:
         store.stream(b"small").add({b"n": b"1"})
     assert len(list(store.stream(b"small"))) == SMALL
     assert store.stream(b"small").add({b"n": b"1"}) is not None
+
+
+ONCE = [(b"producer-%d" % who, [b"id-%d" % n for n in range(3)]) for who in range(3)]
+
+
+def add_once(store: Store) -> None:
+    for producer, ids in ONCE:
+        for id in ids:
+            store.stream(b"small").add({b"n": b"0"}, producer=producer, idempotent_id=id)
+
+
+def once(store: Store) -> list[tuple[bytes, list[bytes]]]:
+    """The names of producers and of their IDs, as an export gives them to others."""
+    known = exports.read(store._engine(), b"small").info.idempotence
+    assert known is not None
+    return sorted((producer, sorted(id for id, _ in ids)) for producer, ids in known.producers)
+
+
+@pytest.mark.parametrize("row", ["_PRODUCER_ROW", "_ID_ROW"])
+def test_a_producer_without_its_row_is_not_one_without_a_name(store: Store, row: str) -> None:
+    """Its name stands in that row alone: it was read as an empty one, which was never written."""
+    add_once(store)
+    before = lose(store, row_of_producer(getattr(producertxn, row)))
+    assert once(store) == ONCE
+    assert store._engine().index().number == before + 1
+
+
+def test_forgetting_ids_of_a_producer_without_its_row_is_refused(store: Store) -> None:
+    """A row made anew would have no name, and a count below nothing. The log is as it was."""
+    add_once(store)
+    lose(store, row_of_producer(producertxn._PRODUCER_ROW))
+
+    def forget(index: IndexTxn) -> None:
+        record = index.record_by_name(b"small")
+        assert record is not None
+        index.producers.forget(record.number, StreamID(0, 0), record.last)
+
+    with pytest.raises(CorruptionError, match="lost a producer"):
+        lose(store, forget)
+    assert once(store) == ONCE

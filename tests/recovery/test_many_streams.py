@@ -11,6 +11,7 @@ import pytest
 import logstore
 from logstore.engine import snapshot
 from logstore.engine.commit import Committer
+from logstore.index import keys
 from logstore.index import txn as index_txn
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
@@ -67,12 +68,12 @@ def test_each_row_is_written_once(tmp_path: Path) -> None:
         sealed.append(key)
         return seal(key, value)
 
-    index_txn._seal = counted
+    index_txn._seal = keys.seal = counted
     try:
         with logstore.open(path, background=False, encoding=None) as store:
             assert store.recovery["rebuilt"]
             names = snapshot.read(store._engine(), lambda view: list(view.index.records()))
     finally:
-        index_txn._seal = seal
+        index_txn._seal = keys.seal = seal
     assert len(names) == STREAMS
     assert 4 * STREAMS <= len(sealed) <= 4 * STREAMS + 100
