@@ -21,7 +21,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.errors import CorruptionError, Error
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.keys import StreamRecord
-from logstore.log import chain, checkpoint, names, storefile
+from logstore.log import chain, checkpoint, hint, names, storefile
 from logstore.options import StoreOptions
 from logstore.recovery import boot, compare, overlay, readonly
 from logstore.recovery.checklog import LogCheck, Progress
@@ -98,6 +98,7 @@ class _Check(LogCheck):
         mains = [link.number for link, role in links if role == fmt.Role.MAIN]
         for link, role in links:
             self._segment(link, role, last=link.number == max(mains, default=0))
+        self._newest(max(mains, default=0))
         self._checkpoints()
         if boot.damaged(self._fs, self._path):
             self._damage(0, 0, 0, "BOOT is damaged: the index is rebuilt when the store is opened")
@@ -105,6 +106,13 @@ class _Check(LogCheck):
         if not self.report.damage:
             self._replay()
         return self.report
+
+    def _newest(self, last: int) -> None:
+        """Whether the log lacks its newest segments, as the hint of the last one there shows."""
+        lost = hint.lost_successor(self._fs, self._path, self._uuid, last)
+        if lost:
+            why = f"segment {lost} is missing, which stood behind segment {last}"
+            self._damage(lost, 0, 0, why)
 
     def _checkpoints(self) -> None:
         newest: set[int] = set()

@@ -19,7 +19,14 @@ from logstore.engine import care, identity, process, reserve, tail
 from logstore.engine.core import Engine, log
 from logstore.engine.lock import WriterLock
 from logstore.engine.wake import LogWords, Wake
-from logstore.errors import CorruptionError, DiskFullError, Error, StoreError, StoreInUseError
+from logstore.errors import (
+    CorruptionError,
+    DamagedStoreError,
+    DiskFullError,
+    Error,
+    StoreError,
+    StoreInUseError,
+)
 from logstore.fs import File, FileSystem
 from logstore.index.env import translated
 from logstore.index.expirytxn import first_due
@@ -213,11 +220,9 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     report.index_trusted = not report.why_not_trusted
     if report.index_trusted and known is not None:
         _set_generation(engine, known.generation)
-        try:
-            trust.check_applied(engine, engine.use_generation(known.generation), known)
-        except (FileNotFoundError, CorruptionError) as exc:
+        report.why_not_trusted = _why_not_applied(engine, known)
+        if report.why_not_trusted:
             report.index_trusted, clean = False, False
-            report.why_not_trusted = str(exc)
     if not report.index_trusted:
         if not report.created:
             log.info("the index is rebuilt: %s", report.why_not_trusted)
@@ -238,6 +243,17 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
         leaving.leave(engine, written_to)
     _tell_at_risk(engine, report, failed_at)
     reserve.ensure(engine)  # last: what was wanted until here had to come from it
+
+
+def _why_not_applied(engine: Engine, known: boot.Boot) -> str:
+    """Why the index does not go with the log; empty if it does."""
+    try:
+        trust.check_applied(engine, engine.use_generation(known.generation), known)
+    except DamagedStoreError:
+        raise  # of the log: the index is not to blame, and another one would not help
+    except (FileNotFoundError, CorruptionError) as exc:
+        return str(exc)
+    return ""
 
 
 # What most openings do not need is loaded by those that do: loading takes longer than opening.
@@ -271,6 +287,9 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
         index = IndexTxn(generation, txn)
         meta, due_ms = index.meta(), first_due(index)
     links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.active_segment)
+    if not links:  # the tail check says what is missing
+        _finish_tail(engine, report)
+        return
     end = links[-1].end_offset
     number, offset = fmt.position_parts(meta.applied)
     at_end = offset == end if number == meta.active_segment else end == fmt.SEGMENT_HEAD_BYTES

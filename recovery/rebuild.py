@@ -118,6 +118,7 @@ class Rebuild:
             positions = (record.position for record in state.kept.records.values())
             self._from_position, self._told_upto = from_position, max(positions, default=0)
             self._check_chain(from_position)
+            self._pass_lost_checkpoint(from_position)
             for link in sealed:
                 self._replay(state, link, from_position)
             self._replay_active(state, active, from_position)
@@ -150,6 +151,27 @@ class Rebuild:
                 self._report.damage.append(Damage(needed, 0, 0, why))
                 self._missing[link.number] = needed
             before = link.number
+        self._check_end()
+
+    def _pass_lost_checkpoint(self, from_position: int) -> None:
+        """The segment of the checkpoint is lost, and the loss accepted: its counts are none."""
+        number = from_position >> fmt.POSITION_SEGMENT_BITS
+        if any(damage.segment == number for damage in self._report.damage):
+            self._gaps.passed(fmt.position(number, 0), fmt.position(number + 1, 0))
+
+    def _check_end(self) -> None:
+        """DamagedStoreError if the newest segments are missing, as the last one's hint shows."""
+        engine, last = self._engine, self._links[-1].number
+        lost = hint.lost_successor(engine.fs, engine.path, engine.uuid, last)
+        if not lost:
+            return
+        why = f"segment {lost} is missing, which stood behind segment {last}"
+        if not engine.accept_loss:
+            raise DamagedStoreError(
+                f"{why}: restore it from a backup, or accept the loss with 'logstore recover'",
+                segment=lost,
+            )
+        self._report.damage.append(Damage(lost, 0, 0, why))
 
     def _frames(self, link: chain.Link) -> Iterator[reader.LogFrame]:
         engine = self._engine

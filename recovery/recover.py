@@ -13,13 +13,16 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
-from logstore.engine.core import log
-from logstore.errors import DamagedStoreError, StoreInUseError
+from logstore.engine import checkpoints
+from logstore.engine.commit import Committer
+from logstore.engine.core import Engine, log
+from logstore.errors import CorruptionError, DamagedStoreError, StoreInUseError
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, names, reader, segment, storefile
+from logstore.log import chain, checkpoint, names, reader, segment, storefile
+from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import passes
+from logstore.recovery import boot, passes, trust
 from logstore.recovery.check import check
 from logstore.recovery.report import RecoveryReport
 
@@ -40,17 +43,59 @@ def recover(
         engine, report = passes.open_engine(fs, path, options, create=False, limits=limits)
     except DamagedStoreError as exc:
         log.error("damaged: %s; going on with what can be read", exc)
-        _seal_damaged(fs, path)
+        _seal_damaged(fs, path, exc.segment or 0)
         engine, report = passes.open_engine(
             fs, path, options, create=False, limits=limits, accept_loss=True
         )
+        _renew_checkpoints(engine)
     report.damage += [damage for damage in seen if damage not in report.damage]
     passes.close_engine(engine)
     return report
 
 
-def _seal_damaged(fs: FileSystem, path: Path) -> None:
+def _renew_checkpoints(engine: Engine) -> None:
+    """Put a new checkpoint in the place of those whose commit was lost with its segment.
+
+    What they say was taken in, but no later rebuild may use them: the log does not hold their
+    commit. Crash order: a commit in the new segment, the checkpoint, then they are removed; who is
+    cut off before leaves a store that is recovered once more.
+    """
+    fs, path = engine.fs, engine.path
+    lost = [
+        position
+        for position in names.checkpoints(fs, path)
+        if not fs.exists(names.segment(path, position >> fmt.POSITION_SEGMENT_BITS))
+        and not _fits(engine, position)
+    ]
+    if not lost:
+        return
+    committer = Committer(engine)
+    committer.run(lambda state: state.emit(frames.Note(b"behind what was lost")))
+    checkpoints.take(engine, committer)
+    for position in lost:
+        fs.remove(names.checkpoint(path, position))
+
+
+def _fits(engine: Engine, position: int) -> bool:
+    try:
+        head, _ = checkpoint.read(engine.fs, engine.path, engine.uuid, position)
+    except CorruptionError:
+        return True  # it is passed over anyway, and 'check' tells
+    return checkpoint.fits_log(engine.fs, engine.path, engine.uuid, head)
+
+
+def _newest_known(fs: FileSystem, path: Path) -> int:
+    """The largest number of a segment that is there, or of which something in the store speaks."""
+    recorded = trust.promised(fs, path, boot.read(fs, path)) >> fmt.POSITION_SEGMENT_BITS
+    return max([recorded, *names.segments(fs, path), *names.hints(fs, path)])
+
+
+def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
     """Begin a new segment behind the last valid frame of a damaged active one.
+
+    Its number is above that of every segment that is known to have been there, ``damaged`` among
+    them: positions are never used again, and what speaks of a lost segment (a hint, a checkpoint,
+    BOOT) must not be taken for speaking of this one.
 
     Crash order: only a new file is made; before it has its name nothing has changed.
     """
@@ -75,7 +120,7 @@ def _seal_damaged(fs: FileSystem, path: Path) -> None:
             file.sync()
         finally:
             file.close()
-        number = names.segments(fs, path)[-1] + 1
+        number = 1 + max(damaged, _newest_known(fs, path))
         head = segment.SegmentHead(
             fmt.Role.MAIN, number, content.uuid, fmt.position(last.number, end), commit,
             SYSTEM_CLOCK.now_ms(),

@@ -1,7 +1,8 @@
 """Is the index to be trusted, and does the log reach as far as it must?
 
 Invariants: whether an index is opened at all is decided from outside, by BOOT and what the system
-tells of its files; an index is never evidence about the log, it is held against the log.
+tells of its files; an index is held against the log, and is evidence about it in one respect only:
+a segment in which a trusted index knows the last commit was there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import chain, names
 from logstore.recovery import boot
 
 
@@ -44,7 +45,7 @@ def check_log_reaches(engine: Engine, position: int) -> None:
     try:
         size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
     except FileNotFoundError:
-        if any(later > number for later in names.segments(engine.fs, engine.path)):
+        if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
             return  # dropped, in a later commit; the rebuild checks the chain
         size = -1
     if size < offset:
@@ -57,7 +58,12 @@ def check_log_reaches(engine: Engine, position: int) -> None:
 
 
 def check_applied(engine: Engine, generation: Generation, known: boot.Boot) -> None:
-    """The index names a commit that the log must hold, by the header of its last frame."""
+    """The index names a commit that the log must hold, by the header of its last frame.
+
+    DamagedStoreError if the segment of that commit is missing: a trusted index is of the same boot,
+    or was closed cleanly, and no segment is dropped before the index knows a later commit. To build
+    the index anew would forget without a word what was acknowledged in that segment.
+    """
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()
     if known.clean_applied and (meta.applied, meta.commit, meta.last_crc) != known[2:5]:
@@ -68,7 +74,12 @@ def check_applied(engine: Engine, generation: Generation, known: boot.Boot) -> N
     try:
         file = engine.fs.open(names.segment(engine.path, number))
     except FileNotFoundError:
-        raise CorruptionError("the index is ahead of the log") from None
+        raise DamagedStoreError(
+            f"segment {number} is missing, and the index is ahead of the log: the last commit that "
+            "it knows was there; restore the segment from a backup, or accept the loss with "
+            "'logstore recover'",
+            segment=number,
+        ) from None
     try:
         head = file.pread(fmt.FRAME_HEAD_BYTES, offset)
     finally:

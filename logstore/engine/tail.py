@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore import format as fmt
 from logstore.engine import reserve, revival
 from logstore.engine.apply import apply
+from logstore.engine.segments import SegmentGone
 from logstore.engine.wake import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.format import Kind
@@ -23,7 +24,7 @@ from logstore.fs import File
 from logstore.index import env
 from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader
+from logstore.log import chain, hint, names, reader
 
 if TYPE_CHECKING:
     from logstore.engine.core import Engine
@@ -182,18 +183,29 @@ def _cut(
 
 
 def _complete_roll(engine: Engine, state: State) -> None:
-    """A writer died behind its seal frame: make the segment that it announced."""
-    path = names.segment(engine.path, state.meta.active_segment)
-    if engine.fs.exists(path):
+    """A writer died behind its seal frame: make the segment that it announced.
+
+    DamagedStoreError if that segment was there before: an empty one in its place would hide that
+    it was lost, with all that was acknowledged in it.
+    """
+    following = state.meta.active_segment
+    if engine.fs.exists(names.segment(engine.path, following)):
         return
-    last = state.meta.last_frame
-    number, offset = fmt.position_parts(last)
-    source = engine.segments.source(number, sealed=False)
+    number, offset = fmt.position_parts(state.meta.last_frame)
+    try:
+        source = engine.segments.source(number, sealed=False)
+    except SegmentGone:
+        raise _newest_missing(following) from None
     end = state.meta.applied & fmt.OFFSET_MAX
     found = reader.read_frame(source, engine.seed, number, offset, end)
-    if found.kind != Kind.SEAL:
-        raise DamagedStoreError(
-            "the active segment is missing: restore it from a backup, or run 'logstore recover'",
-            segment=state.meta.active_segment,
-        )
-    engine.make_segment(state.meta.active_segment, state.meta.applied, state.meta.commit)
+    if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
+        raise _newest_missing(following)
+    engine.make_segment(following, state.meta.applied, state.meta.commit)
+
+
+def _newest_missing(number: int) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"segment {number}, the newest of the log, is missing: restore it from a backup, or accept "
+        "the loss with 'logstore recover'",
+        segment=number,
+    )

@@ -4,7 +4,9 @@ Invariants: a hint is written only for a segment that was synced, and lists the 
 order; of frames that carry listpack bytes it keeps only the fixed part. Appends of an open node
 that is sealed in the same segment may be *joined* into the last of them: that is enough for who
 applies all of the segment, and for nobody who begins in the middle of it. A hint that does not fit
-its segment in any respect is as good as none: the segment itself is read. Never imports the index.
+its segment in any respect is as good as none: the segment itself is read. A main segment gets its
+hint only when the next one stands, durable, under its name: so a log whose last main segment has a
+hint lacks its newest ones (``lost_successor``). Never imports the index.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ import errno
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, DiskFullError, FileSystemError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem
+from logstore.log import chain, names, reader, version
 from logstore.log import frame as frames
-from logstore.log import names, reader, version
 from logstore.log.chain import Link
 
 HINT_MAX_BYTES = 4 << 30
@@ -192,6 +195,15 @@ def _named(fs: FileSystem, file: File, path: Path) -> bool:
         return False
 
 
+class _Whole(NamedTuple):
+    """A hint whose checksum is right."""
+
+    magic: bytes
+    segment_bytes: int
+    item_count: int
+    data: bytes
+
+
 def read(
     fs: FileSystem, store: Path, uuid: bytes, link: Link, *, joined: bool = True
 ) -> list[reader.LogFrame] | None:
@@ -199,8 +211,32 @@ def read(
 
     Without ``joined``, also if it may be one that joins appends.
     """
+    found = _whole(fs, store, uuid, link.number)
+    if found is None or found.segment_bytes != link.end_offset:
+        return None
+    if found.magic != fmt.HINT_MAGIC_WHOLE and not joined:
+        return None
+    return _items(found.data, fmt.HINT_HEAD.size, link.number, found.item_count)
+
+
+def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
+    """The segment that stood behind ``last``, the last main one, and is missing; 0 if none is.
+
+    0 also where nothing tells: without a hint, the writer may have died behind its seal frame,
+    before it made the next segment.
+    """
+    found = _whole(fs, store, uuid, last)
+    if found is None or chain.main_links(fs, store, uuid, last + 1):  # one came while we looked
+        return 0
+    items = _items(found.data, fmt.HINT_HEAD.size, last, found.item_count)
+    body = items[-1].body() if items else None
+    return body.next_segment if isinstance(body, frames.Seal) else last + 1
+
+
+def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | None:
+    """The hint of a segment, whatever the segment is like now."""
     try:
-        data = fs.read(names.hint(store, link.number), HINT_MAX_BYTES)
+        data = fs.read(names.hint(store, segment), HINT_MAX_BYTES)
     except (FileNotFoundError, FileSystemError):
         return None
     if len(data) < fmt.HINT_HEAD.size:
@@ -208,16 +244,14 @@ def read(
     fields = fmt.HINT_HEAD.unpack_from(data)
     magic, of_format, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
     body_at = fmt.HINT_HEAD.size
-    known = magic == fmt.HINT_MAGIC_WHOLE or (joined and magic == fmt.HINT_MAGIC)
-    if not known or not version.readable(of_format) or owner != uuid:
-        return None
-    if number != link.number or segment_bytes != link.end_offset:
+    known = magic in (fmt.HINT_MAGIC_WHOLE, fmt.HINT_MAGIC)
+    if not known or not version.readable(of_format) or owner != uuid or number != segment:
         return None
     if len(data) - body_at != body_bytes or count * _ITEM.size > body_bytes:
         return None
     if crc32c(data[body_at:], crc32c(data[: body_at - 4])) != crc:
         return None
-    return _items(data, body_at, number, count)
+    return _Whole(magic, segment_bytes, count, data)
 
 
 def _items(data: bytes, at: int, segment: int, count: int) -> list[reader.LogFrame]:

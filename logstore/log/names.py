@@ -63,6 +63,11 @@ def segments(fs: FileSystem, store: Path) -> list[int]:
     return _numbers(fs, store / LOG, ".log")
 
 
+def hints(fs: FileSystem, store: Path) -> list[int]:
+    """Numbers of the segments that have a hint on disk, ascending."""
+    return _numbers(fs, store / LOG, ".hint")
+
+
 def checkpoints(fs: FileSystem, store: Path) -> list[int]:
     """Positions of all checkpoints on disk, ascending."""
     return _numbers(fs, store / CHECKPOINTS, ".ckpt")

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.fs import LOCAL
 from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import names, segment
 from logstore.options import StoreOptions
 from logstore.recovery import boot, compare, copying, probe, readonly, trust
 from logstore.recovery.boot import Boot
@@ -211,7 +212,8 @@ def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
             with pytest.raises(logstore.DamagedStoreError) as caught:
                 trust.check_log_reaches(engine, position)
             assert (caught.value.segment, caught.value.offset) == place
-        names.segment(path, 7).write_bytes(b"")
+        head = segment.SegmentHead(fmt.Role.MAIN, 7, engine.uuid, 6 << 32 | 64, 1, 0)
+        segment.create(LOCAL, path, head).close()
         trust.check_log_reaches(engine, 5 << 32 | 100)
         names.segment(path, 7).unlink()
         engine.accept_loss = True
