@@ -156,4 +156,6 @@ def test_a_look_that_fails_in_an_open_is_typed(tmp_path: Path) -> None:
     for number in range(1, looks + 1):
         hit = Hit("newfstatat", number, "EIO")
         hits += bool(strace.run(lambda: _opens(path), tmp_path, hit).injected)
-    assert hits > looks - 5
+    # A failure may have had the index rebuilt, which is opened with a few looks less.
+    after = strace.run(lambda: _opens(path), tmp_path, Hit()).calls["newfstatat"]
+    assert hits > min(looks, after) - 5
