@@ -124,7 +124,8 @@ def _links(engine: Engine, counted: set[int], active: int) -> Iterator[chain.Lin
 
 def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[reader.LogFrame]:
     """The frames of a segment that hold entries, up to damage if there is any."""
-    kept = hint.read(engine.fs, engine.path, engine.uuid, link) if sealed else None
+    # A hint that joins appends leaves out frames whose bytes count here.
+    kept = hint.read(engine.fs, engine.path, engine.uuid, link, joined=False) if sealed else None
     if kept is not None:
         yield from (found for found in kept if found.kind in _HOLD_ENTRIES)
         return

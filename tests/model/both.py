@@ -356,7 +356,8 @@ class Both:
         self.follow()
         same, shelf, now = self.compared.same, self.shelf, self.clock.ms
         info = self.store.info()
-        same(info, told.store(shelf, self.log, self.path, now, self.compacted), "store")
+        wanted = told.store(shelf, self.log, self.path, now, self.compacted, len(self.pinned))
+        same(info, wanted, "store")
         durable = (info.durable_segment, info.durable_offset)
         assert durable <= (info.applied_segment, info.applied_offset)
         rows = snapshot.read(self.store._engine(), lambda view: view.index.segment_rows())
@@ -403,4 +404,5 @@ class Both:
         assert found["syncs"] >= self.rolled
         counted = {name: value for name, value in found.items() if name not in told.APART_COUNTERS}
         self.store_counters = set(counted)
-        self.compared.same(counted, told.counters(self.shelf, self.done), "metrics")
+        wanted = {**told.counters(self.shelf, self.done), "pins": len(self.pinned)}
+        self.compared.same(counted, wanted, "metrics")

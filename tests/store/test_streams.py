@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import logstore
 from logstore import StreamNotFoundError, UsageError
 from logstore.ids import ZERO_ID
 from logstore.store import Store
@@ -116,7 +117,8 @@ def test_deleting_by_range_is_deleting_each(store: Store[bytes]) -> None:
     one, other = store.stream("one"), store.stream("other")
     assert one.delete_range("(3", "41-0") == other.delete(*((ms, 0) for ms in range(4, 42))) == 38
     assert one.delete_range("2", "3") == other.delete("2", "3") == 2
-    assert one.delete_range("50", "4") == 0
+    with pytest.raises(logstore.OptionError, match="smaller ID first"):
+        one.delete_range("50", "4")
     found = everything(store)
     assert found[b"one"][1:] == found[b"other"][1:]
     assert one.info().max_deleted_entry_id == other.info().max_deleted_entry_id == (41, 0)
