@@ -60,6 +60,9 @@ class Mirror:
 
         Of several faults in one command each side may name another one.
         """
+        if "give the smaller ID first" in str(error):  # swapped ends: the servers answer nothing
+            self.expect(command, [])
+            return
 
         def check(reply: Any) -> bool:
             refusal = isinstance(reply, redis.ResponseError)
