@@ -55,13 +55,17 @@ class Mirror:
         """The command must be answered with this reply."""
         self.script.append((command, lambda reply: reply == wanted, wanted))
 
-    def refused(self, command: tuple[Any, ...], error: logstore.Error, faults: int = 1) -> None:
+    def refused(
+        self, command: tuple[Any, ...], error: logstore.Error, faults: int = 1,
+        reply: Any = None,
+    ) -> None:  # fmt: skip
         """The command must be refused with the words that our error begins with.
 
-        Of several faults in one command each side may name another one.
+        Of several faults in one command each side may name another one. Swapped ends, which only
+        the store refuses, are answered by the servers as a range without entries is.
         """
-        if "give the smaller ID first" in str(error):  # swapped ends: the servers answer nothing
-            self.expect(command, [])
+        if "give the smaller ID first" in str(error):
+            self.expect(command, [] if reply is None else reply([]))
             return
 
         def check(reply: Any) -> bool:
@@ -77,7 +81,7 @@ class Mirror:
         try:
             found = call()
         except (logstore.UsageError, logstore.StreamNotFoundError) as error:
-            self.refused(command, error, faults)
+            self.refused(command, error, faults, reply)
             return None
         self.expect(command, found if reply is None else reply(found))
         return found
