@@ -42,14 +42,8 @@ def revive(engine: Engine) -> bool:
         found = engine.generation
         if found is None or not found.given_up():
             return False
-        try:
-            if not engine.gate.shut():
-                return False
-            found.close()
-            engine.switch_generation(None)
-        finally:
-            engine.gate.reopen()
-        engine.kept.clear()
+        if not _close_locked(engine, found):
+            return False
     log.warning("LMDB gave up the index after a failed write of its meta page: it is opened again")
     return True
 
@@ -66,15 +60,23 @@ def reopen(engine: Engine, lost: Generation) -> bool:
             return True
         if lost.path != names.generation(engine.index_home, lost.number):
             return False
-        try:
-            if not engine.gate.shut():
-                return False
-            lost.close()
-            engine.switch_generation(None)
-        finally:
-            engine.gate.reopen()
-        engine.kept.clear()
+        if not _close_locked(engine, lost):
+            return False
     engine.metrics.count("index_reopened")
+    return True
+
+
+def _close_locked(engine: Engine, generation: Generation) -> bool:
+    """Close the environment while no reader is in it. False if readers do not leave. The mutex is
+    held."""
+    try:
+        if not engine.gate.shut():
+            return False
+        generation.close()
+        engine.switch_generation(None)
+    finally:
+        engine.gate.reopen()
+    engine.kept.clear()
     return True
 
 

@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import logstore
+from tests.engine.beside import run_beside
 
 KEPT = 300
 ADDED = 20  # by each opening
@@ -33,8 +33,6 @@ def open_often(path: Path, times: int) -> None:
 
 def go_on(path: Path, times: int) -> Counter[str]:
     """Read, write and copy in threads until the other process is done."""
-    done: Counter[str] = Counter()
-    failed: list[BaseException] = []
     with logstore.open(path) as store:
         stream = store.stream("kept")
         rows = [{"n": number} for number in range(KEPT)]
@@ -47,27 +45,9 @@ def go_on(path: Path, times: int) -> Counter[str]:
             "copy": lambda: copy(path),
         }
         other = subprocess.Popen([sys.executable, "-m", __spec__.name, str(path), str(-times)])
-
-        def run(name: str, work: Callable[[], object]) -> None:
-            try:
-                while other.poll() is None and not failed:
-                    work()
-                    done[name] += 1
-            except BaseException as exc:  # noqa: BLE001  told below
-                failed.append(exc)
-
-        threads = [threading.Thread(target=run, args=each) for each in works.items()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failed:
-            other.kill()
-            raise failed[0]
-        assert other.wait() == 0
+        done = run_beside(other, works)
         assert len(store.stream("mine")) == done["add"]
         assert len(store.stream("other")) == times * ADDED
-    assert all(done[name] for name in works), done
     return done
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import logstore
+from tests.engine.beside import run_beside
 
 KEPT = 200
 
@@ -29,8 +29,6 @@ def erase(path: Path, times: int) -> None:
 
 def go_on(path: Path, times: int) -> Counter[str]:
     """Read, add, wait and sync in threads until the other process has erased."""
-    done: Counter[str] = Counter()
-    failed: list[BaseException] = []
     with logstore.open(path, sync="everysec") as store:
         stream, other = store.stream("race"), store.stream("other")
         rows = [{"name": f"kept {number}"} for number in range(KEPT)]
@@ -45,26 +43,8 @@ def go_on(path: Path, times: int) -> Counter[str]:
             "sync": store.sync,
         }
         eraser = subprocess.Popen([sys.executable, "-m", __spec__.name, str(path), str(-times)])
-
-        def run(name: str, work: Callable[[], object]) -> None:
-            try:
-                while eraser.poll() is None and not failed:
-                    work()
-                    done[name] += 1
-            except BaseException as exc:  # noqa: BLE001  told below
-                failed.append(exc)
-
-        threads = [threading.Thread(target=run, args=each) for each in works.items()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failed:
-            eraser.kill()
-            raise failed[0]
-        assert eraser.wait() == 0
+        done = run_beside(eraser, works)
         assert len(stream) == KEPT
-    assert all(done[name] for name in works), done
     return done
 
 
