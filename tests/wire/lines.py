@@ -46,9 +46,14 @@ def request(words: Sequence[bytes]) -> bytes:
 class Line:
     """One connection."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    def __init__(self, port: int, *, connected: socket.socket | None = None) -> None:
+        self._socket = connected or socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._file = self._socket.makefile("rb")
+
+    @classmethod
+    def on(cls, connected: socket.socket) -> Self:
+        """On a socket that is connected already, by TLS or a Unix path."""
+        return cls(0, connected=connected)
 
     def __enter__(self) -> Self:
         return self
