@@ -69,6 +69,7 @@ class FileStat(NamedTuple):
     inode: int
     size_bytes: int
     modified_ns: int = 0
+    mode: int = 0  # its kind and permissions, as in the module ``stat``
 
 
 class File:
@@ -125,8 +126,8 @@ class File:
     def stat(self) -> FileStat:
         """Device, inode and size of what is open here."""
         with _errors(self.path, "looking at"):
-            found = os.fstat(self.fd)
-            return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            at = os.fstat(self.fd)
+            return FileStat(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
 
     def named_once(self) -> bool:
         """Whether it has this one name: what is written here shows up under no other one."""
@@ -442,8 +443,8 @@ class FileSystem:
     def stat(self, path: Path) -> FileStat:
         """Device, inode and size by name; FileNotFoundError if there is none."""
         with _errors(path, "looking at"):
-            found = self._look(path)
-            return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            at = self._look(path)
+            return FileStat(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
 
     def refuse_odd(self, path: Path) -> None:
         """For what others open: FileSystemError for a link, a FIFO and the like."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import ssl
+import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ DATABASE_MAX = 1023
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 if TYPE_CHECKING:
     from logstore.options import Sync
-    from logstore.wire.server import Listen
+    from logstore.wire.listening import Listen
     from logstore.wire.service import Profile, Service
 
 log = logging.getLogger("logstore.server")
@@ -36,6 +37,9 @@ log = logging.getLogger("logstore.server")
 @click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
 @click.option("--requirepass-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A file with the password that clients must give.")  # fmt: skip
+@click.option("--auth-timeout", type=click.FloatRange(0, min_open=True), default=10.0,
+              show_default=True, metavar="SECONDS",
+              help="A client that has not given the password by then is cut off.")  # fmt: skip
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
@@ -48,18 +52,19 @@ log = logging.getLogger("logstore.server")
 @options.pass_output
 def command(
     output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
-    requirepass_file: Path | None, tls_cert: Path | None, tls_key: Path | None, compat: Profile,
-    sync: Sync, databases: tuple[str, ...], allow_flush: bool,
+    requirepass_file: Path | None, auth_timeout: float, tls_cert: Path | None,
+    tls_key: Path | None, compat: Profile, sync: Sync, databases: tuple[str, ...],
+    allow_flush: bool,
 ) -> None:  # fmt: skip
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.
     """
-    from logstore.wire.server import Listen
+    from logstore.wire.listening import Listen
     from logstore.wire.service import Service
 
     password = _password(requirepass_file)
-    listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key))
+    listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key), auth_timeout)
     listen.check(password)
     others = _databases(path, databases)
     with ExitStack() as stack:
@@ -96,6 +101,9 @@ def _password(path: Path | None) -> bytes:
     found = LOCAL.read_named(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
     if not found:
         raise OptionError(f"{path} holds no password")
+    mode = LOCAL.stat(path).mode
+    if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
+        log.warning("%s can be read by others than its owner: chmod 600 %s", path, path)
     return found
 
 
@@ -138,6 +146,8 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
     server = Server(service)
     try:
         await server.start(listen)
+    except FileSystemError:
+        raise
     except OSError as exc:
         raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
     if output.json:

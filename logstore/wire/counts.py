@@ -24,6 +24,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.connections = 0
+        self.rejected = 0  # connections, for want of a place
         self.commands = 0
         self.errors: dict[str, int] = {}
         self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
@@ -31,7 +32,7 @@ class Counts:
 
     def reset(self) -> None:
         """As CONFIG RESETSTAT."""
-        self.connections = self.commands = 0
+        self.connections = self.rejected = self.commands = 0
         self.errors.clear()
         self._samples.clear()
 

@@ -4,35 +4,31 @@ What came together runs together: all requests of one read of the socket are ste
 and its changes share a commit. Invariants: replies go out in the order of requests; who only reads
 never stands behind who commits; a client that does not read its replies is not read from either,
 and is cut off when it owes too much; a waiting client holds no thread, and one that goes gets
-nothing any more; nothing listens beyond loopback without a password; a Unix socket goes with its
-server, unless another one has its name by then.
+nothing any more. Who comes is accepted by ``arrivals``, at what ``listening`` opened.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import random
-import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.aiowait import Watcher, wait_for
 from logstore.aiowaiter import Waiter
-from logstore.errors import ClosedError, Error, UsageError
-from logstore.fs import LOCAL
+from logstore.errors import ClosedError
+from logstore.wire.arrivals import Arrivals, Place
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.reply import Failure, Reply, encode
+from logstore.wire.listening import Listen, UnixSocket, tcp_sockets
+from logstore.wire.reply import Reply, encode
 from logstore.wire.runner import Runner
 from logstore.wire.service import Service
 from logstore.wire.session import Session
@@ -42,33 +38,9 @@ log = logging.getLogger("logstore.server")
 READ_BYTES = 64 * 1024
 THREADS = 4
 SLICE_S = 60.0  # a waiting client looks again at least so often, should it not be woken
-BACKLOG = 1024  # clients that came together
-KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
+CLOSE_S = 1.0  # for what a client that is not in is still to read
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
-
-
-class Listen(NamedTuple):
-    """Where a server listens."""
-
-    host: str | None = "127.0.0.1"
-    port: int = 6379
-    unix_socket: Path | None = None
-    tls: ssl.SSLContext | None = None
-
-    def check(self, password: bytes) -> None:
-        """UsageError for an address that others can reach, without a password."""
-        if self.host is None or password:
-            return
-        try:
-            loopback = ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            loopback = self.host == "localhost"
-        if not loopback:
-            raise UsageError(
-                f"{self.host} can be reached from other machines: give a password "
-                "(--requirepass-file), or listen on 127.0.0.1"
-            )
 
 
 class Server:
@@ -84,37 +56,32 @@ class Server:
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._queues: dict[object, deque[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._servers: list[asyncio.Server] = []
-        self._unix_socket: tuple[Path, int] | None = None  # and its inode
+        self._arrivals = Arrivals(service, self._protocol)
+        self._unix_socket: UnixSocket | None = None
 
     async def start(self, listen: Listen) -> list[Any]:
         """Begin to listen; the addresses."""
         listen.check(self.service.password)
-        loop = asyncio.get_running_loop()
-        if listen.host is not None:
-            self._servers.append(
-                await loop.create_server(
-                    self._protocol, listen.host, listen.port, ssl=listen.tls, backlog=BACKLOG
-                )
-            )
+        found = [] if listen.host is None else await tcp_sockets(listen.host, listen.port)
         if listen.unix_socket is not None:
-            self._servers.append(
-                await loop.create_unix_server(
-                    self._protocol, str(listen.unix_socket), backlog=BACKLOG
-                )
-            )
-            path = listen.unix_socket.absolute()
-            self._unix_socket = (path, LOCAL.stat(path).inode)
-        found = [each.getsockname() for server in self._servers for each in server.sockets]
-        ports = [name[1] for name in found if isinstance(name, tuple)]
-        self.service.port = ports[0] if ports else 0
-        return found
+            try:
+                self._unix_socket = UnixSocket(listen.unix_socket)
+            except BaseException:
+                for each in found:
+                    each.close()
+                raise
+            self._arrivals.listen(self._unix_socket.socket, None, listen)
+        for each in found:
+            self._arrivals.listen(each, listen.tls, listen)
+        self.service.port = found[0].getsockname()[1] if found else 0
+        names = [each.getsockname() for each in found]
+        return names if self._unix_socket is None else [*names, str(self._unix_socket.path)]
 
     async def close(self) -> None:
         """Stop listening, end every client, wait for what runs."""
-        for server in self._servers:
-            server.close()
-        self._remove_socket()
+        self._arrivals.close()
+        if self._unix_socket is not None:
+            self._unix_socket.close()
         for watcher in self._watchers.values():
             watcher.close()
         for task in list(self._tasks):
@@ -126,39 +93,19 @@ class Server:
         for watcher in self._watchers.values():
             await asyncio.to_thread(watcher.join)
 
-    def _remove_socket(self) -> None:
-        found, self._unix_socket = self._unix_socket, None
-        if found is None:
-            return
-        path, inode = found
-        try:
-            if LOCAL.stat(path).inode == inode:
-                LOCAL.remove(path)
-        except FileNotFoundError:
-            pass  # Python 3.13 removes it
-        except Error as exc:
-            log.warning("the socket %s stays: %s", path, exc)
+    def _protocol(self, place: Place) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(_Reader(limit=READ_BYTES), partial(self._serve, place))
 
-    def _protocol(self) -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(_Reader(limit=READ_BYTES), self._accept)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         assert isinstance(reader, _Reader)
         self._tasks.add(task)
         try:
-            _keep_alive(writer.get_extra_info("socket"))
-            if len(self.service.sessions) >= self.service.clients_max:
-                writer.write(encode(Failure("ERR max number of clients reached"), 2))
-                return
-            peer = writer.get_extra_info("peername")
-            address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
-            session = self.service.session(address=address)
-            try:
-                await _Connection(self, session, reader, writer).serve()
-            finally:
-                self.service.end(session)
+            place.begin(writer.transport)
+            await _Connection(self, place, reader, writer).serve()
         except (ConnectionError, asyncio.CancelledError, TimeoutError):
             pass
         except Exception:
@@ -167,7 +114,8 @@ class Server:
             self._tasks.discard(task)
             writer.close()
             with suppress(ConnectionError, OSError, asyncio.CancelledError):
-                await writer.wait_closed()
+                await _closed(place, writer)
+            place.release()
 
     # -- running ------------------------------------------------------------------------------
     async def run(
@@ -236,14 +184,12 @@ class Server:
         return step.empty if found is None else found[0]
 
 
-def _keep_alive(found: socket.socket) -> None:
-    if found.family == socket.AF_UNIX:
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
+    """Wait until a client has read what it is owed; for a stranger not for long."""
+    try:
+        await asyncio.wait_for(writer.wait_closed(), CLOSE_S if place.stranger else None)
+    except TimeoutError:
+        place.cut()
 
 
 class _Reader(asyncio.StreamReader):
@@ -268,11 +214,11 @@ class _Connection:
     """One connection: reads requests, runs them, writes replies."""
 
     def __init__(
-        self, server: Server, session: Session, reader: _Reader,
-        writer: asyncio.StreamWriter,
-    ) -> None:  # fmt: skip
+        self, server: Server, place: Place, reader: _Reader, writer: asyncio.StreamWriter
+    ) -> None:
         self._server = server
-        self._session = session
+        self._place = place
+        self._session = session = place.session
         self._reader = reader
         self._writer = writer
         self._batches = Batches(session)
@@ -282,13 +228,21 @@ class _Connection:
 
     async def serve(self) -> None:
         """Until the client goes, or is sent away."""
-        session, batches = self._session, self._batches
+        session, batches, place = self._session, self._batches, self._place
         while not session.closing:
+            place.ready()
             data = await self._reader.read(READ_BYTES)
             if not data:
                 return
+            place.busy()
             for steps in batches.feed(data):
-                await self._send(await self._replies(steps))
+                await place.turn()
+                replies = await self._replies(steps)
+                if session.delay_s:
+                    delay_s, session.delay_s = session.delay_s, 0.0
+                    await asyncio.sleep(delay_s)
+                await self._send(replies)
+                place.follow(self._writer.transport)
             if batches.held_bytes > QUERY_MAX_BYTES:
                 raise ConnectionError("a request is too large")
 

@@ -16,6 +16,7 @@ from logstore.errors import OptionError
 from logstore.store import Store
 from logstore.wire.commands import commands_of
 from logstore.wire.counts import Counts
+from logstore.wire.logins import Logins
 from logstore.wire.runner import Runner
 from logstore.wire.session import Session
 from logstore.wire.table import Command, Table
@@ -74,7 +75,13 @@ class Service:
         self.port = 0  # where the server listens
         self.clients_max = CLIENTS_MAX
         self.counts = Counts()
+        self.logins = Logins()
         self.saved_commits = self.commits  # at the last SAVE, or when it began
+
+    @property
+    def open(self) -> bool:
+        """Whether who comes is in without a password."""
+        return not self.password
 
     @property
     def uptime_s(self) -> int:

@@ -54,12 +54,13 @@ class Session:
         self.protocol = 2
         self.name = b""
         self.library: dict[str, bytes] = {}
-        self.authenticated = trusted or not service.password
+        self.authenticated = trusted or service.open
         self.multi: Multi | None = None
         self.watched: list[Watched] = []
         self.closing = False  # QUIT: close behind the reply
         self.gone = False  # it sends nothing any more: what blocks ends
         self.last_command = ""
+        self.delay_s = 0.0  # that the next reply waits, after a login that failed
         self.born = time.time()
         self.replies = "ON"  # CLIENT REPLY
         self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
@@ -197,7 +198,9 @@ class Session:
         self.name = b""
         self.marks.clear()
         self.service.monitors.pop(self.id, None)
-        self.authenticated = not self.service.password
+        self.authenticated = self.service.open
+        if self.replies == "OFF":  # after SKIP, as in Redis, this one reply is skipped
+            self.replies = "ON"
 
 
 def version_of(state: State, key: bytes) -> object:

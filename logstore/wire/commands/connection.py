@@ -79,6 +79,7 @@ def _login(session: Session, user: bytes, password: bytes) -> None:
     wanted = session.service.password
     fits = hmac.compare_digest(password, wanted) if wanted else user == b"default"
     if user != b"default" or not fits:
+        session.delay_s = session.service.logins.failed(session.address, user)
         raise Failed(_DENIED)
     session.authenticated = True
 

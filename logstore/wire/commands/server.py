@@ -67,6 +67,8 @@ def _sections(session: Session) -> dict[str, dict[str, object]]:
             "total_connections_received": counts.connections,
             "total_commands_processed": counts.commands,
             "instantaneous_ops_per_sec": counts.commands_a_second(),
+            "rejected_connections": counts.rejected,
+            "acl_access_denied_auth": service.logins.denied,
             "total_error_replies": sum(counts.errors.values()),
             **{f"logstore_{each}": value for each, value in metrics.items()},
         },

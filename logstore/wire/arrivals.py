@@ -1,0 +1,434 @@
+"""Clients as they come: accepted, counted, and served only so far until they are logged in.
+
+A *stranger* is a client that still has to give a password, or to finish a TLS handshake. Strangers
+share a part of the places; each is cut when its time is over; what they send is read in small
+pieces, one piece a turn (``turns``), and nothing is made for one, TLS least of all, before it has
+sent something. When all their places are taken, the one that came first goes for the next one that
+comes, if it had a second; until then newcomers wait in the system's queue.
+
+Invariants: a connection has a place from ``accept`` until its file is closed, so files are never
+more than places and a few; who is in is never cut for who comes; no stranger causes more than a
+line of log a minute. Knows no command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from asyncio import sslproto
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from logstore.wire.listening import OUT_OF_FILES, Listen
+from logstore.wire.reply import Failure, encode
+from logstore.wire.seldom import Lasting, Seldom
+from logstore.wire.service import Service
+from logstore.wire.session import Session
+from logstore.wire.turns import Turns
+
+STRANGERS_MAX = 1024
+STRANGERS_PART = 4  # of all places, at most one in so many is a stranger's
+STAY_S = 1.0  # that a stranger keeps its place though others want it
+SWEEP_S = 0.25  # between looks for those whose time is over
+ACCEPTS = 16  # at a time
+ACCEPTS_STRANGERS = 4
+PAUSE_S = 0.2  # when the system gives no file
+PIECE_BYTES = 2048  # that a stranger sends are read at a time
+OWED_BYTES = 4096  # to a stranger, before it is read from again
+TLS_BUFFER_BYTES = 32 * 1024  # a record has 16 KiB; asyncio would take 256 KiB for each
+TLS_CLOSE_S = 2.0
+KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
+Factory = Callable[["Place"], asyncio.StreamReaderProtocol]
+
+
+class _Tls(sslproto.SSLProtocol):
+    """TLS between a transport and a protocol, with small buffers."""
+
+    max_size = TLS_BUFFER_BYTES
+
+
+class Place(asyncio.BufferedProtocol):
+    """One connection's place. For a stranger it stands between the socket and what serves it."""
+
+    def __init__(self, arrivals: Arrivals, session: Session, tls: ssl.SSLContext | None) -> None:
+        self.session = session
+        self.since_s = time.monotonic()  # when it became a stranger
+        self.secure = tls is None  # the handshake is done
+        self.task: asyncio.Task[None] | None = None  # which serves it
+        self._arrivals = arrivals
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        self._inner: asyncio.BaseProtocol | None = None
+        self._between = False
+        self._data = b""  # read, and waiting for its turn
+        self._busy = False  # what was read is still worked on
+        self._held = True
+        self._is_cut = False
+        session.kill = self.cut
+
+    # -- between the socket and what serves it -------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is a transport now."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._between = transport, True
+        transport.set_write_buffer_limits(OWED_BYTES)
+        if self._is_cut:
+            transport.abort()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Where the next piece goes: strangers share one buffer."""
+        return self._arrivals.piece
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """A piece came: no other one before this one had its turn."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        if not self._data:
+            self._arrivals.turns.ask(self._turn)
+        self._data += bytes(self._arrivals.piece[:nbytes])
+
+    def _turn(self) -> None:
+        if not self._held or self._transport is None:
+            return
+        self._give()
+        if not self._busy and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _give(self) -> None:
+        """Hand over what was read."""
+        assert self._transport is not None
+        data, self._data = self._data, b""
+        if self._inner is None:
+            self._inner = self._arrivals.inner(self, self._tls)
+            self._inner.connection_made(self._transport)
+        if isinstance(self._inner, asyncio.BufferedProtocol):
+            while data and not self._transport.is_closing():
+                view = memoryview(self._inner.get_buffer(len(data)))
+                size = min(len(view), len(data))
+                view[:size] = data[:size]
+                self._inner.buffer_updated(size)
+                data = data[size:]
+        elif data and isinstance(self._inner, asyncio.Protocol):
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """The client sends nothing any more."""
+        if isinstance(self._inner, asyncio.Protocol | asyncio.BufferedProtocol):
+            return self._inner.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed behind this call."""
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+        if self.task is not None:
+            self.task.cancel()  # it may sleep after a wrong password
+        self.release()
+
+    # -- what the one who serves it says --------------------------------------------------------
+    @property
+    def stranger(self) -> bool:
+        """Whether the client is not in yet."""
+        return self in self._arrivals.strangers
+
+    def begin(self, transport: asyncio.WriteTransport) -> None:
+        """A task serves the client, behind the handshake if there is one."""
+        self.task = asyncio.current_task()
+        self.secure = True
+        if self._is_cut:
+            transport.abort()
+        elif self.session.authenticated:
+            self.follow(transport)
+        else:
+            transport.set_write_buffer_limits(OWED_BYTES)
+
+    async def turn(self) -> None:
+        """Wait for a turn, if it is a stranger's."""
+        if self.stranger:
+            await self._arrivals.turns.wait()
+
+    def ready(self) -> None:
+        """What was read is worked off: a stranger may be read from again."""
+        self._busy = False
+        if self._between and self._transport is not None and not self._data:
+            self._transport.resume_reading()
+
+    def busy(self) -> None:
+        """What was read is being worked on."""
+        self._busy = True
+
+    def follow(self, transport: asyncio.WriteTransport) -> None:
+        """Look whether the client logged in meanwhile, or has to do it again after RESET."""
+        if not self._held or self._is_cut or self.session.authenticated != self.stranger:
+            return
+        if self.stranger:
+            transport.set_write_buffer_limits()
+            self._pass_on()
+            self._arrivals.admit(self)
+        else:
+            self.since_s = time.monotonic()
+            self._arrivals.estrange(self)
+
+    def _pass_on(self) -> None:
+        """Stand between no longer: the client is in."""
+        transport, inner = self._transport, self._inner
+        if not self._between or transport is None or inner is None or transport.is_closing():
+            return
+        self._between = False
+        if self._data:
+            self._give()
+        transport.set_write_buffer_limits()
+        transport.set_protocol(inner)
+        transport.resume_reading()
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        self._is_cut = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def release(self) -> None:
+        """Give the place back; safe to repeat."""
+        if self._held:
+            self._held = False
+            self._arrivals.left(self)
+
+
+class Arrivals:
+    """Accepts the clients of a server."""
+
+    def __init__(self, service: Service, factory: Factory) -> None:
+        self.turns = Turns()
+        self.piece = memoryview(bytearray(PIECE_BYTES))
+        self.strangers: dict[Place, None] = {}  # in the order they became so
+        self._service = service
+        self._factory = factory
+        self._listen = Listen()
+        self._places: set[Place] = set()
+        self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
+        self._waiting: set[socket.socket] = set()  # accept nothing for now
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._resumer: asyncio.TimerHandle | None = None
+        self._refused = Seldom()
+        self._overdue = Seldom()
+        self._failed = Seldom()
+        self._full = Lasting(
+            "%d clients that did not log in hold all places that such may have: those that came "
+            "first make room for others",
+            "there is room again for clients that did not log in",
+        )
+        self._out_of_files = Lasting(
+            "the system gives no file for another client: %s", "the system gives files again"
+        )
+
+    # -- listening ------------------------------------------------------------------------------
+    def listen(self, found: socket.socket, tls: ssl.SSLContext | None, how: Listen) -> None:
+        """Accept clients of a socket."""
+        self._listen = how
+        self._sockets[found] = tls
+        asyncio.get_running_loop().add_reader(found, self._ready, found)
+
+    def close(self) -> None:
+        """Accept no more, and cut those who are no more than strangers."""
+        for timer in (self._sweeper, self._resumer):
+            if timer is not None:
+                timer.cancel()
+        for found in self._sockets:
+            asyncio.get_running_loop().remove_reader(found)
+            found.close()
+        self._sockets.clear()
+        self._waiting.clear()
+        for each in list(self.strangers):
+            each.cut()
+
+    @property
+    def strangers_max(self) -> int:
+        """How many strangers there may be."""
+        return max(1, min(STRANGERS_MAX, self._service.clients_max // STRANGERS_PART))
+
+    def _ready(self, found: socket.socket) -> None:
+        """Somebody waits at a socket. Those who come as strangers are let in one turn at a time."""
+        if self._sockets[found] is None and self._service.open:
+            self._accept(found, ACCEPTS)
+        else:
+            self._stop(found)
+            self.turns.ask(partial(self._resume_after, found))
+
+    def _resume_after(self, found: socket.socket) -> None:
+        if found in self._waiting and self._accept(found, ACCEPTS_STRANGERS):
+            self._resume(found)
+
+    def _accept(self, found: socket.socket, most: int) -> bool:
+        """Accept some; False if no more can be for a while, then it is tried again by itself."""
+        tls = self._sockets[found]
+        comes_in = tls is None and self._service.open
+        for _ in range(most):
+            if not comes_in and not self._make_room(found):
+                return False
+            try:
+                taken, peer = found.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return True
+            except OSError as exc:
+                if exc.errno in OUT_OF_FILES:
+                    self._out_of_files.begin(exc.strerror)
+                else:
+                    self._failed.warn("accepting a client failed: %s", exc)
+                self._later(found, PAUSE_S)
+                return False
+            self._out_of_files.end()
+            taken.setblocking(False)
+            if len(self._places) >= self._service.clients_max and not self._cut_oldest():
+                self._refuse(taken, tls)
+                continue
+            self._take(taken, peer, tls)
+        return True
+
+    def _make_room(self, found: socket.socket) -> bool:
+        """A place for a stranger; False if there is none before some time."""
+        if len(self.strangers) < self.strangers_max:
+            return True
+        self._full.begin(len(self.strangers))
+        if self._cut_oldest():
+            return True
+        oldest = next(iter(self.strangers))
+        self._later(found, max(0.01, STAY_S - (time.monotonic() - oldest.since_s)))
+        return False
+
+    def _cut_oldest(self) -> bool:
+        """Cut the stranger that came first, if it had its time."""
+        oldest = next(iter(self.strangers), None)
+        if oldest is None or time.monotonic() - oldest.since_s < STAY_S:
+            return False
+        self._service.counts.rejected += 1
+        del self.strangers[oldest]  # its place is not free before its file is closed
+        oldest.cut()
+        return True
+
+    def _refuse(self, taken: socket.socket, tls: ssl.SSLContext | None) -> None:
+        self._service.counts.rejected += 1
+        self._refused.warn("the limit of %d clients is reached", self._service.clients_max)
+        with taken, suppress(OSError):
+            if tls is None:
+                taken.send(encode(Failure("ERR max number of clients reached"), 2))
+
+    def _later(self, found: socket.socket, after_s: float) -> None:
+        """Accept nothing for so long, or until a place gets free."""
+        self._stop(found)
+        if self._resumer is not None:
+            self._resumer.cancel()
+        self._resumer = asyncio.get_running_loop().call_later(after_s, self._resume_all)
+
+    def _stop(self, found: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(found)
+        self._waiting.add(found)
+
+    def _resume(self, found: socket.socket) -> None:
+        self._waiting.discard(found)
+        asyncio.get_running_loop().add_reader(found, self._ready, found)
+
+    def _resume_all(self) -> None:
+        self._resumer = None
+        for found in list(self._waiting):
+            self._resume(found)
+
+    # -- places -----------------------------------------------------------------------------------
+    def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
+        _keep_alive(taken)
+        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+        place = Place(self, self._service.session(address=address), tls)
+        self._places.add(place)
+        if tls is not None or not place.session.authenticated:
+            self.estrange(place)
+        task = asyncio.get_running_loop().create_task(self._connect(place, taken))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, place: Place, taken: socket.socket) -> None:
+        """Make the socket a transport."""
+        inner: asyncio.BaseProtocol = place if place in self.strangers else self._factory(place)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: inner, taken)
+        except OSError as exc:
+            self._failed.warn("a client from %s is not served: %s", place.session.address, exc)
+            taken.close()
+            place.release()
+
+    def inner(self, place: Place, tls: ssl.SSLContext | None) -> asyncio.BaseProtocol:
+        """What serves a stranger that has sent something."""
+        served = self._factory(place)
+        if tls is None:
+            return served
+        made: Callable[..., asyncio.BaseProtocol] = _Tls  # typeshed wants whole seconds
+        return made(
+            asyncio.get_running_loop(), served, tls, None, server_side=True,
+            ssl_handshake_timeout=self._listen.handshake_timeout_s,
+            ssl_shutdown_timeout=TLS_CLOSE_S,
+        )  # fmt: skip
+
+    def estrange(self, place: Place) -> None:
+        """Count a client among the strangers."""
+        self.strangers[place] = None
+        if self._sweeper is None:
+            self._sweep()
+
+    def admit(self, place: Place) -> None:
+        """A stranger is in."""
+        self.strangers.pop(place, None)
+        self._freed()
+
+    def left(self, place: Place) -> None:
+        """A connection is closed."""
+        self._places.discard(place)
+        self.strangers.pop(place, None)
+        self._service.end(place.session)
+        self._freed()
+
+    def _freed(self) -> None:
+        if len(self.strangers) < self.strangers_max // 2:
+            self._full.end()
+        if self._resumer is not None and len(self.strangers) < self.strangers_max:
+            self._resumer.cancel()
+            self._resume_all()
+
+    def _sweep(self) -> None:
+        """Cut those whose time is over."""
+        self._sweeper = None
+        now = time.monotonic()
+        for each in list(self.strangers):
+            limit_s = self._listen.auth_timeout_s if each.secure else (
+                self._listen.handshake_timeout_s
+            )  # fmt: skip
+            if now - each.since_s > limit_s:
+                what = "log in" if each.secure else "finish the TLS handshake"
+                self._overdue.warn(
+                    "a client from %s did not %s within %g s", each.session.address, what, limit_s
+                )
+                each.cut()
+        if self.strangers:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+
+def _keep_alive(found: socket.socket) -> None:
+    if found.family == socket.AF_UNIX:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

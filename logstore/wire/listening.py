@@ -1,0 +1,162 @@
+"""Where a server listens: its sockets, opened and bound.
+
+Invariants: nothing listens beyond loopback without a password; a Unix socket that a living server
+has is never taken, that of a dead one is replaced, and it goes with its server, unless another one
+has its name by then. Accepts nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from logstore.errors import Error, FileSystemError, UsageError
+from logstore.fs import LOCAL
+
+log = logging.getLogger("logstore.server")
+BACKLOG = 1024  # clients that came together
+LOCK_WAIT_S = 5.0
+AUTH_TIMEOUT_S = 10.0
+HANDSHAKE_TIMEOUT_S = 5.0
+
+
+class Listen(NamedTuple):
+    """Where a server listens, and how long it waits for who is not logged in."""
+
+    host: str | None = "127.0.0.1"
+    port: int = 6379
+    unix_socket: Path | None = None
+    tls: ssl.SSLContext | None = None
+    auth_timeout_s: float = AUTH_TIMEOUT_S  # from when a client came
+    handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S  # of TLS, the same
+
+    def check(self, password: bytes) -> None:
+        """UsageError for an address that others can reach, without a password."""
+        if self.host is None or password:
+            return
+        try:
+            loopback = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            loopback = self.host == "localhost"
+        if not loopback:
+            raise UsageError(
+                f"{self.host} can be reached from other machines: give a password "
+                "(--requirepass-file), or listen on 127.0.0.1"
+            )
+
+
+async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on all addresses of a host. OSError if one is taken."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    try:
+        for family, kind, number, _, address in dict.fromkeys(found):
+            each = socket.socket(family, kind, number)
+            made.append(each)
+            each.setblocking(False)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind(address)
+            each.listen(BACKLOG)
+    except BaseException:
+        for each in made:
+            each.close()
+        raise
+    return made
+
+
+class UnixSocket:
+    """A listening socket with a name in the file system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _alone_in(self.path.parent):  # two that start together do not take each other's
+                self._make_way()
+                try:
+                    made.bind(os.fspath(self.path))
+                except OSError as exc:
+                    raise _cannot(self.path, exc) from exc
+                made.setblocking(False)
+                made.listen(BACKLOG)
+                self._inode = LOCAL.stat(self.path).inode
+        except BaseException:
+            made.close()
+            raise
+        self.socket = made
+
+    def _make_way(self) -> None:
+        """Remove what a dead server left. FileSystemError if a server lives behind it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(os.fspath(self.path))
+            except FileNotFoundError:
+                return
+            except ConnectionRefusedError:
+                if not stat.S_ISSOCK(LOCAL.stat(self.path).mode):
+                    raise FileSystemError(
+                        f"{self.path} is no socket: move it away, or give another path"
+                    ) from None
+                LOCAL.remove(self.path)
+                return
+            except BlockingIOError:
+                pass  # so many wait for it that there is no room
+            except OSError as exc:
+                raise _cannot(self.path, exc) from exc
+        raise FileSystemError(
+            f"another server listens on {self.path}: stop it, or give another path"
+        )
+
+    def close(self) -> None:
+        """Remove its name, if it is still its own. The socket was closed by who listened."""
+        try:
+            if LOCAL.stat(self.path).inode == self._inode:
+                LOCAL.remove(self.path)
+        except FileNotFoundError:
+            pass
+        except Error as exc:
+            log.warning("the socket %s stays: %s", self.path, exc)
+
+
+def _cannot(path: Path, exc: OSError) -> FileSystemError:
+    return FileSystemError(f"cannot listen on {path}: {exc.strerror or exc}; give another path")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of a directory, in which sockets are made and removed."""
+    try:
+        held = LOCAL.open_named(folder)
+    except FileNotFoundError as exc:
+        raise _cannot(folder, exc) from exc
+    try:
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while not held.try_lock(exclusive=True):
+            if time.monotonic() > deadline:
+                raise FileSystemError(
+                    f"another process has locked {folder}: give another path for the socket"
+                )
+            time.sleep(0.01)
+        yield
+    finally:
+        held.close()
+
+
+OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

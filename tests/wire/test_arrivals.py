@@ -1,0 +1,270 @@
+"""Prevents strangers who hold places, files or the server's time from those who are logged in."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logstore.errors import FileSystemError
+from logstore.wire import arrivals
+from logstore.wire.listening import Listen
+from tests.peers.servers import Peer
+from tests.tools.commands import process
+from tests.wire.attacks.servers import _certificate
+from tests.wire.lines import Line, Refusal, request
+from tests.wire.served import serving
+
+WAITS_S = 60
+SECRET = b"a secret"
+
+
+def context(directory: Path) -> ssl.SSLContext:
+    """TLS of a server."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(*_certificate(directory))
+    return made
+
+
+def secure(port: int) -> Line:
+    """A client behind TLS."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    return Line.on(made.wrap_socket(socket.create_connection(("127.0.0.1", port), WAITS_S)))
+
+
+def plain(port: int) -> socket.socket:
+    """A connection that has said nothing."""
+    return socket.create_connection(("127.0.0.1", port), timeout=WAITS_S)
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + WAITS_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ended(found: socket.socket) -> bool:
+    """Wait until the server has ended a connection."""
+    try:
+        while found.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Silent, amid a request, refused again and again: for all of them the time is the same."""
+    listen = Listen(port=0, auth_timeout_s=0.5)
+    with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
+        with Line(served.port) as inside:
+            assert inside("AUTH", SECRET) == b"OK"
+            silent, amid, busy, again = (plain(served.port) for _ in range(4))
+            amid.sendall(b"*2\r\n$4\r\nAUTH\r\n$8\r\na se")
+            busy.sendall(b"PING\r\n")
+            assert busy.recv(100).startswith(b"-NOAUTH")
+            line = Line.on(again)
+            assert line("AUTH", SECRET) == b"OK"
+            assert line("RESET") == b"RESET"  # a stranger again
+            assert all(map(ended, (silent, amid, busy, again)))
+            assert inside("PING") == b"PONG"
+            until(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
+        until(lambda: not served.service.sessions)
+    told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "did not log in within 0.5 s" in told[0]
+
+
+def test_a_handshake_that_is_not_finished_is_cut(tmp_path: Path) -> None:
+    """Also without a password; it holds no place afterwards."""
+    listen = Listen(port=0, tls=context(tmp_path), handshake_timeout_s=0.5)
+    with serving(tmp_path / "store", listen=listen) as served:
+        silent, begun = plain(served.port), plain(served.port)
+        begun.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+        rubbish = plain(served.port)
+        rubbish.sendall(b"PING\r\n" * 10)
+        with secure(served.port) as inside:
+            assert inside("XADD", "s", "1-1", "a", b"x" * 100_000) == b"1-1"
+            assert all(map(ended, (silent, begun, rubbish)))
+            assert inside("XRANGE", "s", "-", "+") == [[b"1-1", [b"a", b"x" * 100_000]]]
+            until(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
+
+
+def test_what_is_sent_behind_the_password_is_answered(tmp_path: Path) -> None:
+    """In one piece, in pieces, with and without TLS: a client is in amid what it sent."""
+    adds = b"".join(request([b"XADD", b"s", b"*", b"a", b"x" * 100]) for _ in range(2000))
+    whole = request([b"AUTH", SECRET]) + adds + request([b"XLEN", b"s"]) + request([b"QUIT"])
+    for tls in (None, context(tmp_path)):
+        listen = Listen(port=0, tls=tls)
+        path = tmp_path / ("plain" if tls is None else "secure")
+        with serving(path, listen=listen, password=SECRET) as served:
+            for size in (len(whole), 1000):
+                with Line(served.port) if tls is None else secure(served.port) as line:
+                    sender = threading.Thread(target=_send, args=(line, whole, size))
+                    sender.start()
+                    assert line.reply() == b"OK"
+                    assert all(isinstance(line.reply(), bytes) for _ in range(2000))
+                    assert line.reply() in (2000, 4000)
+                    assert line.reply() == b"OK"
+                    with pytest.raises(EOFError):
+                        line.reply()
+                    sender.join()
+
+
+def _send(line: Line, data: bytes, size: int) -> None:
+    for at in range(0, len(data), size):
+        line.send(data[at : at + size])
+
+
+def test_strangers_have_a_part_of_the_places_and_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who comes with the password gets in while others hold all places that strangers may have."""
+    monkeypatch.setattr(arrivals, "STAY_S", 0.2)
+    with serving(tmp_path / "store", password=SECRET) as served:
+        served.service.clients_max = 40
+        silent = [plain(served.port) for _ in range(30)]
+        for number in range(5):
+            with Line(served.port) as line:
+                assert line("AUTH", SECRET) == b"OK"
+                told = line("INFO", "clients")
+                connected = int(told.split(b"connected_clients:")[1].split(b"\r")[0])
+                assert connected <= 11 + arrivals.ACCEPTS_STRANGERS, number
+        assert served.service.counts.rejected > 0
+        for each in silent:
+            each.close()
+        until(lambda: not served.service.sessions)
+    told = [each.message for each in caplog.records if "hold all places" in each.message]
+    assert len(told) == 1
+
+
+def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_peer: Peer) -> None:
+    """At the limit; each that was refused is counted, and a place that gets free is given anew."""
+    with serving(tmp_path / "store", password=SECRET) as served:
+        served.service.clients_max = 5
+        inside = [Line(served.port) for _ in range(5)]
+        assert [line("AUTH", SECRET) for line in inside] == [b"OK"] * 5
+        for _ in range(20):
+            with Line(served.port) as line:
+                assert line.reply() == Refusal("ERR max number of clients reached")
+        assert [line("PING") for line in inside] == [b"PONG"] * 5
+        assert b"rejected_connections:20\r\n" in inside[0]("INFO", "stats")
+        assert b"total_connections_received:5\r\n" in inside[0]("INFO", "stats")
+        inside.pop().close()
+        until(lambda: len(served.service.sessions) == 4)
+        with Line(served.port) as line:
+            assert line("AUTH", SECRET) == b"OK"
+        for line in inside:
+            line.close()
+    theirs = redis_peer.command("INFO", "stats")
+    assert b"rejected_connections:" in theirs
+    assert b"acl_access_denied_auth:" in theirs
+
+
+def test_silent_connections_cost_little(tmp_path: Path) -> None:
+    """Nothing is made of TLS for one that has sent nothing, and little for one that has."""
+    assert arrivals._Tls.max_size <= 32 * 1024
+    listen = Listen(port=0, tls=context(tmp_path))
+    with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
+        found = [plain(served.port) for _ in range(50)]
+        until(lambda: len(served.service.sessions) == 50)
+        gc.collect()
+        assert not [each for each in gc.get_objects() if type(each) is arrivals._Tls]
+        for each in found:
+            each.close()
+        until(lambda: not served.service.sessions)
+
+
+# -- the socket -----------------------------------------------------------------------------------
+def test_a_living_servers_unix_socket_is_not_taken(tmp_path: Path) -> None:
+    """It would never hear of it. What a dead one left is replaced, and a file is left alone."""
+    path = tmp_path / "socket"
+    listen = Listen(None, unix_socket=path)
+
+    def asks() -> bytes:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"PING\r\n")
+            return client.recv(100)
+
+    with serving(tmp_path / "one", listen=listen):
+        with pytest.raises(FileSystemError, match="another server listens on"):
+            serving(tmp_path / "two", listen=listen).__enter__()
+        assert asks() == b"+PONG\r\n"
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with serving(tmp_path / "one", listen=listen):
+        assert asks() == b"+PONG\r\n"
+    path.write_text("mine")
+    with pytest.raises(FileSystemError, match="is no socket"):
+        serving(tmp_path / "one", listen=listen).__enter__()
+    assert path.read_text() == "mine"
+    with pytest.raises(FileSystemError, match="cannot listen on"):
+        serving(
+            tmp_path / "one", listen=Listen(None, unix_socket=tmp_path / "no" / "s")
+        ).__enter__()
+
+
+# -- logins ---------------------------------------------------------------------------------------
+def test_failed_logins_are_counted_told_and_slow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path / "store", password=SECRET) as served, Line(served.port) as line:
+        waited = []
+        for _ in range(4):
+            begun = time.monotonic()
+            assert line("AUTH", "someone\n", "a guess").startswith("WRONGPASS")
+            waited.append(time.monotonic() - begun)
+        assert [each >= 0.05 * 2**n for n, each in enumerate(waited)] == [True] * 4
+        assert line("HELLO", "3", "AUTH", "default", "a guess").startswith("WRONGPASS")
+        assert line("AUTH", SECRET) == b"OK"
+        assert b"acl_access_denied_auth:5\r\n" in line("INFO", "stats")
+    told = [each.message for each in caplog.records if "login failed" in each.message]
+    assert len(told) == 1
+    assert "'someone\\n'" in told[0]
+    assert "127.0.0.1:" in told[0]
+    assert "guess" not in caplog.text
+
+
+def test_reset_ends_what_client_reply_said(tmp_path: Path, redis_peer: Peer) -> None:
+    with serving(tmp_path / "store", profile="redis-8.2") as served:
+        told = []
+        for port in (served.port, redis_peer.port):
+            with Line(port) as line:
+                for mode in ("OFF", "SKIP"):
+                    words = (f"CLIENT REPLY {mode}", "RESET", "ECHO behind", "CLIENT REPLY ON",
+                             "ECHO end")  # fmt: skip
+                    line.send(b"".join(request(each.encode().split()) for each in words))
+                    found = [line.reply()]
+                    while found[-1] != b"end":
+                        found.append(line.reply())
+                    told.append(found)
+        assert told[:2] == told[2:]
+        assert told[0][0] == b"RESET"
+
+
+def test_a_password_file_that_others_can_read_gets_a_warning(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_bytes(SECRET)
+    words = ["serve", tmp_path / "store", "--host", "192.0.2.1", "--port", "0",
+             "--requirepass-file", secret]  # fmt: skip
+    for mode, warned in ((0o640, True), (0o604, True), (0o600, False)):
+        secret.chmod(mode)
+        done = process(*words)  # which cannot listen there
+        assert done.returncode != 0
+        assert b"cannot listen on 192.0.2.1" in done.stderr
+        assert (b"can be read by others" in done.stderr) == warned, done.stderr
+        assert SECRET not in done.stderr
