@@ -7,7 +7,6 @@ decoded; the numbers are those that the peers' XINFO gives for the same history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from logstore import scheduling
@@ -21,6 +20,7 @@ from logstore.errors import StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID
 from logstore.index.keys import StreamRecord
 from logstore.info import ConsumerInfo, GroupInfo, StreamInfo
+from logstore.options import elapsed
 from logstore.radix import radix_tree
 
 if TYPE_CHECKING:
@@ -124,6 +124,6 @@ def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[
     """A row of XINFO CONSUMERS, typed."""
     never = row.inactive_ms < 0
     return ConsumerInfo(
-        text(row.name), row.pending, timedelta(milliseconds=row.idle_ms),
-        None if never else timedelta(milliseconds=row.inactive_ms),
+        text(row.name), row.pending, elapsed(row.idle_ms),
+        None if never else elapsed(row.inactive_ms),
     )  # fmt: skip

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -24,6 +23,7 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.groupkeys import NO_ONE, ConsumerRecord, PendingRun
 from logstore.index.grouptxn import LAST
 from logstore.info import GroupInfo, StreamInfo
+from logstore.options import elapsed
 
 if TYPE_CHECKING:
     from logstore.store import Store
@@ -176,7 +176,7 @@ class _Group(Generic[T]):
         id = StreamID(ms, seq)
         if who == NO_ONE:  # its time is its place in the line
             return FullPendingEntry(id, None, None, count, delivered_ms=None)
-        idle = timedelta(milliseconds=max(0, self._now_ms - time_ms))
+        idle = elapsed(self._now_ms - time_ms)
         return FullPendingEntry(id, self._names.get(who), idle, count, delivered_ms=time_ms)
 
     def result(self) -> FullGroupInfo[T]:
@@ -191,8 +191,8 @@ class _Group(Generic[T]):
         never = active_ms < 0
         return FullConsumerInfo(
             self._names[record.number], record.pending,
-            timedelta(milliseconds=max(0, now_ms - record.seen_ms)),
-            None if never else timedelta(milliseconds=max(0, now_ms - active_ms)),
+            elapsed(now_ms - record.seen_ms),
+            None if never else elapsed(now_ms - active_ms),
             seen_ms=record.seen_ms, active_ms=None if never else active_ms,
             pending_entries=tuple(self._lists[record.number]),
         )  # fmt: skip

@@ -5,12 +5,22 @@ Invariants: a payload is verified whole before the store is touched. It knows no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from logstore.codec import codec, listpack
-from logstore.engine import exports, installs
+from logstore.engine import exports, installs, pieces
+from logstore.engine.installs import Prepared
 from logstore.engine.snapshot import Snapshot
-from logstore.errors import EntryTypeError, OptionError, TooLargeError, shown
+from logstore.engine.state import State
+from logstore.errors import (
+    CorruptNodeError,
+    EntryTypeError,
+    InvalidPayloadError,
+    OptionError,
+    TooLargeError,
+    shown,
+)
 from logstore.options import Sync
 from logstore.rdb import dump
 from logstore.rdb.value import Node, StreamValue
@@ -53,11 +63,39 @@ def _encoded(found: StreamValue, peer: Peer | None) -> bytes:
     return dump.encode(found)
 
 
+def prepared(payload: bytes) -> Prepared:
+    """The stream of a payload, verified whole; InvalidPayloadError, TooLargeError."""
+    try:
+        return installs.prepare(dump.decode(payload))
+    except CorruptNodeError as exc:
+        raise InvalidPayloadError(exc.message) from exc
+
+
 def restore(
     store: Store[Any], name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
 ) -> None:
-    """Make a stream of a payload, in one commit."""
+    """Make a stream of a payload: it is there whole, or not at all."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise EntryTypeError(f"a payload is bytes, not {type(payload).__name__}")
-    stream = installs.prepare(dump.decode(bytes(payload)))
-    store._commit(lambda state: installs.install(state, name, stream, replace=replace), sync)
+    install(store, name, prepared(bytes(payload)), replace=replace, sync=sync)
+
+
+def install(
+    store: Store[Any], name: bytes, stream: Prepared, *, replace: bool, sync: Sync | None = None,
+    last: Callable[[State], object] = bool,
+) -> None:  # fmt: skip
+    """Make a stream of what was verified, in one commit unless it has very many groups; ``last`` is
+    done in the (last) commit. StreamExistsError."""
+
+    def op(state: State) -> None:
+        installs.install(state, name, stream, replace=replace)
+        last(state)
+
+    if stream.info.packed is None:
+        store._commit(op, sync)
+        return
+    if not replace:
+        store._commit(lambda state: installs.check_free(state, name), None)
+    pieces.bring(
+        lambda step: store._commit(step, sync), name, stream, replace=replace, last=last
+    )  # fmt: skip

@@ -96,6 +96,12 @@ def check_sync(sync: str) -> None:
         raise OptionError(f"sync must be 'always', 'everysec' or 'os', not {shown(sync)}")
 
 
+def elapsed(ms: int) -> timedelta:
+    """Milliseconds as a length of time; what a payload says of the past may be longer than that
+    can be, or not be over yet."""
+    return timedelta(milliseconds=min(max(0, ms), LENGTH_MAX_MS))
+
+
 def seconds(value: float | timedelta, name: str) -> float:
     """Seconds of a number or a timedelta, as all times of the public face are given."""
     if isinstance(value, timedelta):

@@ -228,7 +228,7 @@ class _Salvage:
             if temporary is not None:
                 pieces.finish(state, temporary, edge, record.name, info, replace=False)
             else:
-                made = installs.Prepared(parts or [], edge.first, info)
+                made = installs.Prepared(parts or [], edge, info)
                 installs.install(state, record.name, made)
             found = state.record_by_name(record.name)
             assert found is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from logstore.codec import codec
 from logstore.engine import exports, installs
 from logstore.engine.adds import existing
-from logstore.engine.installs import INSTALL_MAX_BYTES, Prepared, Sealed
+from logstore.engine.installs import INSTALL_MAX_BYTES, Edge, Prepared, Sealed
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
 from logstore.errors import TooLargeError, UsageError
@@ -58,4 +58,4 @@ def _prepared(state: State, source: bytes) -> Prepared:
         key, lp = found.open_node
         master = StreamID.unpacked(key)
         nodes.append(Sealed(master, codec().last_id(lp, *master), codec().counts(lp)[0], lp))
-    return Prepared([nodes], found.info.first or ZERO_ID, found.info)
+    return Prepared([nodes], Edge(first=found.info.first or ZERO_ID), found.info)

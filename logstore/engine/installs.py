@@ -59,10 +59,10 @@ Part: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
 
 
 class Prepared(NamedTuple):
-    """A stream that was verified, and its first entry."""
+    """A stream that was verified, and what is known of its nodes."""
 
     parts: list[Part]
-    first: ID
+    edge: Edge
     info: StreamInfoValue
 
 
@@ -77,7 +77,7 @@ def settled(parts: list[Part], edge: Edge, info: StreamInfoValue) -> Prepared:
     """Verify all but the nodes, which were; as ``prepare``."""
     check_size(info, sum(map(part_bytes, parts)))
     check_info(info, edge)
-    return Prepared(parts, edge.first, info)
+    return Prepared(parts, edge, info)
 
 
 def part_bytes(part: Part) -> int:
@@ -145,7 +145,7 @@ def _verified(node: Node) -> tuple[Sealed, tuple[ID, ID] | None]:
 
 def check_size(info: StreamInfoValue, node_bytes: int) -> None:
     """TooLargeError if this does not go into one commit."""
-    size = node_bytes + _PENDING_BYTES * sum(len(group.pending) for group in info.groups)
+    size = node_bytes + _PENDING_BYTES * info.pending_count()
     if size > INSTALL_MAX_BYTES:
         raise TooLargeError(
             f"a stream of {size} bytes cannot be restored as one commit ({INSTALL_MAX_BYTES} at "
@@ -161,29 +161,45 @@ def _check_group(group: GroupValue) -> None:
 
 def install(state: State, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
     """Make a stream of what was verified; StreamExistsError unless ``replace``."""
-    if state.record_by_name(name) is not None and not replace:
-        raise StreamExistsError(
-            "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
-            stream=name,
-        )
+    if not replace:
+        check_free(state, name)
     check_room(state, stream.parts)
     if state.record_by_name(name) is not None:
         deletes.drop(state, name)
     record = adds.create(state, name)
     number, info = record.number, stream.info
     nodes_added(state, record, written(state, number, stream.parts))
-    installed(state, number, info, stream.first)
+    installed(state, number, info, stream.edge.first)
+
+
+def check_free(state: State, name: bytes) -> None:
+    """StreamExistsError if there is a stream of this name."""
+    if state.record_by_name(name) is not None:
+        raise StreamExistsError(
+            "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
+            stream=name,
+        )
 
 
 def installed(state: State, number: int, info: StreamInfoValue, first: ID) -> None:
     """State the record and the groups of a stream whose nodes are there."""
+    described(state, number, info, first)
+    grouped(state, number, info.all_groups())
+
+
+def described(state: State, number: int, info: StreamInfoValue, first: ID) -> None:
+    """State all but the groups of a stream whose nodes are there."""
     added = info.length if info.entries_added is None else info.entries_added
     state.emit(frames.Record(
         number, info.length, added, *info.last, *first, *info.max_deleted
     ))  # fmt: skip
     if info.idempotence is not None:
         idempotence.install(state, number, info.idempotence)
-    for group in info.groups:
+
+
+def grouped(state: State, number: int, groups: Iterable[GroupValue]) -> None:
+    """Make groups of a stream that was described."""
+    for group in groups:
         _group(state, number, group)
 
 
@@ -238,6 +254,8 @@ def _group(state: State, stream: int, group: GroupValue) -> None:
 def _pending(state: State, made: int, group: GroupValue) -> None:
     """Claim frames: who has which entries since when, and in what order others were given back."""
     pending = group.pending
+    if not pending:
+        return
     items: dict[int, list[tuple[int, int, int, int]]] = {}
     line = {id: place for place, id in enumerate(group.nacked, 1)}
     for place, owner in enumerate(pending.owners):

@@ -8,18 +8,23 @@ which the next one who begins takes away. Each commit leaves a stream that is so
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from logstore.engine import adds, deletes, installs, renames
 from logstore.engine.apply import nodes_added
-from logstore.engine.installs import Edge, Part
+from logstore.engine.installs import Edge, Part, Prepared
 from logstore.engine.state import State
-from logstore.errors import StreamExistsError
+from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.rdb.value import StreamInfoValue
+from logstore.rdb.value import GroupValue, StreamInfoValue
 
 PREFIX = b"__importing__:"
+GROUPS_A_COMMIT = 1000  # and consumers: a commit of so many holds others up for some milliseconds
+Commit: TypeAlias = Callable[[Callable[[State], Any]], Any]
 
 
 class Temporary(NamedTuple):
@@ -50,22 +55,38 @@ def extend(
     ))  # fmt: skip
 
 
-def finish(
-    state: State, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
-    *, replace: bool,
-) -> StreamRecord:  # fmt: skip
-    """Make it the stream ``name``; StreamExistsError. ``info`` was verified against ``edge``."""
+def describe(state: State, temporary: Temporary, edge: Edge, info: StreamInfoValue) -> None:
+    """Give it its counts, and all but its groups, which come behind; StreamExistsError."""
     record = _unchanged(state, temporary, edge)
-    installs.installed(state, record.number, info, edge.first)
+    installs.described(state, record.number, info, edge.first)
+
+
+def group(
+    state: State, temporary: Temporary, info: StreamInfoValue, groups: Iterable[GroupValue]
+) -> StreamRecord:
+    """Give it some of its groups; StreamExistsError."""
+    record = _unchanged(state, temporary, info)
+    installs.grouped(state, record.number, groups)
+    return record
+
+
+def name_it(state: State, temporary: Temporary, name: bytes, *, replace: bool) -> None:
+    """Give it its name; StreamExistsError."""
     if not renames.rename(state, temporary.name, name, replace=replace):
         raise StreamExistsError(
             "somebody else made the stream while it was brought in: drop it, or give replace=True",
             stream=name,
         )
-    return record
 
 
-def _unchanged(state: State, temporary: Temporary, edge: Edge) -> StreamRecord:
+def discard(state: State, temporary: Temporary) -> None:
+    """Take it away, unless it is somebody else's by now."""
+    record = state.record_by_name(temporary.name)
+    if record is not None and record.number == temporary.number:
+        deletes.drop(state, temporary.name)
+
+
+def _unchanged(state: State, temporary: Temporary, edge: Edge | StreamInfoValue) -> StreamRecord:
     record = state.record_by_name(temporary.name)
     if (
         record is None
@@ -77,3 +98,66 @@ def _unchanged(state: State, temporary: Temporary, edge: Edge) -> StreamRecord:
             stream=temporary.name,
         )
     return record
+
+
+def finish(
+    state: State, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+    *, replace: bool,
+) -> None:  # fmt: skip
+    """Make it the stream ``name``; StreamExistsError. ``info`` was verified against ``edge``."""
+    describe(state, temporary, edge, info)
+    group(state, temporary, info, info.all_groups())
+    name_it(state, temporary, name, replace=replace)
+
+
+def complete(
+    commit: Commit, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+    *, replace: bool, last: Callable[[State], object] = bool,
+) -> None:  # fmt: skip
+    """As ``finish``, but very many groups come in commits of their own before, so that nobody else
+    waits for all of them. ``last`` is done in the commit that gives the name."""
+    few = info.packed is None
+    if not few:
+        commit(lambda state: describe(state, temporary, edge, info))
+        for some in _some(info.all_groups()):
+            commit(partial(group, temporary=temporary, info=info, groups=some))
+
+    def finished(state: State) -> None:
+        if few:
+            finish(state, temporary, edge, name, info, replace=replace)
+        else:
+            _unchanged(state, temporary, info)
+            name_it(state, temporary, name, replace=replace)
+        last(state)
+
+    commit(finished)
+
+
+def bring(
+    commit: Commit, name: bytes, stream: Prepared, *, replace: bool,
+    last: Callable[[State], object] = bool,
+) -> None:  # fmt: skip
+    """Bring in a stream that is in memory; as ``complete``."""
+    temporary: Temporary = commit(lambda state: begin(state, name))
+    edge = stream.edge
+    try:
+        commit(lambda state: extend(state, temporary, Edge(), stream.parts, edge))
+        complete(commit, temporary, edge, name, stream.info, replace=replace, last=last)
+    except BaseException:
+        with suppress(Error):  # what failed may be the store; the next one does it then
+            commit(lambda state: discard(state, temporary))
+        raise
+
+
+def _some(groups: Iterable[GroupValue]) -> Iterator[list[GroupValue]]:
+    """The groups, about as many at a time as a commit takes."""
+    some: list[GroupValue] = []
+    weight = 0
+    for each in groups:
+        some.append(each)
+        weight += 1 + len(each.consumers) + len(each.pending) // 10
+        if weight >= GROUPS_A_COMMIT:
+            yield some
+            some, weight = [], 0
+    if some:
+        yield some

@@ -19,6 +19,7 @@ CHUNK_BYTES = 1 << 20
 STRING_MAX_BYTES = 1 << 30  # a node is no longer, and servers take 512 MiB at most
 EXPANDED_MAX_BYTES = 1 << 30  # that compressed strings of one value may become
 Fill = Callable[[int], bytes]
+_SHORT = 1 << 6  # a length below it is one byte
 _LZF = 3  # 0, 1, 2: integers of 8, 16, 32 bits
 _INTEGERS = {0: struct.Struct("<b"), 1: struct.Struct("<h"), 2: struct.Struct("<i")}
 _U64 = struct.Struct(">Q")
@@ -32,7 +33,7 @@ class Reader:
     All methods raise InvalidPayloadError where the bytes end too early.
     """
 
-    __slots__ = ("_at", "_before", "_crc", "_data", "_expanded", "_fill")
+    __slots__ = ("_at", "_before", "_crc", "_data", "_expanded", "_fill", "_kept", "_kept_from")
 
     def __init__(self, data: bytes = b"", fill: Fill | None = None) -> None:
         self._data = data
@@ -41,11 +42,18 @@ class Reader:
         self._before = 0  # bytes in front of ``data``
         self._crc = 0  # of those bytes
         self._expanded = 0
+        self._kept: list[bytes] | None = None  # what was taken since ``keep``, up to ``_kept_from``
+        self._kept_from = 0
 
     @property
     def offset(self) -> int:
         """How many bytes were taken."""
         return self._before + self._at
+
+    @property
+    def left(self) -> int | None:
+        """How many bytes are left; None where that is not known, since more may come in."""
+        return len(self._data) - self._at if self._fill is None else None
 
     @property
     def crc(self) -> int:
@@ -59,6 +67,16 @@ class Reader:
     def error(self, why: str) -> InvalidPayloadError:
         """What is wrong here."""
         return InvalidPayloadError(f"Bad data format: {why} (at byte {self.offset})")
+
+    def keep(self) -> None:
+        """What is taken from here on is wanted once more, as it is: see ``kept``."""
+        self._kept, self._kept_from = [], self._at
+
+    def kept(self) -> bytes:
+        """All that was taken since ``keep``."""
+        assert self._kept is not None
+        found, self._kept = self._kept, None
+        return b"".join([*found, self._data[self._kept_from : self._at]])
 
     # -- bytes --------------------------------------------------------------------------------
     def take(self, size: int) -> bytes:
@@ -102,6 +120,9 @@ class Reader:
         data = self._fill(CHUNK_BYTES) if self._fill is not None else b""
         if not data:
             raise self.error(f"it ends {missing} bytes early")
+        if self._kept is not None:
+            self._kept.append(self._data[self._kept_from :])
+            self._kept_from = 0
         self._crc = crc64(self._data, self._crc)
         self._before += len(self._data)
         self._data, self._at = data, 0
@@ -127,6 +148,10 @@ class Reader:
 
     def length(self) -> int:
         """A length or count, up to 2^64-1."""
+        at = self._at
+        if at < len(self._data) and (small := self._data[at]) < _SHORT:
+            self._at = at + 1
+            return small
         found = self._length()
         if found < 0:
             raise self.error("a string stands where a number must")
@@ -162,6 +187,12 @@ class Reader:
     # -- strings ------------------------------------------------------------------------------
     def string(self, most: int = STRING_MAX_BYTES) -> bytes:
         """A string of at most ``most`` bytes, whatever its encoding."""
+        at = self._at
+        if at < len(self._data) and (small := self._data[at]) < _SHORT and small <= most:
+            end = at + 1 + small
+            if end <= len(self._data):
+                self._at = end
+                return self._data[at + 1 : end]
         size = self._length()
         if size >= 0:
             self._check_size(size, most)

@@ -28,6 +28,15 @@ from logstore.rdb.value import (
 
 NAME_MAX_BYTES = 64 * 1024
 I64_MAX = (1 << 63) - 1
+NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what was read
+GROUPS_AS_VALUES_MAX = 1000
+IDEMPOTENT_IDS_MAX = 10_000  # of one producer, as servers have it
+# Of one of them: a string has a byte, as has a number; an ID has two, a packed one sixteen.
+_LEAST_BYTES = {
+    "nodes": 6, "groups": 5, "consumers": 10, "pending entries": 25,
+    "pending entries of a consumer": 16, "entries given back": 16, "producers": 2,
+    "idempotent IDs": 3,
+}  # fmt: skip
 OWNERS_MAX = (1 << 32) - 2
 
 
@@ -87,10 +96,11 @@ class NodeReader:
 
 
 def _count(reader: Reader, of: str) -> int:
-    """A count that a loop can take."""
+    """A count that a loop can take, and that what is left has the bytes for."""
     found = reader.length()
-    if found > I64_MAX:
-        raise reader.error(f"{found} {of}")
+    left = reader.left
+    if found > (I64_MAX if left is None else left // _LEAST_BYTES[of]):
+        raise reader.error(f"{found} {of}, which the rest has no bytes for")
     return found
 
 
@@ -104,23 +114,54 @@ def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
     if kind >= streamtypes.LISTPACKS_2:
         found.first, found.max_deleted = reader.id(), reader.id()
         found.entries_added = reader.length()
-    names: set[bytes] = set()
-    for _ in range(_count(reader, "groups")):
-        group = _group(reader, kind)
-        if group.name in names:
-            raise reader.error("two groups have the same name")
-        names.add(group.name)
-        found.groups.append(group)
+    _groups(reader, kind, found)
     if kind >= streamtypes.LISTPACKS_4:
         found.idempotence = _idempotence(reader)
     return found
 
 
+class PackedGroups:
+    """Groups that were read and verified, kept as the bytes they came as: a group of a few bytes
+    would take hundreds as values, and there may be as many as the payload has room for."""
+
+    def __init__(self, data: bytes, kind: int, count: int, pending: int) -> None:
+        self._data = data
+        self._kind = kind
+        self._count = count
+        self.pending = pending  # entries, of all groups
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[GroupValue]:
+        reader = Reader(self._data)
+        for _ in range(self._count):
+            yield _group(reader, self._kind)
+
+
+def _groups(reader: Reader, kind: int, found: StreamInfoValue) -> None:
+    count = _count(reader, "groups")
+    packed = count > GROUPS_AS_VALUES_MAX
+    if packed:
+        reader.keep()
+    names: set[bytes] = set()
+    pending = 0
+    for _ in range(count):
+        group = _group(reader, kind)
+        if group.name in names:
+            raise reader.error("two groups have the same name")
+        names.add(group.name)
+        pending += len(group.pending)
+        if not packed:
+            found.groups.append(group)
+    if packed:
+        found.packed = PackedGroups(reader.kept(), kind, count, pending)
+
+
 def _group(reader: Reader, kind: int) -> GroupValue:
-    group = GroupValue(reader.string(NAME_MAX_BYTES), reader.id(), None)
-    if kind >= streamtypes.LISTPACKS_2:
-        group.entries_read = reader.signed()
-    group.pending = _pending(reader)
+    name, last = reader.string(NAME_MAX_BYTES), reader.id()
+    entries_read = reader.signed() if kind >= streamtypes.LISTPACKS_2 else None
+    group = GroupValue(name, last, entries_read, [], _pending(reader))
     names: set[bytes] = set()
     for number in range(1, _count(reader, "consumers") + 1):
         if number > OWNERS_MAX:
@@ -132,14 +173,17 @@ def _group(reader: Reader, kind: int) -> GroupValue:
         group.consumers.append(consumer)
     if kind >= streamtypes.LISTPACKS_5:
         group.nacked = _nacked(reader, group.pending)
-    if group.pending.owners.count(NOBODY) != len(group.nacked):
+    if group.pending and group.pending.owners.count(NOBODY) != len(group.nacked):
         raise reader.error("a pending entry has no consumer")
     return group
 
 
 def _pending(reader: Reader) -> PendingValue:
+    count = _count(reader, "pending entries")
+    if not count:
+        return NOTHING_PENDING
     pending = PendingValue()
-    for _ in range(_count(reader, "pending entries")):
+    for _ in range(count):
         id, time_ms, count = reader.take(ID_BYTES), reader.i64(), reader.length()
         if time_ms < 0 or count > I64_MAX:
             raise reader.error(f"a delivery at {time_ms} ms, or of {count} times")
@@ -156,7 +200,10 @@ def _consumer(reader: Reader, kind: int, pending: PendingValue, number: int) -> 
     seen_ms = reader.i64()
     active_ms = reader.i64() if kind >= streamtypes.LISTPACKS_3 else seen_ms  # as servers take it
     place = -1
-    for _ in range(_count(reader, "pending entries")):
+    count = _count(reader, "pending entries of a consumer")
+    if count > len(pending):
+        raise reader.error("more is pending with a consumer than with its group")
+    for _ in range(count):
         place = pending.find(reader.take(ID_BYTES), place + 1)
         if place < 0:
             raise reader.error("what is pending with a consumer is not pending with its group")
@@ -168,7 +215,10 @@ def _consumer(reader: Reader, kind: int, pending: PendingValue, number: int) -> 
 
 def _nacked(reader: Reader, pending: PendingValue) -> list[bytes]:
     line: list[bytes] = []
-    for _ in range(_count(reader, "entries given back")):
+    count = _count(reader, "entries given back")
+    if count > len(pending):
+        raise reader.error("more was given back than is pending")
+    for _ in range(count):
         id = reader.take(ID_BYTES)
         place = pending.find(id)
         if place < 0 or pending.owners[place] != NOBODY:
@@ -181,12 +231,21 @@ def _nacked(reader: Reader, pending: PendingValue) -> list[bytes]:
 
 def _idempotence(reader: Reader) -> Idempotence:
     duration_s, max_ids = reader.length(), reader.length()
-    producers: list[tuple[bytes, list[tuple[bytes, StreamID]]]] = []
+    producers: dict[bytes, list[tuple[bytes, StreamID]]] = {}
     for _ in range(_count(reader, "producers")):
         name = reader.string(NAME_MAX_BYTES)
-        items = [
-            (reader.string(NAME_MAX_BYTES), reader.id())
-            for _ in range(_count(reader, "idempotent IDs"))
-        ]
-        producers.append((name, items))
-    return Idempotence(duration_s, max_ids, producers, reader.length(), reader.length())
+        if name in producers:
+            raise reader.error("two producers have the same name")
+        count = _count(reader, "idempotent IDs")
+        if count > IDEMPOTENT_IDS_MAX:
+            raise reader.error(f"{count} idempotent IDs of one producer")
+        items: dict[bytes, StreamID] = {}
+        for _ in range(count):
+            id = reader.string(NAME_MAX_BYTES)
+            if id in items:
+                raise reader.error("an idempotent ID of a producer stands twice")
+            items[id] = reader.id()
+        producers[name] = list(items.items())
+    return Idempotence(
+        duration_s, max_ids, list(producers.items()), reader.length(), reader.length()
+    )

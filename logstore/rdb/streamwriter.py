@@ -39,8 +39,9 @@ def info(found: StreamInfoValue, kind: int) -> Iterator[bytes]:
         assert found.first is not None
         assert found.entries_added is not None
         yield _id(found.first) + _id(found.max_deleted) + length(found.entries_added)
-    yield length(len(found.groups))
-    for group in sorted(found.groups, key=lambda each: each.name):
+    groups = sorted(found.all_groups(), key=lambda each: each.name)
+    yield length(len(groups))
+    for group in groups:
         yield from _group(group, kind)
 
 

@@ -7,8 +7,10 @@ each has one owner or none. Imports IDs only.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from itertools import chain
+from typing import NamedTuple, Protocol, TypeAlias
 
 from logstore.ids import ZERO_ID, StreamID
 
@@ -120,6 +122,16 @@ class Idempotence:
     duplicates: int
 
 
+class Groups(Protocol):
+    """Very many groups, of which one at a time becomes a value."""
+
+    pending: int  # entries, of all of them
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[GroupValue]: ...
+
+
 @dataclass(slots=True)
 class StreamInfoValue:
     """All of a stream but its nodes. None: the payload is too old to tell."""
@@ -131,6 +143,16 @@ class StreamInfoValue:
     entries_added: int | None = None
     groups: list[GroupValue] = field(default_factory=list)
     idempotence: Idempotence | None = None
+    packed: Groups | None = None  # the groups, if they are too many to be values all at once
+
+    def all_groups(self) -> Iterator[GroupValue]:
+        """The groups, however they are kept."""
+        return chain(self.groups, self.packed or ())
+
+    def pending_count(self) -> int:
+        """How many entries are pending in all groups together."""
+        packed = 0 if self.packed is None else self.packed.pending
+        return packed + sum(len(group.pending) for group in self.groups)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ of about so many, under another name (``engine.pieces``). Memory holds a few pie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -91,6 +91,9 @@ class Intake:
 
     def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
         """Bring in a stream that was verified, in the next commit."""
+        if prepared.info.packed is not None:
+            self._large(name, prepared, expires_ms)
+            return
         size = sum(map(installs.part_bytes, prepared.parts))
         if self._waiting and self._waiting_bytes + size > PIECE_BYTES:
             self.flush()
@@ -98,6 +101,19 @@ class Intake:
         self._waiting_bytes += size
         if self._waiting_bytes >= PIECE_BYTES or len(self._waiting) >= STREAMS_A_COMMIT:
             self.flush()
+
+    def _large(self, name: bytes, prepared: Prepared, expires_ms: int | None) -> None:
+        """One with very many groups, in commits of its own."""
+        self.flush()
+        pieces.bring(
+            self._commit, name, prepared, replace=self._wanted.replace,
+            last=partial(_expire, name=name, expires_ms=expires_ms),
+        )  # fmt: skip
+        self._report.streams += 1
+        self._report.entries += prepared.info.length
+
+    def _commit(self, op: Callable[[State], Any]) -> Any:
+        return self._store._commit(op, None)
 
     def flush(self) -> None:
         """Commit what waits."""
@@ -109,8 +125,7 @@ class Intake:
         def step(state: State) -> None:
             for name, prepared, expires_ms in waiting:
                 installs.install(state, name, prepared, replace=replace)
-                if expires_ms is not None:
-                    _expire(state, name, expires_ms)
+                _expire(state, name, expires_ms)
 
         self._store._commit(step, None)
         self._report.streams += len(waiting)
@@ -128,7 +143,7 @@ class Intake:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                self._store.drop(temporary.name)
+                self._store._commit(lambda state: pieces.discard(state, temporary), None)
             raise
 
     def extend(self, temporary: pieces.Temporary, edge: Edge, piece: Piece) -> Edge:
@@ -142,21 +157,19 @@ class Intake:
         self, temporary: pieces.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
         expires_ms: int | None = None,
     ) -> None:  # fmt: skip
-        """The last commit of a stream that came in pieces: from now on it is there."""
+        """The end of a stream that came in pieces: from now on it is there."""
         installs.check_info(info, edge)
         installs.check_size(info, 0)
-
-        def step(state: State) -> None:
-            pieces.finish(state, temporary, edge, name, info, replace=self._wanted.replace)
-            if expires_ms is not None:
-                _expire(state, name, expires_ms)
-
-        self._store._commit(step, None)
+        pieces.complete(
+            self._commit, temporary, edge, name, info, replace=self._wanted.replace,
+            last=partial(_expire, name=name, expires_ms=expires_ms),
+        )  # fmt: skip
         self._report.streams += 1
         self._report.entries += info.length
 
 
-def _expire(state: State, name: bytes, at_ms: int) -> None:
-    record = state.record_by_name(name)
-    assert record is not None
-    lifetimes.expire_at(state, record, at_ms)
+def _expire(state: State, name: bytes, expires_ms: int | None) -> None:
+    if expires_ms is not None:
+        record = state.record_by_name(name)
+        assert record is not None
+        lifetimes.expire_at(state, record, expires_ms)

@@ -70,6 +70,9 @@ class _Together:
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
         self._adding: dict[int, Adding] = {}  # by the place of the first row
+        for step in steps:
+            if isinstance(step, Change) and step.prepare is not None:
+                step.prepare()
 
     def __call__(self, state: State) -> None:
         """Decide all of them that did not fail before."""

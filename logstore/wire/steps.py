@@ -47,6 +47,7 @@ class Change(NamedTuple):
     op: Callable[[State], Any]
     reply: Callable[[Any], Reply] = same
     frees: bool = False
+    prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
 
 
 class AddRow(NamedTuple):

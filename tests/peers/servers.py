@@ -162,6 +162,12 @@ def start(name: str) -> Peer:
     return peer
 
 
+def start_again(name: str) -> Peer:
+    """Another server in place of one that died of what it was sent."""
+    _running.pop(name, None)
+    return start(name)
+
+
 def _started_or_skip(name: str) -> Peer:
     try:
         return start(name)

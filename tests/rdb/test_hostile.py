@@ -144,16 +144,70 @@ def test_noise_is_refused(held: Any, noise: bytes, kind: int) -> None:
         b"\x15\x00\x00" + b"\x00" * 7 + length(1 << 62),  # groups
         b"\x15\x00\x00" + b"\x00" * 7 + b"\x01\x01g\x00\x00\x00" + length(1 << 62),  # pending
         b"\x15\x00\x00" + b"\x00" * 7 + b"\x01\x01g\x00\x00\x00\x00" + length(1 << 62),
+        b"\x1a\x00\x00" + b"\x00" * 8 + length(9) * 2 + length(1 << 62),  # producers
+        b"\x1a\x00\x00" + b"\x00" * 8 + length(9) * 2 + b"\x01\x01p" + length(1 << 62),
     ],
 )
 def test_what_a_length_says_takes_no_memory(forged: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidPayloadError):
-            dump.decode(signed(forged))
+            dump.decode(signed(forged, 13))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+COUNTED = [
+    (b"\x15", length(1000), "1000 nodes"),
+    (b"\x15\x00" + bytes(8), length(1002), "1002 groups"),
+    (b"\x15\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00", length(300), "300 pending"),
+    (b"\x15\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00\x00", length(600), "600 consumers"),
+    (b"\x1a\x00" + bytes(9) + b"\x09\x09", length(2600), "2600 producers"),
+    (b"\x1a\x00" + bytes(9) + b"\x09\x09\x01\x01p", length(1700), "1700 idempotent IDs"),
+    (b"\x1a\x00" + bytes(9) + b"\x09\x09\x01\x01p", length(10_001), "10001 idempotent IDs"),
+]
+
+
+@pytest.mark.parametrize(("head", "count", "why"), COUNTED, ids=[each[2] for each in COUNTED])
+def test_counts_are_held_against_the_bytes_that_are_left(
+    head: bytes, count: bytes, why: str
+) -> None:
+    """At once, before the first of them is read."""
+    rest = bytes(40_000 if "10001" in why else 5000)
+    with pytest.raises(InvalidPayloadError, match=rf"{why}.* \(at byte {len(head + count) - 1}\)"):
+        dump.decode(signed(head + count + rest, 13))
+
+
+def test_an_idempotent_id_that_stands_twice_is_refused_where_it_does() -> None:
+    """Not behind the other two million."""
+    head = b"\x1a\x00" + bytes(9) + b"\x09\x09\x01\x01p" + length(9000)
+    with pytest.raises(InvalidPayloadError, match=rf"twice \(at byte {len(head) + 4 + 2 - 1}\)"):
+        dump.decode(signed(head + b"\x01a\x01\x00" * 9000 + bytes(2), 13))
+
+
+def test_more_with_a_consumer_than_with_its_group_is_refused() -> None:
+    head = b"\x15\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00" + b"\x00" + b"\x01\x01c" + bytes(16)
+    with pytest.raises(InvalidPayloadError, match="more is pending with a consumer"):
+        dump.decode(signed(head + b"\x02" + bytes(32)))
+
+
+def test_very_many_groups_take_a_small_multiple_of_their_bytes() -> None:
+    """Redis takes thirteen bytes for each of these; as values they take half a kilobyte."""
+    count = 20_000
+    groups = [b"\x06%06d" % at + bytes(5) for at in range(count)]
+    payload = signed(b"\x15\x00" + bytes(8) + length(count) + b"".join(groups))
+    del groups
+    tracemalloc.start()
+    try:
+        value = dump.decode(payload)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(payload)
+        assert value.info.packed is not None
+        assert len(value.info.packed) == count
+        assert tracemalloc.get_traced_memory()[0] < 3 * len(payload)
+    finally:
+        tracemalloc.stop()
+    assert dump.encode(value) == payload
 
 
 def test_lzf_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logstore import interchange
 from logstore.engine import installs, lifetimes
 from logstore.engine.lifetimes import EXPIRES_MAX_MS
 from logstore.engine.schedules import When
 from logstore.engine.state import State
-from logstore.errors import Error, InvalidPayloadError, StreamNotFoundError, TooLargeError
-from logstore.rdb import dump
+from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import Reply
+from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
 from logstore.wire.words import Words
 
+if TYPE_CHECKING:
+    from logstore.wire.service import Database
+
 BUSY = "BUSYKEY Target key name already exists."
+ALONE_BYTES = 16 * 1024  # a payload that long may have so many groups that it takes many commits
 
 
 def dumped(session: Session, words: Words) -> Step:
@@ -45,7 +48,7 @@ def dumped(session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def restore(_session: Session, words: Words) -> Step:
+def restore(session: Session, words: Words) -> Step:
     """As RESTORE."""
     key = words.next()
     ttl = words.integer()
@@ -63,27 +66,68 @@ def restore(_session: Session, words: Words) -> Step:
             raise Failed(SYNTAX)
     if ttl < 0:
         raise Failed("ERR Invalid TTL value, must be >= 0")
-    stream, error = _prepared(payload)
+    restoring = _Restoring(key, payload, ttl, replace=replace, absolute=absolute)
+    if session.multi is None and len(payload) >= ALONE_BYTES:
+        database = session.database
+        return Admin(lambda: restoring.alone(database))
+    return Change(restoring.step, ok, prepare=restoring.prepare)
 
-    def op(state: State) -> None:
-        if not replace and state.record_by_name(key) is not None:
+
+class _Restoring:
+    """One RESTORE. The payload is decoded in a thread, and before any lock is taken."""
+
+    def __init__(
+        self, key: bytes, payload: bytes, ttl: int, *, replace: bool, absolute: bool
+    ) -> None:
+        self._key = key
+        self._payload = payload
+        self._ttl = ttl
+        self._replace = replace
+        self._absolute = absolute
+        self._stream: installs.Prepared | None = None
+        self._error: Error | None = None
+
+    def prepare(self) -> None:
+        """Decode the payload, or find out why it cannot be."""
+        if self._stream is None and self._error is None:
+            try:
+                self._stream = interchange.prepared(self._payload)
+            except Error as error:
+                self._error = error
+            self._payload = b""
+
+    def step(self, state: State) -> None:
+        """All of it as part of a commit."""
+        self._check_free(state)
+        installs.install(state, self._key, self._prepared(), replace=self._replace)
+        self._expire(state)
+
+    def alone(self, database: Database) -> Reply:
+        """All of it by itself: in one commit, or in many if it has very many groups."""
+        self.prepare()
+        if self._stream is None or self._stream.info.packed is None:
+            return database.runner.run([Change(self.step, ok)])[0]
+        try:
+            interchange.install(
+                database.store, self._key, self._stream, replace=self._replace, last=self._expire
+            )
+        except StreamExistsError:
+            raise Failed(BUSY) from None
+        return OK
+
+    def _check_free(self, state: State) -> None:
+        if not self._replace and state.record_by_name(self._key) is not None:
             raise Failed(BUSY)
-        if stream is None:
-            raise error or Failed(SYNTAX)
-        installs.install(state, key, stream, replace=replace)
-        if ttl:
-            at_ms = ttl if absolute else ttl + state.now_ms
-            lifetimes.expire(state, key, When(min(at_ms, EXPIRES_MAX_MS)))
 
-    return Change(op, ok)
+    def _prepared(self) -> installs.Prepared:
+        if self._stream is None:
+            raise self._error or Failed(SYNTAX)
+        return self._stream
 
-
-def _prepared(payload: bytes) -> tuple[installs.Prepared | None, Error | None]:
-    """The stream of a payload, decoded before any lock is taken; or why there is none."""
-    try:
-        return installs.prepare(dump.decode(payload)), None
-    except (InvalidPayloadError, TooLargeError) as error:
-        return None, error
+    def _expire(self, state: State) -> None:
+        if self._ttl:
+            at_ms = self._ttl if self._absolute else self._ttl + state.now_ms
+            lifetimes.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [
