@@ -9,7 +9,7 @@ durably, before the first write to the index.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -17,10 +17,10 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.crc import crc32c
 from logstore.engine import process
-from logstore.errors import DiskFullError
+from logstore.errors import CorruptionError, DiskFullError
 from logstore.fs import FileStat, FileSystem
 from logstore.index.keys import Meta
-from logstore.log import names
+from logstore.log import names, packed
 
 BOOT_MAX_BYTES = 4096
 
@@ -68,12 +68,12 @@ def read(fs: FileSystem, store: Path) -> Boot | None:
         return None
     if not _sound(data):
         return None
-    found: dict[str, Any] = msgpack.unpackb(data[4:])
     try:
+        found = packed.unpack_map(data[4:], names.BOOT)
         boot = Boot(found["generation"], Identity(*found["identity"]), *found["clean"])
         version = found.get("format", fmt.OLDEST_VERSION)  # the first did not say
         return boot._replace(durable=found["durable"], version=version)
-    except (KeyError, TypeError):
+    except (CorruptionError, KeyError, TypeError):
         return None  # of another version: as good as none
 
 

@@ -16,9 +16,9 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptFrameError, FileSystemError
+from logstore.errors import CorruptFrameError, CorruptionError, FileSystemError
 from logstore.fs import FileSystem
-from logstore.log import chain, names, reader, version
+from logstore.log import chain, names, packed, reader, version
 from logstore.log.writer import crc_seed
 
 CHECKPOINT_MAX_BYTES = 16 << 30
@@ -38,14 +38,14 @@ def write(
     fs: FileSystem, store: Path, uuid: bytes, head: CheckpointHead, chunks: Iterable[Any]
 ) -> int:
     """Write a checkpoint; its bytes. The log must be synced up to its position before."""
-    packed = [msgpack.packb(chunk, use_bin_type=True) for chunk in chunks]
+    bodies = [msgpack.packb(chunk, use_bin_type=True) for chunk in chunks]
     front = fmt.CHECKPOINT_HEAD.pack(
         fmt.CHECKPOINT_MAGIC, fmt.FORMAT_VERSION, 0, uuid, head.position, head.commit,
-        head.last_frame_offset, head.last_crc, len(packed), 0,
+        head.last_frame_offset, head.last_crc, len(bodies), 0,
     )[:-4]  # fmt: skip
     crc = crc32c(front)
     parts = [front, crc.to_bytes(4, "little")]
-    for number, body in enumerate(packed):
+    for number, body in enumerate(bodies):
         parts.append(fmt.CHUNK_HEAD.pack(len(body), _chunk_crc(crc, number, body)))
         parts.append(body)
     data = b"".join(parts)
@@ -84,7 +84,10 @@ def read(
         body = data[at : at + size]
         if len(body) < size or _chunk_crc(crc, number, body) != chunk_crc:
             raise CorruptFrameError(f"chunk {number} of {path} is damaged")
-        chunks.append(msgpack.unpackb(body, raw=False, strict_map_key=False))
+        try:
+            chunks.append(packed.unpack(body, f"chunk {number} of {path}"))
+        except CorruptionError as exc:
+            raise CorruptFrameError(str(exc)) from exc
         at += size
     return head, chunks
 

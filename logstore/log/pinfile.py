@@ -18,13 +18,14 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import FileSystemError, SnapshotExpired
+from logstore.errors import CorruptionError, FileSystemError, SnapshotExpired
 from logstore.fs import FileSystem
-from logstore.log import names, version
+from logstore.log import names, packed, version
 
 PIN_MAX_BYTES = 64 << 20
 ID_BYTES = 16
 SNAPSHOT = ".snap"
+_NAMES = ("id", "segments", "expires_ms", "ttl_ms", "pid")
 RENEWALS = 10  # how often in the time of a pin who reads looks at it
 
 
@@ -113,10 +114,13 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
     body = data[fmt.PIN_HEAD.size :]
     if magic != fmt.PIN_MAGIC or not version.readable(of_format) or crc32c(body) != crc:
         return None
-    found: dict[str, Any] = msgpack.unpackb(body)
-    if found["id"] != pin_id:
+    try:
+        found = packed.unpack_map(body, pin_id, _NAMES)
+        if found["id"] != pin_id:
+            return None
+        segments = None if found["segments"] is None else frozenset(found["segments"])
+    except (CorruptionError, TypeError):
         return None
-    segments = None if found["segments"] is None else frozenset(found["segments"])
     known: dict[str, Any] = {name: found[name] for name in Pin._fields if name in found}
     known["segments"] = segments
     return Pin(**known)

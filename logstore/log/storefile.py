@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -17,8 +17,10 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, NotAStoreError
 from logstore.fs import FileSystem
-from logstore.log import names, version
+from logstore.log import names, packed, version
 from logstore.options import StoreLimits
+
+_NAMES = ("uuid", "node_max_bytes", "node_max_entries", "segment_bytes", "created_ms")
 
 
 class StoreFile(NamedTuple):
@@ -47,7 +49,7 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     body = data[fmt.STORE_HEAD.size :]
     if len(body) != size or crc32c(body) != crc or reserved:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
-    found: dict[str, Any] = msgpack.unpackb(body)
+    found = packed.unpack_map(body, path, _NAMES)
     limits = StoreLimits(found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"])
     return StoreFile(found["uuid"], limits, found["created_ms"], of_format)
 

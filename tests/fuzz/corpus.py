@@ -14,7 +14,10 @@ from typing import Protocol, cast
 
 from logstore.codec import Codec, choose
 
-TARGETS = ("batches", "files", "lzf", "nodes", "payloads", "requests")
+TARGETS = (
+    "batches", "files", "frames", "lines", "lzf", "nodes", "payloads", "requests",
+    "rows", "storefiles",
+)  # fmt: skip
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "fuzz"
 SIZE_MAX = 4096
 # Lengths, counts and marks that decide something in one of the formats.
