@@ -7,16 +7,16 @@ into pieces anywhere gives the same words; after an error nothing more is parsed
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 
 from logstore.codec import RowBatch, codec
+from logstore.wire import inline
 
 INLINE_MAX_BYTES = 64 * 1024
 WORDS_MAX = 1024 * 1024
 BULK_MAX_BYTES = 512 * 1024 * 1024
 STRANGER_WORDS_MAX = 10  # before AUTH
-STRANGER_BULK_MAX_BYTES = 16384
+STRANGER_MAX_BYTES = 16384  # of a request in all
 COMPACT_BYTES = 1 << 16
 
 
@@ -87,11 +87,12 @@ class RequestParser:
         data, at = self._data, self._at
         if at >= len(data):
             return None
-        end = data.find(b"\n", at, at + INLINE_MAX_BYTES + 1)
+        line_max = self._line_max
+        end = data.find(b"\n", at, at + line_max + 1)
         if data[at] != 42:  # "*"
             return self._inline(at, end)
         if end < 0:
-            if len(data) - at > INLINE_MAX_BYTES:
+            if len(data) - at > line_max:
                 raise ProtocolError("too big mbulk count string")
             return None
         count = _number(data[at + 1 : end], "invalid multibulk length")
@@ -105,30 +106,34 @@ class RequestParser:
         self._left, self._words = count, []
         return None
 
+    @property
+    def _line_max(self) -> int:
+        return INLINE_MAX_BYTES if self.trusted else STRANGER_MAX_BYTES
+
     def _inline(self, at: int, end: int) -> list[bytes] | None:
         if end < 0:
-            if len(self._data) - at > INLINE_MAX_BYTES:
+            if len(self._data) - at > self._line_max:
                 raise ProtocolError("too big inline request")
             return None
-        line = bytes(self._data[at:end]).rstrip(b"\r")
         self._at = end + 1
-        if b'"' not in line and b"'" not in line:
-            return line.split()
-        try:
-            return [word.encode("latin-1") for word in shlex.split(line.decode("latin-1"))]
-        except ValueError:
-            raise ProtocolError("unbalanced quotes in request") from None
+        most = None if self.trusted else STRANGER_WORDS_MAX + 1
+        words = inline.split(bytes(self._data[at:end]), most)
+        if words is None:
+            raise ProtocolError("unbalanced quotes in request")
+        if not self.trusted and len(words) > STRANGER_WORDS_MAX:
+            raise ProtocolError("unauthenticated multibulk length")
+        return words
 
     def _go_on(self) -> list[bytes] | None:
         data, at, words, left, bulk = self._data, self._at, self._words, self._left, self._bulk
         size = len(data)
-        find, add = data.find, words.append
+        find, add, line_max = data.find, words.append, self._line_max
         try:
             while left:
                 if bulk < 0:
-                    end = find(b"\n", at, at + INLINE_MAX_BYTES)
+                    end = find(b"\n", at, at + line_max)
                     if end < 0:
-                        if size - at >= INLINE_MAX_BYTES:
+                        if size - at >= line_max:
                             raise ProtocolError("too big bulk count string")
                         return None
                     if data[at] != 36:  # "$"
@@ -151,7 +156,7 @@ class RequestParser:
         length = _number(digits, "invalid bulk length")
         if not 0 <= length <= self._bulk_max:
             raise ProtocolError("invalid bulk length")
-        if not self.trusted and length > STRANGER_BULK_MAX_BYTES:
+        if not self.trusted and length + sum(map(len, self._words)) > STRANGER_MAX_BYTES:
             raise ProtocolError("unauthenticated bulk length")
         return length
 

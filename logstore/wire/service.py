@@ -18,6 +18,7 @@ from logstore.wire.commands import commands_of
 from logstore.wire.counts import Counts
 from logstore.wire.logins import Logins
 from logstore.wire.runner import Runner
+from logstore.wire.seldom import Seldom
 from logstore.wire.session import Session
 from logstore.wire.table import Command, Table
 from logstore.wire.words import quoted
@@ -76,6 +77,7 @@ class Service:
         self.clients_max = CLIENTS_MAX
         self.counts = Counts()
         self.logins = Logins()
+        self._attacks = Seldom()
         self.saved_commits = self.commits  # at the last SAVE, or when it began
 
     @property
@@ -114,6 +116,13 @@ class Service:
         """The client went."""
         self.sessions.pop(session.id, None)
         self.monitors.pop(session.id, None)
+
+    def attacked(self, session: Session) -> None:
+        """A client sent what a web page would: its connection ends."""
+        self._attacks.warn(
+            "possible security attack (cross-protocol): a client at %s sent POST or Host:, as a "
+            "web page does that means this server; its connection is closed", session.address,
+        )  # fmt: skip
 
     def tell_monitors(self, session: Session, command: Command, words: list[bytes]) -> None:
         """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _IDS = itertools.count(1)
 AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
+CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
 BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
 
 
@@ -93,6 +94,10 @@ class Session:
     # -- words to steps -----------------------------------------------------------------------
     def step(self, words: list[bytes]) -> Step:
         """What a command is to do; a refusal is a step that tells it."""
+        if words[0][:1] in b"PpHh" and words[0].lower() in CROSS_PROTOCOL:
+            self.closing = True  # what is behind it is the body of a web page's request
+            self.service.attacked(self)
+            return Tell(lambda: NO_REPLY)
         try:
             return self._step(words)
         except Failed as failed:

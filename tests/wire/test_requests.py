@@ -83,17 +83,36 @@ def test_what_is_no_request_is_refused(data: bytes, told: str) -> None:
         parsed(parser)
 
 
-def test_strangers_may_send_little() -> None:
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"*11\r\n", "unauthenticated multibulk length"),
+        (b"*2\r\n$16385\r\n", "unauthenticated bulk length"),
+        (b"*2\r\n$16000\r\n" + b"x" * 16000 + b"\r\n$385\r\n", "unauthenticated bulk length"),
+        (b"a b c d e f g h i j k\r\n", "unauthenticated multibulk length"),
+        (b"'a' b c d e f g h i j k 'l\r\n", "unauthenticated multibulk length"),
+        (b"x" * 16385, "too big inline request"),
+        (b"x" * 16385 + b"\r\n", "too big inline request"),
+        (b"*" + b"1" * 16385, "too big mbulk count string"),
+        (b"*1\r\n$" + b"1" * 16385, "too big bulk count string"),
+    ],
+)
+def test_strangers_may_send_little(data: bytes, told: str) -> None:
     parser = RequestParser()
     parser.trusted = False
-    parser.feed(b"*11\r\n")
-    with pytest.raises(ProtocolError, match="unauthenticated multibulk length"):
+    parser.feed(data)
+    with pytest.raises(ProtocolError, match=told):
         parser.next()
+
+
+@pytest.mark.parametrize(
+    "data", [b"a b c d e f g h i j\r\n", b"x" * 16384 + b"\n", request([b"AUTH", b"x" * 16380])]
+)
+def test_what_strangers_need_they_may_send(data: bytes) -> None:
     parser = RequestParser()
     parser.trusted = False
-    parser.feed(b"*2\r\n$16385\r\n")
-    with pytest.raises(ProtocolError, match="unauthenticated bulk length"):
-        parser.next()
+    parser.feed(data)
+    assert parser.next()
 
 
 @given(st.binary(max_size=300))
