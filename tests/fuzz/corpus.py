@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from logstore.codec import Codec, choose
 
 TARGETS = (
-    "batches", "files", "frames", "lines", "lzf", "nodes", "payloads", "requests",
+    "batches", "files", "frames", "inline", "lines", "lzf", "nodes", "payloads", "requests",
     "rows", "storefiles",
 )  # fmt: skip
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "fuzz"

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from logstore.codec import native_or_none
 from tests.figures import TORTURE, record, times
 from tests.fuzz import payloads
 from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
 TRIES = {
-    "batches": 2000, "files": 800, "frames": 8000, "lines": 4000, "lzf": 8000, "nodes": 400,
-    "payloads": 1000, "requests": 1500, "rows": 8000, "storefiles": 4000,
+    "batches": 2000, "files": 800, "frames": 8000, "inline": 8000, "lines": 4000, "lzf": 8000,
+    "nodes": 400, "payloads": 1000, "requests": 1500, "rows": 8000, "storefiles": 4000,
 }  # fmt: skip
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TORTURE in os.environ else 20260901
@@ -65,3 +66,14 @@ def test_guided_by_coverage() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "stat::number_of_executed_units" in done.stderr
+
+
+def test_fast_without_guidance() -> None:
+    if native_or_none is None:
+        pytest.skip("the compiled codec is not there")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.fast", "--seconds", "1", "--seed", str(SEED)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1].endswith(" inputs")

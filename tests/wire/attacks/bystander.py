@@ -3,7 +3,8 @@
 A process of its own, so that nothing which the attacker computes delays it. It asks PING, XADD and
 XRANGE in turn, one every two milliseconds, and a reply counts from the moment at which the request
 was due: a server that stands still for a second is seen as hundreds of late replies, not as one.
-Everything is told on stdout: a line when it has begun, and one of JSON when its stdin ends.
+It writes a line when it has begun; for each line of its stdin, and when that ends, one of JSON that
+tells what it waited since the last one.
 
 Knows no other module: it must start at once.
 """
@@ -11,6 +12,7 @@ Knows no other module: it must start at once.
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import sys
@@ -67,8 +69,15 @@ def main(address: str, login: list[bytes]) -> None:
     errors = 0
     ended = ""
     began = time.monotonic()
+    begun = False
     try:
-        while not select.select([0], [], [], 0)[0] or not waited:
+        while True:
+            if waited and select.select([0], [], [], 0)[0]:
+                if not os.read(0, 1):
+                    break
+                _tell(waited, errors, ended)
+                began = time.monotonic()
+                waited, errors = [], 0
             # Who fell behind does not ask all of it at once: what was due meanwhile waited as well.
             due = began + len(waited) * EVERY_S
             now = time.monotonic()
@@ -80,11 +89,16 @@ def main(address: str, login: list[bytes]) -> None:
             waited.append(done - due)
             while began + len(waited) * EVERY_S < done - EVERY_S:
                 waited.append(done - (began + len(waited) * EVERY_S))
-            if len(waited) == 1:
+            if not begun:
+                begun = True
                 print("begun", flush=True)
     except (OSError, EOFError) as exc:
         waited.append(time.monotonic() - began - len(waited) * EVERY_S)
         ended = f"{type(exc).__name__}: {exc}"
+    _tell(waited, errors, ended)
+
+
+def _tell(waited: list[float], errors: int, ended: str) -> None:
     waited.sort()
     count = len(waited)
     told = {

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.wire.attacks import bystander
 from tests.wire.attacks.servers import Target
@@ -56,6 +56,40 @@ def _files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+class Bystander:
+    """The client that waits, while a block runs; ``told`` is what it said last."""
+
+    def __init__(self, target: Target) -> None:
+        login = [target.serve.password] if target.serve.password else []
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-E", bystander.__file__, str(target.unix_socket), *login],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.told: dict[str, Any] = {}
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "begun\n"
+
+    def look(self) -> float:
+        """The most that it waited since the last look, in milliseconds."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("x")
+        self._process.stdin.flush()
+        self.told = json.loads(self._process.stdout.readline())
+        assert not self.told["ended"], self.told
+        return float(self.told["max_ms"])
+
+    def end(self) -> dict[str, Any]:
+        """End it; what it waited since the last look."""
+        try:
+            said, _ = self._process.communicate(timeout=bystander.SILENCE_MAX_S + 10)
+            self.told = json.loads(said)
+            return self.told
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
 class Meter:
     """Measures one target while a block runs; ``cost`` is whole behind it."""
 
@@ -72,13 +106,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         target = self._target
-        login = [target.serve.password] if target.serve.password else []
-        self._bystander = subprocess.Popen(
-            [sys.executable, "-S", "-E", bystander.__file__, str(target.unix_socket), *login],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._bystander.stdout is not None
-        assert self._bystander.stdout.readline() == "begun\n"
+        self._bystander = Bystander(target)
         time.sleep(CALM_S)
         self._memory = _memory(target.pid, "VmRSS")
         # 5 begins the peak again; it needs no more rights than a debugger has.
@@ -95,7 +123,7 @@ class Meter:
     ) -> None:  # fmt: skip
         self._over.set()
         self._sampler.join()
-        told = _ended(self._bystander)
+        told = self._bystander.end()
         if error is not None:
             return
         target, cost = self._target, self.cost
@@ -107,13 +135,3 @@ class Meter:
         cost.files = max(self._files_most, _files(target.pid)) - self._files_before
         cost.cpu_s = cpu_s(target.pid) - self._cpu_s
         cost.log_bytes = target.log.stat().st_size - self._log_bytes
-
-
-def _ended(process: subprocess.Popen[str]) -> dict[str, float]:
-    try:
-        said, _ = process.communicate(timeout=bystander.SILENCE_MAX_S + 10)
-        told: dict[str, float] = json.loads(said)
-        return told
-    finally:
-        process.kill()
-        process.wait()
