@@ -5,13 +5,12 @@ It knows neither the store nor a server.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from logstore.errors import OptionError
-from logstore.wire.commands.keys import pattern
+from logstore.wire.globs import Glob
 
 Policy: TypeAlias = Literal["refuse", "skip", "replace"]
 
@@ -34,8 +33,8 @@ class Wanted:
         self.policy: Policy = policy
 
     @cached_property
-    def _compiled(self) -> list[re.Pattern[bytes]]:
-        return [pattern(each) for each in self.patterns]
+    def _globs(self) -> list[Glob]:
+        return [Glob(each) for each in self.patterns]
 
     @property
     def replace(self) -> bool:
@@ -44,7 +43,7 @@ class Wanted:
 
     def wants(self, name: bytes) -> bool:
         """Whether a stream of this name is carried."""
-        return not self._compiled or any(each.fullmatch(name) for each in self._compiled)
+        return not self._globs or any(each.fits(name) for each in self._globs)
 
     def target(self, name: bytes) -> bytes:
         """Its name on the other side."""

@@ -2,27 +2,35 @@
 
 Invariants: steps come in the order of requests; one that runs by itself (it waits, tells something,
 or works on the whole store) is a run of its own, and nothing behind it is looked at before it is
-done, since it may change how that is read; nor behind ``RUN_MAX_REQUESTS``, so that a commit
-is not as large as all that was sent. Knows no socket.
+done, since it may change how that is read; nor behind ``RUN_MAX_REQUESTS`` or ``RUN_MAX_S``, so
+that a commit is not as large as all that was sent, and a loop is not held up by reading it. Knows
+no socket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from time import monotonic
 
 from logstore.wire.reply import Failure
 from logstore.wire.requests import ProtocolError, RequestParser
 from logstore.wire.session import Session
-from logstore.wire.steps import AddRows, Admin, Block, Step, Tell
+from logstore.wire.steps import AddRows, Admin, Block, Step, Tell, Unread
 
 ADDS_MAX = 1000  # of one step
 RUN_MAX_REQUESTS = 10_000
+RUN_MAX_S = 0.003  # that requests become steps before these run
+RUN_LOOK_STEPS = 32  # after so many it looks at the clock
+LONG_WORDS = 1000  # of a request that becomes a step in a thread
 
 
 class Batches:
-    """One session's requests. Without ``joined`` each has its own step, and so its own reply."""
+    """One session's requests. Without ``joined`` each has its own step, and so its own reply;
+    with ``sliced`` those of very many words become steps of their own, for a thread."""
 
-    def __init__(self, session: Session, *, joined: bool = True) -> None:
+    def __init__(self, session: Session, *, joined: bool = True, sliced: bool = False) -> None:
+        self._sliced = sliced
         self._session = session
         self._joined = joined
         self._parser = RequestParser()
@@ -68,6 +76,8 @@ class Batches:
     def step(self, words: list[bytes]) -> Step:
         """The step of one request."""
         self._session.service.counts.count(1)
+        if self._sliced and len(words) > LONG_WORDS:
+            return Unread(partial(self._session.step, words))
         return self._session.step(words)
 
     def _adds(self, step: AddRows) -> Step:
@@ -75,21 +85,26 @@ class Batches:
         self._session.last_command = "xadd"
         return step
 
-    @staticmethod
-    def _runs(found: Iterator[Step]) -> Iterator[Sequence[Step]]:
+    def _runs(self, found: Iterator[Step]) -> Iterator[Sequence[Step]]:
         steps: list[Step] = []
         requests = 0
+        begun = monotonic()
         for step in found:
-            if isinstance(step, Block | Admin | Tell):
+            if isinstance(step, Block | Admin | Tell | Unread):
                 if steps:
                     yield steps
                     steps, requests = [], 0
                 yield (step,)
+                begun = monotonic()
                 continue
             steps.append(step)
             requests += len(step.rows) if isinstance(step, AddRows) else 1
-            if requests >= RUN_MAX_REQUESTS:
+            late = (
+                self._sliced and not len(steps) % RUN_LOOK_STEPS and monotonic() > begun + RUN_MAX_S
+            )
+            if late or requests >= RUN_MAX_REQUESTS:
                 yield steps
                 steps, requests = [], 0
+                begun = monotonic()
         if steps:
             yield steps

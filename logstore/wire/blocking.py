@@ -33,7 +33,8 @@ class Blocked:
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self.pause_s: float | None = None  # since the last try: when to look again at the latest
         self._runner = session.database.runner
-        self._reader = StoreReader(session.database.store)
+        self._owed = session.owed
+        self._reader = StoreReader(session.database.store, session.owed)
         self._session = session
         self._told: list[bool] = []
         self.tried = False  # or it came behind others, so that it is not its turn
@@ -41,8 +42,9 @@ class Blocked:
     def attempt(self) -> list[Reply] | None:
         """Try once: the reply, as a list; None if there is nothing."""
         step = self.step
+        self._owed.back(0)
         if step.worth is None or step.worth(self._reader):
-            found = self._runner.run([step.attempt])
+            found = self._runner.run([step.attempt], self._owed)
             if found[0] is not step.empty:
                 return found
         self.tried = True

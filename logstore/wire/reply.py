@@ -10,11 +10,14 @@ command.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Reply: TypeAlias = Any
 CRLF = b"\r\n"
+PARTS_MAX = 4096  # of a piece of a large reply
+LARGE_BYTES = 64 * 1024  # a string that is a piece by itself, so that it is not copied
 BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -53,6 +56,24 @@ class Encoded:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One reply that is bytes already, in pieces."""
+
+    pieces: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array whose items are bytes already, in pieces, in the protocol of its client."""
+
+    count: int
+    pieces: list[bytes]
+
+    def __len__(self) -> int:
+        return self.count
+
+
 class NullArray:
     """The null that RESP2 tells from a null bulk string: ``*-1``."""
 
@@ -87,6 +108,22 @@ def encode(reply: Reply, protocol: int) -> bytes:
     return b"".join(parts)
 
 
+def encode_pieces(
+    reply: Reply, protocol: int, count: Callable[[int], object], *, headed: bool = True
+) -> list[bytes]:
+    """The bytes of a large reply, in pieces; ``count`` is told the size of each as it is made.
+
+    Not ``headed``: only the items of an array.
+    """
+    encoder = _Pieces(protocol == 3, count)
+    if headed:
+        encoder.put(reply)
+    else:
+        encoder.items(reply)
+    encoder.end()
+    return encoder.pieces
+
+
 class _Encoder:
     """Appends replies to a list of parts."""
 
@@ -95,6 +132,11 @@ class _Encoder:
     def __init__(self, parts: list[bytes], new: bool) -> None:
         self._add = parts.append
         self._new = new
+
+    def items(self, reply: Iterable[Reply]) -> None:
+        """Append what is in an array."""
+        for each in reply:
+            self.put(each)
 
     def put(self, reply: Reply) -> None:
         """Append one reply."""
@@ -105,8 +147,7 @@ class _Encoder:
             self._add(b":%d\r\n" % reply)
         elif kind is list or isinstance(reply, list | tuple):
             self._add(b"*%d\r\n" % len(reply))
-            for each in reply:
-                self.put(each)
+            self.items(reply)
         elif reply is None:
             self._add(b"_\r\n" if self._new else b"$-1\r\n")
         else:
@@ -134,10 +175,19 @@ class _Encoder:
                     self.put(each)
             case Encoded():
                 add(reply.data)
+            case Made():
+                self._already(reply.pieces)
+            case Array():
+                add(b"*%d\r\n" % reply.count)
+                self._already(reply.pieces)
             case NoReply():
                 return
             case _:
                 self._builtin(reply)
+
+    def _already(self, pieces: list[bytes]) -> None:
+        for each in pieces:
+            self._add(each)
 
     def _builtin(self, reply: Reply) -> None:
         new, add = self._new, self._add
@@ -160,3 +210,46 @@ class _Encoder:
                     self.put(each)
             case _:
                 raise TypeError(f"no reply: {type(reply).__name__}")
+
+
+class _Pieces(_Encoder):
+    """The same as joined pieces, counted as they are made."""
+
+    __slots__ = ("_count", "_parts", "pieces")
+
+    def __init__(self, new: bool, count: Callable[[int], object]) -> None:
+        self._parts: list[bytes] = []
+        super().__init__(self._parts, new)
+        self._count = count
+        self.pieces: list[bytes] = []
+
+    def put(self, reply: Reply) -> None:
+        """Append one reply."""
+        if type(reply) is bytes and len(reply) > LARGE_BYTES:
+            self._parts.append(b"$%d\r\n" % len(reply))
+            self.end()
+            self._count(len(reply))
+            self.pieces.append(reply)
+            self._parts.append(CRLF)
+            return
+        super().put(reply)
+
+    def items(self, reply: Iterable[Reply]) -> None:
+        """Append what is in an array."""
+        parts = self._parts
+        for each in reply:
+            self.put(each)
+            if len(parts) >= PARTS_MAX:
+                self.end()
+
+    def end(self) -> None:
+        """What was appended is a piece."""
+        if self._parts:
+            piece = b"".join(self._parts)
+            self._parts.clear()
+            self._count(len(piece))
+            self.pieces.append(piece)
+
+    def _already(self, pieces: list[bytes]) -> None:  # they were counted
+        self.end()
+        self.pieces += pieces

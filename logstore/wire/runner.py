@@ -19,6 +19,7 @@ from logstore.engine.state import State
 from logstore.errors import DiskFullError, Error
 from logstore.store import Store
 from logstore.wire.failures import Failed, failure_of
+from logstore.wire.owed import Cut, Owed
 from logstore.wire.reply import Failure, Reply
 from logstore.wire.rows import Adding, Again, Run, each_reply, encoded, refused
 from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
@@ -31,11 +32,14 @@ BATCH_MAX_STEPS = 1000
 class StoreReader:
     """Reads of the store as it stands."""
 
-    def __init__(self, store: Store[bytes]) -> None:
+    def __init__(self, store: Store[bytes], owed: Owed) -> None:
         self._engine = store._engine()
+        self.rows = owed.rows
+        self.check = owed.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds on one snapshot."""
+        self.check()
         return snapshot.read(self._engine, batch)
 
     @property
@@ -47,8 +51,10 @@ class StoreReader:
 class StateReader:
     """Reads inside a commit: what was done in it so far is seen."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, owed: Owed) -> None:
         self._state = state
+        self.rows = owed.rows
+        self.check = owed.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds in the state at hand."""
@@ -63,10 +69,13 @@ class StateReader:
 
 
 class _Together:
-    """Steps as one operation."""
+    """Steps as one operation: as many as it takes until enough is owed, or ``all_of`` them."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], owed: Owed, *, all_of: bool = False) -> None:
         self._steps = steps
+        self._owed = owed
+        self._mark = owed.mark()
+        self._all = all_of
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
         self._adding: dict[int, Adding] = {}  # by the place of the first row
@@ -78,8 +87,12 @@ class _Together:
         """Decide all of them that did not fail before."""
         buffer = state.buffer
         assert buffer is not None
+        self._owed.back(self._mark)
         place = 0
         while place < len(self._steps):
+            if place and self._owed.full and not self._all:
+                del self.replies[place:]
+                return
             if place in self._failed:
                 self.replies[place] = self._failed[place]
                 place += 1
@@ -99,9 +112,9 @@ class _Together:
         if isinstance(step, AddRow | AddRows):
             return self._rows(state, place, step)
         if isinstance(step, Change):
-            self.replies[place] = step.reply(step.op(state))
+            self.replies[place] = self._owed.made(step.reply(step.op(state)))
         elif isinstance(step, Look):
-            self.replies[place] = step.find(StateReader(state))
+            self.replies[place] = self._owed.made(step.find(StateReader(state, self._owed)))
         elif isinstance(step, Tell):
             self.replies[place] = step.make()
         else:
@@ -151,19 +164,25 @@ class Runner:
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
 
-    def run(self, steps: Sequence[Step]) -> list[Reply]:
-        """The replies of steps that came together; blocking ones try once."""
+    def run(self, steps: Sequence[Step], owed: Owed | None = None) -> list[Reply]:
+        """The replies of steps that came together, or of the first of them, if these are already
+        enough to be ``owed``; blocking ones try once."""
+        owed = owed or Owed()
         if len(steps) == 1 and _is_change(steps[0]):
-            return [self._row(steps[0])] if isinstance(steps[0], AddRow) else self._commit(steps)
+            one = steps[0]
+            return [self._row(one)] if isinstance(one, AddRow) else self._commit(steps, owed)
         replies: list[Reply] = []
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
         for changes, group in groupby(plain, key=_is_change):
             found = list(group)
-            if changes:
-                for at in range(0, len(found), BATCH_MAX_STEPS):
-                    replies += self._commit(found[at : at + BATCH_MAX_STEPS])
-            else:
-                replies += [self._alone(step) for step in found]
+            at = 0
+            while at < len(found) and not owed.full:
+                if changes:
+                    made = self._commit(found[at : at + BATCH_MAX_STEPS], owed)
+                else:
+                    made = [self._alone(found[at], owed)]
+                replies += made
+                at += len(made)
         return replies
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
@@ -172,10 +191,12 @@ class Runner:
             return work(*given)
 
     def transaction(
-        self, steps: Sequence[Step], unchanged: Callable[[State], bool] | None = None
-    ) -> list[Reply] | None:
+        self, steps: Sequence[Step], unchanged: Callable[[State], bool] | None = None,
+        owed: Owed | None = None,
+    ) -> list[Reply] | None:  # fmt: skip
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
-        together = _Together(steps)
+        owed = owed or Owed()
+        together = _Together(steps, owed, all_of=True)
 
         def op(state: State) -> bool:
             if unchanged is not None and not unchanged(state):
@@ -188,16 +209,20 @@ class Runner:
                 went = deadletters.run(self.store, op, None)
             except Again:
                 continue
+            if went:
+                owed.note(together.replies)
             return together.replies if went else None
 
-    def _alone(self, step: Step) -> Reply:
+    def _alone(self, step: Step, owed: Owed) -> Reply:
         try:
             if isinstance(step, Look):
-                return step.find(StoreReader(self.store))
+                return owed.made(step.find(StoreReader(self.store, owed)))
             if isinstance(step, Tell):
-                return step.make()
+                return owed.made(step.make())
             assert isinstance(step, Admin)
-            return step.work()
+            return owed.made(step.work())
+        except Cut:
+            raise
         except (Error, Failed) as exc:
             return failure_of(exc)
         except Exception as exc:  # a defect of ours must not take the connection with it
@@ -214,17 +239,19 @@ class Runner:
             log.exception("a command failed")
             return failure_of(exc)
 
-    def _commit(self, steps: Sequence[Step]) -> list[Reply]:
-        together = _Together(steps)
+    def _commit(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+        together = _Together(steps, owed)
         while True:
             try:
                 deadletters.run(self.store, together, None)
                 return together.replies
             except Again:
                 continue
+            except Cut:
+                raise
             except DiskFullError as exc:
                 if len(steps) > 1:  # what gives space back goes on, what takes some is refused
-                    return [self._commit([step])[0] for step in steps]
+                    return [self._commit([step], owed)[0] for step in steps]
                 if isinstance(steps[0], AddRows):
                     return [self._first_that_fit(steps[0])]
                 return [self._freeing(steps[0], exc)]

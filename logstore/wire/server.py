@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from logstore.aiowait import Watcher, wait_for
 from logstore.aiowaiter import Waiter
@@ -28,12 +28,14 @@ from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.listening import Listen, UnixSocket, tcp_sockets
-from logstore.wire.reply import Reply, encode
+from logstore.wire.owed import Cut, Owed, OwedBytes
+from logstore.wire.reply import Made, Reply, encode
 from logstore.wire.runner import Runner
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, Step, Tell, commits
+from logstore.wire.steps import Block, Step, Tell, Unread, commits
 
+T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 READ_BYTES = 64 * 1024
 THREADS = 4
@@ -41,6 +43,9 @@ SLICE_S = 60.0  # a waiting client looks again at least so often, should it not 
 CLOSE_S = 1.0  # for what a client that is not in is still to read
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
+WRITE_BYTES = 256 * 1024  # of replies that are written together
+UNSENT_MAX = 1000  # replies that were made at once and not written yet
+TURN_S = 0.003  # that a client may hold up the others
 
 
 class Server:
@@ -54,6 +59,7 @@ class Server:
         # A commit may wait for a process that stands still: no read stands behind one.
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
+        self.ends = False  # nobody waits for replies any more
         self._queues: dict[object, deque[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals = Arrivals(service, self._protocol)
@@ -78,7 +84,8 @@ class Server:
         return names if self._unix_socket is None else [*names, str(self._unix_socket.path)]
 
     async def close(self) -> None:
-        """Stop listening, end every client, wait for what runs."""
+        """Stop listening, end every client, wait for what runs: what only reads gives up."""
+        self.ends = True
         self._arrivals.close()
         if self._unix_socket is not None:
             self._unix_socket.close()
@@ -108,6 +115,10 @@ class Server:
             await _Connection(self, place, reader, writer).serve()
         except (ConnectionError, asyncio.CancelledError, TimeoutError):
             pass
+        except Cut as cut:
+            if not (self.ends or writer.transport.is_closing()):
+                log.warning("client %s is cut off: %s", writer.get_extra_info("peername"), cut)
+            writer.transport.abort()  # a close would keep what is owed until it is read
         except Exception:
             log.exception("a connection ended")
         finally:
@@ -118,12 +129,17 @@ class Server:
             place.release()
 
     # -- running ------------------------------------------------------------------------------
+    async def apart(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, which needs no store but takes long, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
     async def run(
-        self, runner: Runner, steps: Sequence[Step], work: Callable[[], Any] | None = None
-    ) -> Any:
+        self, runner: Runner, steps: Sequence[Step], owed: Owed,
+        work: Callable[[], Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Run steps, or work that does, in a thread of the readers or of the writers."""
         if work is None:
-            work = partial(runner.run, steps)
+            work = partial(runner.run, steps, owed)
         threads = self._readers
         if any(map(commits, steps)):
             threads = self._writers
@@ -136,7 +152,7 @@ class Server:
         """What is done at once for who comes behind others; a refusal if there is one."""
         if not queue or step.arrive is None:
             return None
-        found: list[Reply] = await self.run(session.database.runner, [step.arrive])
+        found: list[Reply] = await self.run(session.database.runner, [step.arrive], session.owed)
         return None if found[0] is None else found
 
     async def block(self, session: Session, step: Block) -> Reply:
@@ -149,7 +165,7 @@ class Server:
 
         async def attempt() -> list[Reply] | None:
             found: list[Reply] | None = await self.run(
-                session.database.runner, [step], blocked.attempt
+                session.database.runner, [step], session.owed, blocked.attempt
             )
             return found
 
@@ -221,7 +237,10 @@ class _Connection:
         self._session = session = place.session
         self._reader = reader
         self._writer = writer
-        self._batches = Batches(session)
+        self._batches = Batches(session, sliced=True)
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[bytes] = []  # replies that were made at once
+        self._since = self._loop.time()  # others had their turn then
         session.kill = writer.transport.abort
         session.send = self._push
         reader.gone = session.leave
@@ -237,51 +256,111 @@ class _Connection:
             place.busy()
             for steps in batches.feed(data):
                 await place.turn()
-                replies = await self._replies(steps)
-                if session.delay_s:
-                    delay_s, session.delay_s = session.delay_s, 0.0
-                    await asyncio.sleep(delay_s)
-                await self._send(replies)
+                await self._run(steps)
                 place.follow(self._writer.transport)
-            if batches.held_bytes > QUERY_MAX_BYTES:
-                raise ConnectionError("a request is too large")
+            await self._flush()
+            await self._breathe()
+            if batches.held_bytes + session.held_bytes > QUERY_MAX_BYTES:
+                raise Cut(f"it has sent, or queued, over {QUERY_MAX_BYTES} bytes of requests")
 
-    async def _replies(self, steps: Sequence[Step]) -> list[Reply]:
-        """Run what came together."""
+    async def _run(self, steps: Sequence[Step]) -> None:
+        """Run what came together, and send its replies as they are made."""
         step = steps[0]
-        if isinstance(step, Block):
-            return [await self._server.block(self._session, step)]
         if isinstance(step, Tell):
-            try:
-                return [step.make()]
-            except Failed as failed:
-                return [failure_of(failed)]
-        runner = self._session.database.runner
-        found: list[Reply] = await self._server.run(runner, steps)
-        return found
+            self._tell(step)
+            if self._session.delay_s:
+                delay_s, self._session.delay_s = self._session.delay_s, 0.0
+                await asyncio.sleep(delay_s)
+            if len(self._unsent) >= UNSENT_MAX or self._is_late:
+                await self._flush()
+                await self._breathe()
+            return
+        await self._flush()
+        if isinstance(step, Unread):
+            await self._run([await self._server.apart(step.make)])
+        elif isinstance(step, Block):
+            self._owe()
+            await self._send([await self._server.block(self._session, step)])
+        else:
+            runner, at = self._session.database.runner, 0
+            while at < len(steps):
+                owed = self._owe()
+                found = await self._server.run(runner, steps[at:], owed)
+                at += len(found)
+                await self._send(found)
+        self._since = self._loop.time()
+
+    def _owe(self) -> OwedBytes:
+        """What is owed from now on, until it is sent."""
+        transport, server = self._writer.transport, self._server
+        owed = OwedBytes(
+            self._session.protocol, OUTPUT_MAX_BYTES,
+            lambda: not (transport.is_closing() or server.ends),
+        )  # fmt: skip
+        self._session.owed = owed
+        return owed
+
+    def _tell(self, step: Tell) -> None:
+        """A reply that needs no store; it is sent with others."""
+        try:
+            replies = [step.make()]
+        except Failed as failed:
+            replies = [failure_of(failed)]
+        self._session.service.counts.note(replies)
+        protocol = self._session.protocol
+        self._unsent += [encode(each, protocol) for each in self._session.told(replies)]
+
+    @property
+    def _is_late(self) -> bool:
+        return self._loop.time() - self._since > TURN_S
+
+    async def _breathe(self) -> None:
+        """Let others have their turn, if this one has gone on for long."""
+        if self._is_late:
+            await asyncio.sleep(0)
+            self._since = self._loop.time()
 
     def _push(self, data: bytes) -> None:
         """Send what was not asked for; who does not read it is cut off."""
+        if asyncio._get_running_loop() is not self._loop:  # a long request is read in a thread
+            self._loop.call_soon_threadsafe(self._push, data)
+            return
         transport = self._writer.transport
         if transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             transport.abort()
         elif not transport.is_closing():
-            self._writer.write(data)
+            self._writer.write(self._taken() + data)
 
-    def _all(self, replies: list[Reply]) -> list[Reply]:
-        """Also those of the commands of a transaction."""
-        if self._session.last_command == "exec" and replies and isinstance(replies[0], list):
-            return replies[0]
-        return replies
+    def _taken(self) -> bytes:
+        found = b"".join(self._unsent)
+        self._unsent.clear()
+        return found
+
+    async def _flush(self) -> None:
+        """Send what was told."""
+        if self._unsent:
+            self._writer.write(self._taken())
+            await self._writer.drain()
 
     async def _send(self, replies: list[Reply]) -> None:
-        self._session.service.counts.note(self._all(replies))
-        replies = self._session.told(replies)
-        if not replies:
-            return
-        protocol = self._session.protocol
-        self._writer.write(b"".join([encode(each, protocol) for each in replies]))
-        if self._writer.transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
-            self._writer.transport.abort()  # a close would keep it all until the client has read
-            raise ConnectionError("the client does not read its replies")
-        await self._writer.drain()
+        """Send replies, piece by piece: the next one when the client has read enough."""
+        session, owed = self._session, self._session.owed
+        session.service.counts.note(replies)
+        session.service.counts.note(owed.failed)
+        pieces: deque[bytes] = deque()
+        protocol = session.protocol
+        for each in session.told(replies):
+            if type(each) is Made:
+                pieces += each.pieces
+            else:
+                pieces.append(encode(each, protocol))
+        replies.clear()  # so that what was sent is freed
+        while pieces:
+            size = 0
+            some: list[bytes] = []
+            while pieces and (not some or size + len(pieces[0]) <= WRITE_BYTES):
+                size += len(pieces[0])
+                some.append(pieces.popleft())
+            self._writer.write(some[0] if len(some) == 1 else b"".join(some))
+            del some
+            await self._writer.drain()

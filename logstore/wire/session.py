@@ -11,10 +11,11 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.engine.state import State
 from logstore.wire.failures import Failed, failure_of
+from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command
@@ -26,14 +27,9 @@ if TYPE_CHECKING:
 _IDS = itertools.count(1)
 AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
 CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
+QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
+WORD_BYTES = 40  # of a word, beside its bytes
 BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
-
-
-class Watched(NamedTuple):
-    """A key as it was when it was watched."""
-
-    key: bytes
-    version: object
 
 
 @dataclass
@@ -42,6 +38,7 @@ class Multi:
 
     steps: list[Step] = field(default_factory=list)
     refused: bool = False
+    held_bytes: int = 0  # about what they take
 
 
 class Session:
@@ -57,7 +54,8 @@ class Session:
         self.library: dict[str, bytes] = {}
         self.authenticated = trusted or service.open
         self.multi: Multi | None = None
-        self.watched: list[Watched] = []
+        self.watched: dict[bytes, object] = {}  # keys, and their versions when they were watched
+        self.watched_bytes = 0
         self.closing = False  # QUIT: close behind the reply
         self.gone = False  # it sends nothing any more: what blocks ends
         self.last_command = ""
@@ -67,6 +65,7 @@ class Session:
         self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
         self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+        self.owed = Owed()  # by the run of requests at hand
         self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
 
     def leave(self) -> None:
@@ -74,6 +73,12 @@ class Session:
         self.gone = True
         if self.unblock is not None:
             self.unblock(False)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what its transaction takes, queued and watched."""
+        queued = 0 if self.multi is None else self.multi.held_bytes
+        return queued + self.watched_bytes
 
     @property
     def plain(self) -> bool:
@@ -130,6 +135,7 @@ class Session:
             failure = failure_of(failed)
             step = Tell(lambda: failure)
         self.multi.steps.append(step)
+        self.multi.held_bytes += held_bytes(words) + QUEUED_BYTES
         return Tell(lambda: QUEUED)
 
     # -- the transaction ----------------------------------------------------------------------
@@ -152,7 +158,7 @@ class Session:
         if self.multi is None:
             raise Failed("ERR DISCARD without MULTI")
         self.multi = None
-        self.watched = []
+        self.unwatch()
         return Tell(lambda: OK)
 
     def execute(self) -> Step:
@@ -160,16 +166,19 @@ class Session:
         multi, watched = self.multi, self.watched
         if multi is None:
             raise Failed("ERR EXEC without MULTI")
-        self.multi, self.watched = None, []
+        self.multi = None
+        self.unwatch()
         if multi.refused:
             raise Failed("EXECABORT Transaction discarded because of previous errors.")
         steps = multi.steps
 
         def unchanged(state: State) -> bool:
-            return all(version_of(state, each.key) == each.version for each in watched)
+            return all(version_of(state, key) == version for key, version in watched.items())
 
         def run() -> Reply:
-            found = self.database.runner.transaction(steps, unchanged if watched else None)
+            found = self.database.runner.transaction(
+                steps, unchanged if watched else None, self.owed
+            )
             return NULL_ARRAY if found is None else found
 
         return Admin(run)
@@ -180,24 +189,25 @@ class Session:
             return self._not_inside("watch", "ERR WATCH inside MULTI is not allowed")
 
         def look() -> Reply:
-            known = {each.key for each in self.watched}
             for key in keys:
-                if key not in known:
-                    version = self.database.version(key)
-                    self.watched.append(Watched(key, version))
+                if key not in self.watched:
+                    self.owed.check()
+                    self.watched[key] = self.database.version(key)
+                    self.watched_bytes += len(key) + QUEUED_BYTES
             return OK
 
         return Admin(look, commits=False)
 
     def unwatch(self) -> Step:
         """As UNWATCH."""
-        self.watched = []
+        self.watched = {}  # another one: EXEC may still look at this
+        self.watched_bytes = 0
         return Tell(lambda: OK)
 
     def reset(self) -> None:
         """As RESET: as if it had just come."""
         self.multi = None
-        self.watched = []
+        self.unwatch()
         self.protocol = 2
         self.database = self.service.databases[0]
         self.name = b""
@@ -206,6 +216,11 @@ class Session:
         self.authenticated = self.service.open
         if self.replies == "OFF":  # after SKIP, as in Redis, this one reply is skipped
             self.replies = "ON"
+
+
+def held_bytes(words: list[bytes]) -> int:
+    """About what the words of a request take."""
+    return sum(map(len, words)) + WORD_BYTES * len(words)
 
 
 def version_of(state: State, key: bytes) -> object:
@@ -217,4 +232,4 @@ def version_of(state: State, key: bytes) -> object:
     return record.number, record.position, tuple((each.number, each.position) for each in groups)
 
 
-__all__ = ["Failure", "Multi", "Session", "Watched", "version_of"]
+__all__ = ["Failure", "Multi", "Session", "version_of"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from logstore.codec import RowBatch
 from logstore.engine.snapshot import Snapshot
 from logstore.engine.state import State
+from logstore.wire.owed import Rows
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
 
 T = TypeVar("T")
@@ -23,6 +24,14 @@ class Reader(Protocol):
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds on one snapshot; each call may see a later moment."""
+        ...
+
+    def rows(self) -> Rows:
+        """An array of many rows that is about to be made."""
+        ...
+
+    def check(self) -> None:
+        """Raise if nobody waits for the reply any more; called within what may take long."""
         ...
 
     @property
@@ -77,6 +86,12 @@ class Tell(NamedTuple):
     make: Callable[[], Reply]
 
 
+class Unread(NamedTuple):
+    """A request of so many words that it is made a step in a thread."""
+
+    make: Callable[[], Step]
+
+
 class Admin(NamedTuple):
     """Work on the store as a whole, in a thread, outside any transaction."""
 
@@ -101,7 +116,7 @@ def commits(step: Step) -> bool:
     """Whether running it may want the writer lock."""
     if isinstance(step, Block):
         step = step.attempt
-    return step.commits if isinstance(step, Admin) else not isinstance(step, Look | Tell)
+    return step.commits if isinstance(step, Admin) else not isinstance(step, Look | Tell | Unread)
 
 
-Step: TypeAlias = Change | AddRow | AddRows | Look | Tell | Admin | Block
+Step: TypeAlias = Change | AddRow | AddRows | Look | Tell | Admin | Block | Unread

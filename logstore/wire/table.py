@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from logstore.wire.failures import Failed, wrong_arity
 from logstore.wire.steps import Step
-from logstore.wire.words import Words
+from logstore.wire.words import SHOWN_MAX, Words, shown
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session
 
 Parse: TypeAlias = Callable[["Session", Words], Step]
-SHOWN_MAX = 128
+NAME_MAX = 64  # bytes of the name of a command
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,14 @@ class Table:
 
     def find(self, words: list[bytes]) -> Command:
         """The command of these words, subcommand looked up, number of words checked."""
-        name = _text(words[0])
-        command = self.commands.get(name.lower())
+        command = self.commands.get(_name(words[0]))
         if command is None:
-            raise Failed(_unknown(name, words[1:]))
+            raise Failed(_unknown(words))
         if command.subcommands and len(words) > 1:
-            sub = command.subcommands.get(f"{command.name}|{_text(words[1]).lower()}")
+            sub = command.subcommands.get(f"{command.name}|{_name(words[1])}")
             if sub is None and command.parse is None:
-                shown = _text(words[1])[:SHOWN_MAX]
-                raise Failed(f"ERR unknown subcommand '{shown}'. Try {command.name.upper()} HELP.")
+                told = shown(words[1])
+                raise Failed(f"ERR unknown subcommand '{told}'. Try {command.name.upper()} HELP.")
             command = sub or command
         if not _fits(command.arity, len(words)):
             raise wrong_arity(command.name)
@@ -71,14 +70,17 @@ def _fits(arity: int, count: int) -> bool:
     return count == arity if arity >= 0 else count >= -arity
 
 
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "backslashreplace")
+def _name(word: bytes) -> str:
+    """A word as the name of a command; "" if it is too long for any."""
+    return "" if len(word) > NAME_MAX else word.decode("latin-1").lower()
 
 
-def _unknown(name: str, arguments: list[bytes]) -> str:
-    shown = ""
-    for word in arguments:
-        if len(shown) >= SHOWN_MAX:
+def _unknown(words: list[bytes]) -> str:
+    """The error for a command that is not there, clipped as the peers do it."""
+    told, size = [], 0
+    for word in words[1:]:
+        if size >= SHOWN_MAX:
             break
-        shown += f"'{_text(word)[: SHOWN_MAX - len(shown)]}' "
-    return f"ERR unknown command '{name[:SHOWN_MAX]}', with args beginning with: {shown}"
+        told.append(f"'{shown(word, SHOWN_MAX - size)}' ")
+        size += len(told[-1])
+    return f"ERR unknown command '{shown(words[0])}', with args beginning with: {''.join(told)}"

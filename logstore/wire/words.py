@@ -13,8 +13,10 @@ from logstore.wire.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
 _PART = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,127})\Z")
+_PRINTABLE = re.compile(rb"[!-~]*")
 _NEGATIVE = re.compile(rb"-[1-9][0-9]*\Z")
 I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+SHOWN_MAX = 128  # bytes of a word that an error message shows
 
 
 def integer(word: bytes, failure: str = NOT_AN_INTEGER) -> int:
@@ -32,7 +34,7 @@ def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
     if len(word) > ID_TEXT_MAX:
         raise Failed(INVALID_ID)
     ms, dash, seq = word.partition(b"-")
-    return StreamID(_part(ms), _part(seq) if dash else missing_seq)
+    return StreamID(unsigned(ms), unsigned(seq) if dash else missing_seq)
 
 
 def loose_id(word: bytes, missing_seq: int = 0) -> StreamID:
@@ -64,18 +66,28 @@ def interval_end(word: bytes) -> StreamID:
     return found.previous()
 
 
-def _part(text: bytes) -> int:
-    """One of the two numbers, as C's strtoull reads it: blanks and a sign are taken, too."""
+def unsigned(text: bytes, failure: str = INVALID_ID) -> int:
+    """A number of 64 bits as C's strtoull reads it: blanks and a sign are taken, too."""
     if text.isdigit() and len(text) < 20:
         return int(text)
     found = _PART.match(text)
     if found is None or _NEGATIVE.match(text):
-        raise Failed(INVALID_ID)
+        raise Failed(failure)
     sign, digits = found.groups()
     value = int(digits)
     if value > U64_MAX:
-        raise Failed(INVALID_ID)
+        raise Failed(failure)
     return -value & U64_MAX if sign == b"-" else value
+
+
+def shown(word: bytes, most: int = SHOWN_MAX) -> str:
+    """A word in an error message, as the peers clip it: so many bytes, and up to a zero byte."""
+    return word[:most].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def printable(word: bytes) -> bool:
+    """Whether a word is ASCII without blanks and control characters."""
+    return _PRINTABLE.fullmatch(word) is not None
 
 
 _ESCAPED = {

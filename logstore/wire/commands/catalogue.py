@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.globs import Glob
 from logstore.wire.reply import NULL_ARRAY, Reply, Simple
 from logstore.wire.session import Session
-from logstore.wire.steps import Step, Tell
+from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command
-from logstore.wire.words import Words
+from logstore.wire.words import Words, shown
 
+NAMES_AT_ONCE = 100
 _BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
 
 
@@ -43,14 +43,14 @@ def docs(command: Command) -> Reply:
 
 
 def _named(session: Session, name: bytes) -> Command | None:
-    text = name.decode(errors="replace").lower()
+    text = shown(name).lower()
     root = session.service.table.commands.get(text.partition("|")[0])
     return root if root is None or "|" not in text else root.subcommands.get(text)
 
 
 def everything(session: Session, _words: Words) -> Step:
     """As COMMAND."""
-    return Tell(lambda: [row(each) for each in session.service.table.commands.values()])
+    return Look(lambda _: [row(each) for each in session.service.table.commands.values()])
 
 
 def counted(session: Session, _words: Words) -> Step:
@@ -63,33 +63,56 @@ def some(session: Session, words: Words) -> Step:
     names = words.rest()
     if not names:
         return everything(session, words)
-    found = [_named(session, name) for name in names]
-    return Tell(lambda: [NULL_ARRAY if each is None else row(each) for each in found])
+
+    def find(reader: Reader) -> Reply:
+        known: dict[str, Reply] = {}
+        rows = reader.rows()
+        for at in range(0, len(names), NAMES_AT_ONCE):
+            found: list[Reply] = []
+            for name in names[at : at + NAMES_AT_ONCE]:
+                command = _named(session, name)
+                told = "" if command is None else command.name
+                if told not in known:
+                    known[told] = NULL_ARRAY if command is None else row(command)
+                found.append(known[told])
+            rows.add(found)
+        return rows.done()
+
+    return Look(find)
 
 
 def documented(session: Session, words: Words) -> Step:
     """As COMMAND DOCS."""
     names = words.rest()
     commands = session.service.table.commands.values()
-    found = [_named(session, name) for name in names] if names else list(commands)
-    return Tell(lambda: {each.name.encode(): docs(each) for each in found if each is not None})
+
+    def find(_reader: Reader) -> Reply:
+        found = [_named(session, name) for name in names] if names else list(commands)
+        named = {each.name: each for each in found if each is not None}
+        return {name.encode(): docs(each) for name, each in named.items()}
+
+    return Look(find)
 
 
 def listed(session: Session, words: Words) -> Step:
     """As COMMAND LIST, also by pattern or category."""
-    commands = list(session.service.table.commands.values())
+    how = what = b""
     if words.take(b"FILTERBY"):
-        how, what = words.option(), words.next().decode(errors="replace").lower()
-        if how == b"PATTERN":
-            commands = [each for each in commands if fnmatchcase(each.name, what)]
-        elif how == b"ACLCAT":
-            commands = [each for each in commands if what in each.categories]
-        elif how == b"MODULE":
-            commands = []
-        else:
+        how, what = words.option(), words.next()
+        if how not in (b"PATTERN", b"ACLCAT", b"MODULE"):
             raise Failed(SYNTAX)
     words.end()
-    return Tell(lambda: [each.name.encode() for each in commands])
+    commands = session.service.table.commands.values()
+    glob, category = Glob(what, nocase=True), shown(what.lower())
+
+    def fits(command: Command) -> bool:
+        if how == b"PATTERN":
+            return glob.fits(command.name.encode())
+        if how == b"ACLCAT":
+            return category in command.categories
+        return not how
+
+    return Look(lambda _: [each.name.encode() for each in commands if fits(each)])
 
 
 def keys_of(session: Session, words: Words) -> Step:
@@ -107,7 +130,7 @@ def keys_of(session: Session, words: Words) -> Step:
     else:
         end = last if last >= 0 else len(given) + last
         found = given[first : end + 1 : step]
-    return Tell(lambda: found)
+    return Look(lambda _: found)
 
 
 def _sub(name: str, arity: int, parse: object, summary: str) -> Command:

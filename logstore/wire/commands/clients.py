@@ -8,9 +8,13 @@ from logstore.wire.commands.connection import checked_name
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.session import Session
-from logstore.wire.steps import Step, Tell
+from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words
+from logstore.wire.words import Words, integer, printable, shown
+
+NORMAL = b"normal"
+_KINDS = frozenset({NORMAL, b"slave", b"replica", b"master", b"pubsub"})
+_NO_ID = "ERR client-id should be greater than 0"
 
 _HELP = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -53,22 +57,22 @@ def client_set_info(session: Session, words: Words) -> Step:
     """As CLIENT SETINFO."""
     option, value = words.next(), words.next()
     if option.lower() not in (b"lib-name", b"lib-ver"):
-        raise Failed(f"ERR Unrecognized option '{option.decode(errors='replace')}'")
-    if any(not 33 <= byte <= 126 for byte in value):
-        shown = option.lower().decode()
-        raise Failed(f"ERR {shown} cannot contain spaces, newlines or special characters.")
+        raise Failed(f"ERR Unrecognized option '{shown(option)}'")
+    if not printable(value):
+        name = option.lower().decode()
+        raise Failed(f"ERR {name} cannot contain spaces, newlines or special characters.")
     session.library[option.lower().decode()] = value
     return Tell(lambda: OK)
 
 
 def _flags(session: Session) -> str:
     """The flags of CLIENT LIST, in the peers' order; N if there are none."""
-    shown = [
+    known = [
         ("x", session.multi is not None), ("b", session.unblock is not None),
         ("c", session.closing), ("U", session.address == "unix"),
         ("e", "e" in session.marks), ("T", "T" in session.marks),
     ]  # fmt: skip
-    return "".join(letter for letter, holds in shown if holds) or "N"
+    return "".join(letter for letter, holds in known if holds) or "N"
 
 
 def line_of(session: Session) -> bytes:
@@ -87,20 +91,33 @@ def line_of(session: Session) -> bytes:
 
 
 def client_list(session: Session, words: Words) -> Step:
-    """As CLIENT LIST, also of some by ID."""
-    ids: set[int] | None = None
-    if words.take(b"ID"):
-        ids = {words.integer("ERR Invalid client ID") for _ in range(len(words))}
-    elif words.take(b"TYPE"):
-        words.next()
+    """As CLIENT LIST, also of some by ID or of a type."""
+    ids: list[int] | None = None
+    kind: bytes | None = None
+    if words.take(b"TYPE"):
+        kind = _kind(words.next())
+    elif words.take(b"ID"):
+        if not len(words):
+            raise Failed(SYNTAX)
+        ids = [words.integer("ERR Invalid client ID") for _ in range(len(words))]
     words.end()
     sessions = session.service.sessions
 
-    def told() -> Reply:
-        shown = [each for each in list(sessions.values()) if ids is None or each.id in ids]
-        return Verbatim(b"".join(map(line_of, shown)))
+    def find(_reader: Reader) -> Reply:
+        if kind not in (None, NORMAL):
+            return Verbatim(b"")
+        found = list(sessions.values()) if ids is None else map(sessions.get, ids)
+        return Verbatim(b"".join([line_of(each) for each in found if each is not None]))
 
-    return Tell(told)
+    return Look(find)
+
+
+def _kind(word: bytes) -> bytes:
+    """A type of clients; all of them are normal, since there is neither replica nor pub/sub."""
+    kind = word.lower()
+    if kind not in _KINDS:
+        raise Failed(f"ERR Unknown client type '{shown(word)}'")
+    return kind
 
 
 def client_info(session: Session, _words: Words) -> Step:
@@ -113,17 +130,17 @@ def client_kill(session: Session, words: Words) -> Step:
     sessions = session.service.sessions
     given = words.rest()
     if len(given) == 1:
-        address = given[0].decode(errors="replace")
+        address = given[0]
 
         def by_address() -> Reply:
-            found = [each for each in list(sessions.values()) if each.address == address]
+            found = [each for each in list(sessions.values()) if each.address.encode() == address]
             if not found:
                 raise Failed("ERR No such client")
             _end(found)
             return OK
 
         return Tell(by_address)
-    wanted = _Filter(given)
+    wanted = _Filter(given, several=session.service.profile == "valkey-9")
 
     def by_filter() -> Reply:
         found = [each for each in list(sessions.values()) if wanted.fits(each, session)]
@@ -134,11 +151,14 @@ def client_kill(session: Session, words: Words) -> Step:
 
 
 class _Filter:
-    """Which connections CLIENT KILL means."""
+    """Which connections CLIENT KILL means; those that all of the options fit."""
 
-    def __init__(self, given: list[bytes]) -> None:
-        self._ids: set[int] = set()
-        self._addresses: set[str] = set()
+    def __init__(self, given: list[bytes], *, several: bool) -> None:
+        self._several = several  # IDs; else the last one counts
+        self._ids: set[int] | None = None
+        self._addresses: set[bytes] | None = None
+        self._kind = NORMAL
+        self._age_s = 0
         self._skips_me = True
         if len(given) % 2:
             raise Failed(SYNTAX)
@@ -147,23 +167,35 @@ class _Filter:
 
     def _take(self, name: bytes, value: bytes) -> None:
         if name == b"ID":
-            if not value.isdigit() or int(value) < 1:
-                raise Failed("ERR client-id should be greater than 0")
-            self._ids.add(int(value))
+            number = integer(value, _NO_ID)
+            if number < 1:
+                raise Failed(_NO_ID)
+            self._ids = (self._ids or set()) | {number} if self._several else {number}
         elif name == b"ADDR":
-            self._addresses.add(value.decode(errors="replace"))
+            self._addresses = {value}
+        elif name == b"TYPE":
+            self._kind = _kind(value)
+        elif name == b"USER":
+            if value != b"default":
+                raise Failed(f"ERR No such user '{shown(value)}'")
+        elif name == b"MAXAGE":
+            self._age_s = integer(value, "ERR maxage is not an integer or out of range")
+            if self._age_s < 1:
+                raise Failed("ERR maxage should be greater than 0")
         elif name == b"SKIPME" and value.lower() in (b"yes", b"no"):
             self._skips_me = value.lower() == b"yes"
-        elif name not in (b"USER", b"TYPE"):
+        else:
             raise Failed(SYNTAX)
 
     def fits(self, other: Session, me: Session) -> bool:
         """Whether a connection is meant."""
-        if other is me and self._skips_me:
+        if (other is me and self._skips_me) or self._kind != NORMAL:
             return False
-        if self._ids and other.id not in self._ids:
+        if self._ids is not None and other.id not in self._ids:
             return False
-        return not self._addresses or other.address in self._addresses
+        if self._age_s and time.time() - other.born < self._age_s:
+            return False
+        return self._addresses is None or other.address.encode() in self._addresses
 
 
 def _end(sessions: list[Session]) -> None:

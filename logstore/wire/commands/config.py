@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 
 from logstore.engine import nodelimits
 from logstore.options import ENTRY_MAX_BYTES
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed
+from logstore.wire.globs import Glob
 from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.steps import Admin, Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words
+from logstore.wire.words import Words, shown
 
 NODE_ENTRIES_MAX = 1_000_000
 _LIMITS = {
@@ -24,7 +24,7 @@ _UNITS = {
     b"gb": 1024**3,
 }  # fmt: skip
 _MEMORY = re.compile(rb"([0-9]{1,18})(b|kb?|mb?|gb?|)")
-_INTEGER = re.compile(rb"-?[0-9]{1,18}")
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,17})")
 SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
 
 
@@ -45,16 +45,24 @@ def _settings(session: Session) -> dict[str, str]:
 
 def config_get(session: Session, words: Words) -> Step:
     """As CONFIG GET."""
-    patterns = [word.decode(errors="replace").lower() for word in words.rest()]
+    patterns = words.rest()
 
-    def tell() -> Reply:
+    def find(reader: Reader) -> Reply:
+        known = {name.encode(): value for name, value in _settings(session).items()}
+        wanted: set[bytes] = set()
+        for pattern in set(patterns):
+            reader.check()
+            if any(char in pattern for char in (b"*", b"?", b"[")):
+                wanted.update(filter(Glob(pattern, nocase=True).fits, known.keys() - wanted))
+            else:
+                wanted.add(pattern.lower())
         return {
-            name.encode(): value.encode("utf-8", "surrogateescape")
-            for name, value in _settings(session).items()
-            if any(fnmatchcase(name, pattern) for pattern in patterns)
+            name: value.encode("utf-8", "surrogateescape")
+            for name, value in known.items()
+            if name in wanted
         }
 
-    return Tell(tell)
+    return Look(find)
 
 
 def config_set(session: Session, words: Words) -> Step:
@@ -66,18 +74,17 @@ def config_set(session: Session, words: Words) -> Step:
     wanted: dict[str, int] = {}
     seen: set[str] = set()
     for name, value in zip(given[::2], given[1::2], strict=True):
-        text = name.decode(errors="replace").lower()
+        text = shown(name).lower()
         if text not in known:
             raise Failed(
-                "ERR Unknown option or number of arguments for CONFIG SET - "
-                f"'{name.decode(errors='replace')}'"
+                f"ERR Unknown option or number of arguments for CONFIG SET - '{shown(name)}'"
             )
         if text in seen:
             raise _refused(text, "duplicate parameter")
         seen.add(text)
         if text in _LIMITS:
             wanted[_LIMITS[text]] = _limit(text, value)
-        elif known[text] != value.decode(errors="replace"):
+        elif known[text].encode("utf-8", "surrogateescape") != value:
             raise _refused(text, "can't set immutable config")
     if not wanted:
         return Tell(lambda: OK)

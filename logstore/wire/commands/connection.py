@@ -10,7 +10,7 @@ from logstore.wire.reply import OK, PONG, Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words
+from logstore.wire.words import Words, printable, shown
 
 _DENIED = "WRONGPASS invalid username-password pair or user is disabled."
 _NO_PASSWORD = (
@@ -111,7 +111,7 @@ def hello(session: Session, words: Words) -> Step:
         elif word == b"SETNAME" and len(words):
             name = checked_name(words.next())
         else:
-            raise Failed(f"ERR Syntax error in HELLO option '{word.decode(errors='replace')}'")
+            raise Failed(f"ERR Syntax error in HELLO option '{shown(word)}'")
     if not session.authenticated:
         raise Failed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
@@ -138,7 +138,7 @@ def hello(session: Session, words: Words) -> Step:
 
 
 def checked_name(name: bytes) -> bytes:
-    if any(not 33 <= byte <= 126 for byte in name):
+    if not printable(name):
         raise Failed(_NAME)
     return name
 
@@ -154,7 +154,7 @@ def categories(session: Session, words: Words) -> Step:
     if not len(words):
         found = {category for each in commands for category in each.categories}
         return Tell(lambda: [each.encode() for each in sorted(found)])
-    wanted = words.next().decode(errors="replace").lower()
+    wanted = shown(words.next()).lower()
     named = sorted(
         each.name for command in commands for each in (command, *command.subcommands.values())
         if wanted in each.categories

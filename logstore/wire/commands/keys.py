@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +13,12 @@ from logstore.engine.state import State
 from logstore.index.keys import StreamRecord
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.globs import Glob
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words, integer
+from logstore.wire.words import I64_MAX, Words, unsigned
 
 SCAN_COUNT = 10
 LOOKED_AT_MAX = 1000
@@ -60,55 +60,9 @@ def kind(_session: Session, words: Words) -> Step:
 
 
 # -- names ----------------------------------------------------------------------------------------
-def pattern(glob: bytes) -> re.Pattern[bytes]:
-    """A pattern of KEYS and SCAN: ``*``, ``?``, ``[a-c]``, ``[^x]``, ``\\`` before what is meant.
-
-    Stars in a row are one: nothing here takes more than linear time for each.
-    """
-    parts: list[bytes] = []
-    at = 0
-    while at < len(glob):
-        char = glob[at : at + 1]
-        at += 1
-        if char == b"*":
-            if not parts or parts[-1] != b".*":
-                parts.append(b".*")
-        elif char == b"?":
-            parts.append(b".")
-        elif char == b"[":
-            at, made = _class(glob, at)
-            parts.append(made)
-        else:
-            if char == b"\\" and at < len(glob):
-                char = glob[at : at + 1]
-                at += 1
-            parts.append(re.escape(char))
-    return re.compile(b"".join(parts), re.DOTALL)
-
-
-def _class(glob: bytes, at: int) -> tuple[int, bytes]:
-    """A class of characters behind its bracket; one that is not closed goes to the end."""
-    negated = glob[at : at + 1] == b"^"
-    at += negated
-    ranges: list[bytes] = []
-    while at < len(glob) and glob[at : at + 1] != b"]":
-        if glob[at : at + 1] == b"\\" and at + 1 < len(glob):
-            at += 1
-        low = high = glob[at]
-        at += 1
-        if glob[at : at + 1] == b"-" and at + 1 < len(glob):
-            high = glob[at + 1]
-            at += 2
-        low, high = min(low, high), max(low, high)
-        ranges.append(b"\\x%02x-\\x%02x" % (low, high))
-    if not ranges:
-        return at + 1, b"." if negated else b"(?!)"
-    return at + 1, b"[" + b"^" * negated + b"".join(ranges) + b"]"
-
-
 def keys(_session: Session, words: Words) -> Step:
     """As KEYS."""
-    fits = pattern(words.next()).fullmatch
+    fits = Glob(words.next()).fits
 
     def find(reader: Reader) -> Reply:
         found: list[Reply] = []
@@ -132,9 +86,7 @@ def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
 
 def scan(_session: Session, words: Words) -> Step:
     """As SCAN: the cursor is a stream's number, so that nothing is told twice or left out."""
-    cursor = integer(words.next(), "ERR invalid cursor")
-    if cursor < 0:
-        raise Failed("ERR invalid cursor")
+    cursor = min(unsigned(words.next(), "ERR invalid cursor"), I64_MAX)
     count, fits, wanted = SCAN_COUNT, None, True
     while len(words):
         word = words.option()
@@ -143,7 +95,7 @@ def scan(_session: Session, words: Words) -> Step:
             if count < 1:
                 raise Failed(SYNTAX)
         elif word == b"MATCH" and len(words):
-            fits = pattern(words.next()).fullmatch
+            fits = Glob(words.next()).fits
         elif word == b"TYPE" and len(words):
             wanted = words.next().lower() == b"stream"
         else:
@@ -204,7 +156,8 @@ def memory_usage(_session: Session, words: Words) -> Step:
     if len(words):
         if not words.take(b"SAMPLES"):
             raise Failed(SYNTAX)
-        words.integer()
+        if words.integer() < 0:
+            raise Failed(SYNTAX)
     words.end()
 
     def find(reader: Reader) -> Reply:

@@ -15,7 +15,7 @@ from logstore.wire.reply import Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step, ok
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import I64_MIN, Words
+from logstore.wire.words import I64_MIN, Words, shown
 
 SAME = "ERR source and destination objects are the same"
 NO_KEY, NEVER = -2, -1  # instead of a time
@@ -99,7 +99,7 @@ def _conditions(words: Words) -> frozenset[Condition]:
     for word in words.rest():
         condition = _CONDITIONS.get(word.upper())
         if condition is None:
-            raise Failed(f"ERR Unsupported option {word.decode(errors='surrogateescape')}")
+            raise Failed(f"ERR Unsupported option {shown(word)}")
         found.add(condition)
     if "never" in found and len(found) > 1:
         raise Failed("ERR NX and XX, GT or LT options at the same time are not compatible")

@@ -21,6 +21,7 @@ from logstore.wire.words import (
     integer,
     interval_end,
     interval_start,
+    shown,
     strict_id,
 )
 
@@ -82,15 +83,15 @@ def xnack(_session: Session, words: Words) -> Step:
     retry: int | None = None
     force = False
     while len(words):
-        shown = words.option()
-        if shown == b"RETRYCOUNT" and len(words):
+        word = words.option()
+        if word == b"RETRYCOUNT" and len(words):
             retry = integer(words.next(), "ERR Invalid RETRYCOUNT value, must be >= 0")
             if retry < 0:
                 raise Failed("ERR Invalid RETRYCOUNT value, must be >= 0")
-        elif shown == b"FORCE":
+        elif word == b"FORCE":
             force = True
         else:
-            raise Failed(f"ERR Unrecognized XNACK option '{shown.decode(errors='replace')}'")
+            raise Failed(f"ERR Unrecognized XNACK option '{shown(word)}'")
     return Change(
         lambda state: acks.nack(
             state, key, group, ids, mode=_MODES[mode], retry_count=retry, force=force
@@ -167,8 +168,8 @@ def _claim_options(words: Words) -> dict[str, Any]:
     found: dict[str, Any] = {"force": False, "just_id": False}
     names = {b"IDLE": "idle_ms", b"TIME": "time_ms", b"RETRYCOUNT": "retry_count"}
     while len(words):
-        shown = words.next()
-        word = shown.upper()
+        given = words.next()
+        word = given.upper()
         if word == b"FORCE":
             found["force"] = True
         elif word == b"JUSTID":
@@ -181,7 +182,7 @@ def _claim_options(words: Words) -> dict[str, Any]:
         elif word == b"LASTID" and len(words):
             found["last_id"] = strict_id(words.next())
         else:
-            raise Failed(f"ERR Unrecognized XCLAIM option '{shown.decode(errors='replace')}'")
+            raise Failed(f"ERR Unrecognized XCLAIM option '{shown(given)}'")
     return found
 
 

@@ -24,19 +24,23 @@ def entry(row: NodeEntry) -> Reply:
 
 
 def found_in(
-    reader: Reader, key: bytes, low: StreamID, high: StreamID, limit: int, *, reverse: bool = False
-) -> list[Reply]:
-    """Entries of an interval, read in batches; ``limit`` -1: all."""
-    replies: list[Reply] = []
+    reader: Reader, key: bytes, low: StreamID, high: StreamID, limit: int, *,
+    reverse: bool = False, budget: Budget | None = None,
+) -> Reply:  # fmt: skip
+    """Entries of an interval, read in batches, as an array; ``limit`` -1: all."""
+    rows = reader.rows()
+    room = None if budget is None else budget.room()
     interval: ranges.Interval | None = None
     while True:
         batch = ranges.read_on(reader.once, key, low, high, limit, reverse=reverse, walked=interval)
         interval = interval or (low, high)
-        replies += [entry(row) for row in batch.entries]
+        found = [entry(row) for row in batch.entries]
+        kept = found if budget is None or room is None else budget.take(found, room)
+        rows.add(kept)
         if limit >= 0:
-            limit -= len(batch.entries)
-        if batch.rest is None or limit == 0:
-            return replies
+            limit -= len(found)
+        if batch.rest is None or limit == 0 or len(kept) < len(found):
+            return rows.done()
         low, high = batch.rest
 
 
@@ -190,33 +194,30 @@ class _Read:
 
     def find(self, reader: Reader) -> Reply:
         """Entries by stream; the null array if there are none."""
-        newest: dict[int, list[Reply]] = {}
+        newest: set[int] = set()  # places, at the first look
         if self._starts is None:
             self._starts = []
             for place, (key, at) in enumerate(self._wanted):
                 start = at if isinstance(at, StreamID) else _last(reader, key)
-                if at == NEWEST and (one := self._newest(reader, key, start)):
-                    newest[place] = one
+                if at == NEWEST:
+                    newest.add(place)
                 self._starts.append((key, start))
         left = Budget(self._options)
-        replies: list[tuple[bytes, list[Reply]]] = []
+        replies: list[tuple[bytes, Reply]] = []
         for place, (key, start) in enumerate(self._starts):
             if left.spent:
                 break
-            if start == MAX_ID and place not in newest:
-                continue
-            rows = newest.get(place)
-            if rows is None:
-                rows = found_in(reader, key, start.next(), MAX_ID, left.count())
-            rows = left.take(rows)
+            rows = self._newest(reader, key, start, left) if place in newest else []
+            if not rows and start < MAX_ID:
+                rows = found_in(reader, key, start.next(), MAX_ID, left.count(), budget=left)
             if rows:
                 replies.append((key, rows))
         return by_stream(self._session, replies) if replies else self.empty
 
-    def _newest(self, reader: Reader, key: bytes, last: StreamID) -> list[Reply]:
+    def _newest(self, reader: Reader, key: bytes, last: StreamID, left: Budget | None) -> Reply:
         if self._session.service.profile == "valkey-9":
-            return found_in(reader, key, last, last, 1)
-        return found_in(reader, key, StreamID(0, 0), MAX_ID, 1, reverse=True)
+            return found_in(reader, key, last, last, 1, budget=left)
+        return found_in(reader, key, StreamID(0, 0), MAX_ID, 1, reverse=True, budget=left)
 
 
 class Budget:
@@ -245,10 +246,13 @@ class Budget:
         """How many bytes are left; 0: no limit."""
         return self._bytes or 0
 
-    def take(self, rows: list[Reply]) -> list[Reply]:
-        """The rows that still fit; the first one of all does in any case."""
+    def room(self) -> Room:
+        """The bytes that are left for the next stream."""
+        return Room(self.max_bytes)
+
+    def take(self, rows: list[Reply], room: Room) -> list[Reply]:
+        """The rows of a stream that still fit; its first one does in any case."""
         if self._bytes is not None:
-            room = Room(self._bytes)
             kept = next((at for at, row in enumerate(rows) if not room.takes(row[1])), None)
             rows = rows if kept is None else rows[:kept]
             self._bytes = 0 if kept is not None else self._bytes
@@ -263,7 +267,7 @@ class Budget:
             self._bytes -= sum(entry_bytes(items or ()) for items in entries)
 
 
-def by_stream(session: Session, replies: list[tuple[bytes, list[Reply]]]) -> Reply:
+def by_stream(session: Session, replies: list[tuple[bytes, Reply]]) -> Reply:
     """Entries by stream: a map in RESP3, an array of pairs in RESP2."""
     if session.protocol == 3:
         return dict(replies)

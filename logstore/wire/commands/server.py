@@ -20,7 +20,7 @@ from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words
+from logstore.wire.words import Words, shown
 
 if TYPE_CHECKING:
     from logstore.wire.service import Database, Service
@@ -115,7 +115,7 @@ def _memory() -> dict[str, object]:
 
 def info(session: Session, words: Words) -> Step:
     """As INFO."""
-    wanted = {word.decode(errors="replace").lower() for word in words.rest()}
+    wanted = {shown(word).lower() for word in words.rest()}
 
     def tell() -> Reply:
         parts: list[str] = []

@@ -1,0 +1,135 @@
+"""What a client is owed: replies, from where they are made to where they are sent.
+
+A server encodes them in the thread that makes them, in pieces, and counts these as they are made:
+a run of requests ends once it owes ``RUN_BYTES``, and a connection is cut before it owes more than
+a client may. To a client in the same process they are values, and it is owed as much as it asks.
+
+Invariants: what is counted is in memory at most once more than as it is counted: entries become
+bytes batch by batch, while their values are few. Knows no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from logstore.wire.reply import Array, Failure, Made, Reply, Verbatim, encode_pieces
+
+RUN_BYTES = 1 << 20
+
+
+class Cut(Exception):  # noqa: N818
+    """The connection ends here: nobody reads the reply, or it is more than a client may owe."""
+
+
+class Rows:
+    """Rows of an array whose number is not known before; here as values."""
+
+    def __init__(self) -> None:
+        self._rows: list[Reply] = []
+
+    def add(self, rows: list[Reply]) -> None:
+        """Rows that come next."""
+        self._rows += rows
+
+    def done(self) -> Reply:
+        """All of them, as a reply that has a length."""
+        return self._rows
+
+
+class Owed:
+    """What a client in the same process is owed."""
+
+    def __init__(self) -> None:
+        self.failed: list[Failure] = []  # errors inside of replies, to be counted
+
+    @property
+    def full(self) -> bool:
+        """Whether a run of requests ends here, until the client has read."""
+        return False
+
+    def check(self) -> None:
+        """``Cut`` once nobody waits for the reply any more."""
+
+    def made(self, reply: Reply) -> Reply:
+        """A reply as it is kept until it is sent."""
+        return reply
+
+    def rows(self) -> Rows:
+        """An array that is about to be made."""
+        return Rows()
+
+    def note(self, replies: Iterable[Reply]) -> None:
+        """Keep the errors among what becomes one reply."""
+        self.failed += [each for each in replies if type(each) is Failure]
+
+    def mark(self) -> int:
+        """How much it is by now."""
+        return 0
+
+    def back(self, mark: int) -> None:
+        """What was made since then is made once more."""
+
+
+class OwedBytes(Owed):
+    """What the client of a server is owed, in RESP2 or RESP3; ``Cut`` beyond ``most`` bytes."""
+
+    def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
+        super().__init__()
+        self.size = 0
+        self.protocol = protocol
+        self._most = most
+        self._alive = alive
+
+    @property
+    def full(self) -> bool:
+        """Whether a run of requests ends here, until the client has read."""
+        return self.size >= RUN_BYTES
+
+    def check(self) -> None:
+        """``Cut`` once nobody waits for the reply any more."""
+        if not self._alive():
+            raise Cut("the client went, or the server ends")
+
+    def count(self, size: int) -> None:
+        """So many bytes more are owed."""
+        self.size += size
+        if self.size > self._most:
+            raise Cut(f"the replies are larger than the {self._most} bytes a client may owe")
+
+    def made(self, reply: Reply) -> Reply:
+        """As bytes, in pieces, unless it is short."""
+        kind = type(reply)
+        if kind in (list, tuple, dict, Array, Verbatim) or (kind is bytes and len(reply) > 1024):
+            return Made(encode_pieces(reply, self.protocol, self.count))
+        self.count(64)
+        return reply
+
+    def rows(self) -> Rows:
+        """Rows that become bytes as they come."""
+        return _EncodedRows(self)
+
+    def mark(self) -> int:
+        """How much it is by now."""
+        return self.size
+
+    def back(self, mark: int) -> None:
+        """What was made since then is made once more."""
+        self.size = mark
+
+
+class _EncodedRows(Rows):
+    def __init__(self, owed: OwedBytes) -> None:
+        super().__init__()
+        self._owed = owed
+        self._count = 0
+        self._pieces: list[bytes] = []
+
+    def add(self, rows: list[Reply]) -> None:
+        """Rows that come next; they become bytes."""
+        self._owed.check()
+        self._pieces += encode_pieces(rows, self._owed.protocol, self._owed.count, headed=False)
+        self._count += len(rows)
+
+    def done(self) -> Reply:
+        """The array."""
+        return Array(self._count, self._pieces)
