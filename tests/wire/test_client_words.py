@@ -31,7 +31,7 @@ COUNTED = [
     ("CLIENT", "UNBLOCK"), ("CLIENT", "LIST", "ID"), ("XRANGE", "s", "-", "+", "COUNT"),
     ("SCAN", "0", "COUNT"), ("XREAD", "COUNT", None, "STREAMS", "s", "0"),
     ("XREAD", "BLOCK", None, "STREAMS", "t", "0"), ("SELECT",), ("SCAN",), ("XTRIM", "s", "MAXLEN"),
-    ("XADD", "s", "MAXLEN", None, "*", "f", "v"), ("EXPIRE", "t"), ("XPENDING", "s", "g", "-", "+"),
+    ("XADD", "s", "MAXLEN", None, "5-5", "f", "v"), ("EXPIRE", "t"), ("XPENDING", "s", "g", "-", "+"),
     ("XCLAIM", "s", "g", "c", None, "1-1"), ("XAUTOCLAIM", "s", "g", "c", None, "0"),
     ("XADD", "s", None, "f", "v"), ("XDEL", "s"), ("XRANGE", "s", None, "+"), ("HELLO",),
     ("CONFIG", "SET", "stream-node-max-entries"), ("XSETID", "s"),
