@@ -294,20 +294,20 @@ class FileSystem:
         finally:
             file.close()
 
-    def write_atomic(self, path: Path, data: bytes) -> None:
-        """All or nothing, durable: temporary name, sync, rename, directory sync."""
-        self._write_atomic(path, (data,))
+    def write_atomic(self, path: Path, data: bytes, *, private: bool = False) -> None:
+        """All or nothing, durable: temporary name, sync, rename; ``private``: its owner's."""
+        self._write_atomic(path, (data,), private=private)
 
     def copy_atomic(self, path: Path, source: File, offset: int, size_bytes: int) -> None:
         """The same of a part of another file, some of it at a time."""
-        places = range(offset, offset + size_bytes, _COPY_BYTES)
-        end = offset + size_bytes
+        places = range(offset, end := offset + size_bytes, _COPY_BYTES)
         self._write_atomic(path, (source.pread(min(_COPY_BYTES, end - at), at) for at in places))
 
-    def _write_atomic(self, path: Path, parts: Iterable[bytes]) -> None:
-        temporary = path.with_name(path.name + ".tmp")
-        file = self.open_new(temporary)
+    def _write_atomic(self, path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
+        file = self.open_new(temporary := path.with_name(path.name + ".tmp"))
         try:
+            if private:
+                os.fchmod(file.fd, 0o600)
             done = 0
             for part in parts:
                 file.pwrite(part, done)

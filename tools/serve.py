@@ -36,7 +36,9 @@ log = logging.getLogger("logstore.server")
               help="0: any free one, which is printed.")  # fmt: skip
 @click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
 @click.option("--requirepass-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A file with the password that clients must give.")  # fmt: skip
+              help="A file with the password of the default user.")  # fmt: skip
+@click.option("--aclfile", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A file with users and what they may do, as Redis has it.")  # fmt: skip
 @click.option("--auth-timeout", type=click.FloatRange(0, min_open=True), default=10.0,
               show_default=True, metavar="SECONDS",
               help="A client that has not given the password by then is cut off.")  # fmt: skip
@@ -52,7 +54,7 @@ log = logging.getLogger("logstore.server")
 @options.pass_output
 def command(
     output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
-    requirepass_file: Path | None, auth_timeout: float, tls_cert: Path | None,
+    requirepass_file: Path | None, aclfile: Path | None, auth_timeout: float, tls_cert: Path | None,
     tls_key: Path | None, compat: Profile, sync: Sync, databases: tuple[str, ...],
     allow_flush: bool,
 ) -> None:  # fmt: skip
@@ -61,11 +63,13 @@ def command(
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.
     """
     from logstore.wire.listening import Listen
-    from logstore.wire.service import Service
+    from logstore.wire.service import Service, users_of
 
-    password = _password(requirepass_file)
+    users = users_of(compat, _password(requirepass_file), aclfile)
     listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key), auth_timeout)
-    listen.check(password)
+    listen.check(users)
+    if aclfile is not None:
+        _warn_of(aclfile)
     others = _databases(path, databases)
     with ExitStack() as stack:
         stores = {
@@ -73,8 +77,9 @@ def command(
             for number, each in {0: path, **others}.items()
         }
         service = Service(
-            stores.pop(0), profile=compat, password=password, allow_flush=allow_flush, others=stores
-        )
+            stores.pop(0), profile=compat, users=users, users_file=aclfile,
+            allow_flush=allow_flush, others=stores,
+        )  # fmt: skip
         asyncio.run(_serve(output, service, listen))
 
 
@@ -101,10 +106,17 @@ def _password(path: Path | None) -> bytes:
     found = LOCAL.read_named(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
     if not found:
         raise OptionError(f"{path} holds no password")
+    _warn_of(path)
+    return found
+
+
+def _warn_of(path: Path) -> None:
+    """Say so if a file with passwords can be read by others."""
+    from logstore.fs import LOCAL
+
     mode = LOCAL.stat(path).mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning("%s can be read by others than its owner: chmod 600 %s", path, path)
-    return found
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:

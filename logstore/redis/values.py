@@ -11,7 +11,17 @@ from typing import Any
 from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from logstore.wire.reply import BREAKS, Failure, NullArray, Push, Reply, Simple, Verbatim, told
+from logstore.wire.reply import (
+    BREAKS,
+    Failure,
+    NullArray,
+    Ordered,
+    Push,
+    Reply,
+    Simple,
+    Verbatim,
+    told,
+)
 
 Decode = Callable[[bytes], Any]
 
@@ -39,7 +49,7 @@ def _rare(reply: Reply, protocol: int, decode: Decode | None) -> Any:
             return None
         case Push():
             raise TypeError("nothing is told out of band")
-        case dict() | set() | frozenset():
+        case dict() | set() | frozenset() | Ordered():
             return _collected(reply, protocol, decode)
         case bool():
             return reply if protocol == 3 else int(reply)
@@ -52,6 +62,8 @@ def _rare(reply: Reply, protocol: int, decode: Decode | None) -> Any:
 
 
 def _collected(reply: Any, protocol: int, decode: Decode | None) -> Any:
+    if isinstance(reply, Ordered):
+        return [value_of(each, protocol, decode) for each in reply.items]
     if not isinstance(reply, dict):
         return [value_of(each, protocol, decode) for each in sorted(reply)]
     if protocol == 3:

@@ -67,7 +67,8 @@ class Place(asyncio.BufferedProtocol):
         self._busy = False  # what was read is still worked on
         self._held = True
         self._is_cut = False
-        session.kill = self.cut
+        # A transaction ends connections from a thread.
+        session.kill = partial(asyncio.get_running_loop().call_soon_threadsafe, self.cut)
 
     # -- between the socket and what serves it -------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic
 
-from logstore.wire.reply import Failure
+from logstore.wire.reply import Encoded, Failure, told
 from logstore.wire.requests import ProtocolError, RequestParser
 from logstore.wire.session import Session
 from logstore.wire.steps import AddRows, Admin, Block, Step, Tell, Unread
@@ -82,8 +82,16 @@ class Batches:
 
     def _adds(self, step: AddRows) -> Step:
         self._session.service.counts.count(len(step.rows))
-        self._session.last_command = "xadd"
-        return step
+        session = self._session
+        session.last_command = "xadd"
+        if session.user.everything:
+            return step
+        xadd, count = session.service.table.commands["xadd"], len(step.rows)
+        refusal = session.refusal(xadd, [b"XADD", step.key], count)
+        if refusal is None:
+            return step
+        refused = Encoded(b"-%b\r\n" % told(refusal) * count)
+        return Tell(lambda: refused)
 
     def _runs(self, found: Iterator[Step]) -> Iterator[Sequence[Step]]:
         steps: list[Step] = []

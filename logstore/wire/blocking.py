@@ -37,6 +37,7 @@ class Blocked:
         self._reader = StoreReader(session.database.store, session.owed)
         self._session = session
         self._told: list[bool] = []
+        self._waited = False
         self.tried = False  # or it came behind others, so that it is not its turn
 
     def attempt(self) -> list[Reply] | None:
@@ -44,10 +45,13 @@ class Blocked:
         step = self.step
         self._owed.back(0)
         if step.worth is None or step.worth(self._reader):
+            refused = step.refusal() if self._waited and step.refusal is not None else None
+            if refused is not None:
+                return [refused]
             found = self._runner.run([step.attempt], self._owed)
             if found[0] is not step.empty:
                 return found
-        self.tried = True
+        self.tried = self._waited = True
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
         self.pause_s = None if pause_ms is None else pause_ms / 1000
         return None

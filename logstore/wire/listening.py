@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from logstore.errors import Error, FileSystemError, UsageError
 from logstore.fs import LOCAL
+from logstore.wire.users import Users
 
 log = logging.getLogger("logstore.server")
 BACKLOG = 1024  # clients that came together
@@ -41,19 +42,25 @@ class Listen(NamedTuple):
     auth_timeout_s: float = AUTH_TIMEOUT_S  # from when a client came
     handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S  # of TLS, the same
 
-    def check(self, password: bytes) -> None:
-        """UsageError for an address that others can reach, without a password."""
-        if self.host is None or password:
-            return
+    @property
+    def exposed(self) -> bool:
+        """Whether other machines can reach it."""
+        if self.host is None:
+            return False
         try:
-            loopback = ipaddress.ip_address(self.host).is_loopback
+            return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            loopback = self.host == "localhost"
-        if not loopback:
+            return self.host != "localhost"
+
+    def check(self, users: Users) -> None:
+        """UsageError for an address that others can reach, if the default user is open to all;
+        from now on it cannot be made so."""
+        if self.exposed and users.open:
             raise UsageError(
-                f"{self.host} can be reached from other machines: give a password "
-                "(--requirepass-file), or listen on 127.0.0.1"
+                f"{self.host} can be reached from other machines: give the default user a password "
+                "(--requirepass-file, --aclfile), or listen on 127.0.0.1"
             )
+        users.exposed = self.exposed
 
 
 async def tcp_sockets(host: str, port: int) -> list[socket.socket]:

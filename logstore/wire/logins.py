@@ -21,13 +21,11 @@ class Logins:
     """The failed logins of one server."""
 
     def __init__(self) -> None:
-        self.denied = 0
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by host: how many
         self._log = Seldom()
 
     def failed(self, address: str, user: bytes) -> float:
         """Note one; for how many seconds its answer is to wait: twice as long each time, to 2."""
-        self.denied += 1
         self._log.warn("a login failed: user %s, from %s", shown(user), address)
         host = address.rpartition(":")[0] or address
         now = time.monotonic()

@@ -43,6 +43,13 @@ class Verbatim:
 
 
 @dataclass(frozen=True, slots=True)
+class Ordered:
+    """A set whose members are told in this order."""
+
+    items: list[Reply]
+
+
+@dataclass(frozen=True, slots=True)
 class Push:
     """Out of band; only ever sent in RESP3."""
 
@@ -205,8 +212,10 @@ class _Encoder:
             case int():  # an IntEnum or the like
                 add(b":%d\r\n" % reply)
             case set() | frozenset():
-                add(b"~%d\r\n" % len(reply) if new else b"*%d\r\n" % len(reply))
-                for each in sorted(reply):
+                self.put(Ordered(sorted(reply)))
+            case Ordered():
+                add(b"~%d\r\n" % len(reply.items) if new else b"*%d\r\n" % len(reply.items))
+                for each in reply.items:
                     self.put(each)
             case _:
                 raise TypeError(f"no reply: {type(reply).__name__}")

@@ -67,7 +67,7 @@ class Server:
 
     async def start(self, listen: Listen) -> list[Any]:
         """Begin to listen; the addresses."""
-        listen.check(self.service.password)
+        listen.check(self.service.users)
         found = [] if listen.host is None else await tcp_sockets(listen.host, listen.port)
         if listen.unix_socket is not None:
             try:
@@ -241,8 +241,7 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []  # replies that were made at once
         self._since = self._loop.time()  # others had their turn then
-        session.kill = writer.transport.abort
-        session.send = self._push
+        session.send = self._push_soon
         reader.gone = session.leave
 
     async def serve(self) -> None:
@@ -319,6 +318,10 @@ class _Connection:
         if self._is_late:
             await asyncio.sleep(0)
             self._since = self._loop.time()
+
+    def _push_soon(self, data: bytes) -> None:
+        """From any thread: a request of very many words is read in one, and others are told."""
+        self._loop.call_soon_threadsafe(self._push, data)
 
     def _push(self, data: bytes) -> None:
         """Send what was not asked for; who does not read it is cut off."""

@@ -7,25 +7,46 @@ LIST, KILL and UNBLOCK find them; the stores are opened and closed by who made i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from logstore.engine import snapshot
 from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
 from logstore.store import Store
+from logstore.wire.acl import RuleError
 from logstore.wire.commands import commands_of
 from logstore.wire.counts import Counts
+from logstore.wire.denials import Denials
 from logstore.wire.logins import Logins
+from logstore.wire.redaction import without_passwords
 from logstore.wire.runner import Runner
 from logstore.wire.seldom import Seldom
 from logstore.wire.session import Session
 from logstore.wire.table import Command, Table
+from logstore.wire.users import User, Users
 from logstore.wire.words import quoted
 
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
 CLIENTS_MAX = 10_000
 VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
+
+
+def users_of(profile: Profile, password: bytes = b"", path: Path | None = None) -> Users:
+    """The users of a server: those of an ACL file, and the default one. OptionError.
+
+    With a password the default user needs it, unless the file says what that user is.
+    """
+    if profile not in get_args(Profile):
+        raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
+    users = Users(Table(commands_of(profile)), password)
+    if path is not None:
+        try:
+            users.load_file(path)
+        except RuleError as exc:
+            raise OptionError(f"no user of {path} is taken: {exc}") from None
+    return users
 
 
 class Database(NamedTuple):
@@ -55,20 +76,21 @@ class Service:
     def __init__(
         self, store: Store[bytes], *, profile: Profile = "redis-8.10", password: bytes = b"",
         allow_flush: bool = False, shutdown: Callable[[], None] | None = None,
-        others: Mapping[int, Store[bytes]] | None = None,
+        others: Mapping[int, Store[bytes]] | None = None, users: Users | None = None,
+        users_file: Path | None = None,
     ) -> None:  # fmt: skip
-        if profile not in get_args(Profile):
-            raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
         self.store = store
         self.profile: Profile = profile
-        self.password = password
         self.allow_flush = allow_flush
         self.shutdown = shutdown
         self.databases = {
             number: Database(number, each, Runner(each))
             for number, each in {0: store, **(others or {})}.items()
         }
-        self.table = Table(commands_of(profile))
+        self.users = users or users_of(profile, password)
+        self.table = self.users.table
+        self.users_file = users_file  # of ACL LOAD and SAVE
+        self.denials: Denials = Denials()
         self.sessions: dict[int, Session] = {}
         self.monitors: dict[int, Session] = {}  # MONITOR: they are told what others ask
         self.started = time.time()
@@ -83,7 +105,7 @@ class Service:
     @property
     def open(self) -> bool:
         """Whether who comes is in without a password."""
-        return not self.password
+        return self.users.open
 
     @property
     def uptime_s(self) -> int:
@@ -124,10 +146,21 @@ class Service:
             "web page does that means this server; its connection is closed", session.address,
         )  # fmt: skip
 
+    def users_changed(self, gone: Sequence[User], *, asked_by: Session) -> None:
+        """Connections of users that are gone end; who asked for it is answered first."""
+        for each in list(self.sessions.values()):
+            if each.user in gone:
+                each.user, each.authenticated, each.closing = self.users.default, False, True
+                if each is not asked_by and each.kill is not None:
+                    each.kill()
+            elif self.users.open:
+                each.authenticated = True
+
     def tell_monitors(self, session: Session, command: Command, words: list[bytes]) -> None:
         """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""
-        if command.name in ("auth", "hello") or "admin" in command.categories:
+        if "admin" in command.flags:
             return
+        words = without_passwords(command, words)
         where = f"{time.time():.6f} [{session.database.number} {session.address}] "
         line = b"+" + where.encode() + b" ".join(map(quoted, words)) + b"\r\n"
         for each in list(self.monitors.values()):

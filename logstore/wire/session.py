@@ -11,25 +11,32 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.engine.state import State
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
-from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.steps import Admin, Block, Step, Tell
 from logstore.wire.table import Command
 from logstore.wire.words import Words
 
 if TYPE_CHECKING:
+    from logstore.wire.acl import Denied
     from logstore.wire.service import Service
+    from logstore.wire.users import User
 
 _IDS = itertools.count(1)
 AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
 CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
 QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
 WORD_BYTES = 40  # of a word, beside its bytes
-BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
+WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
+_NO_MORE = {
+    "command": "no permission to execute the command or subcommand",
+    "key": "no permission to touch the specified keys",
+}
 
 
 @dataclass
@@ -37,6 +44,7 @@ class Multi:
     """The commands queued since MULTI."""
 
     steps: list[Step] = field(default_factory=list)
+    asked: list[tuple[Command, list[bytes]]] = field(default_factory=list)  # what each was
     refused: bool = False
     held_bytes: int = 0  # about what they take
 
@@ -52,6 +60,7 @@ class Session:
         self.protocol = 2
         self.name = b""
         self.library: dict[str, bytes] = {}
+        self.user: User = service.users.default
         self.authenticated = trusted or service.open
         self.multi: Multi | None = None
         self.watched: dict[bytes, object] = {}  # keys, and their versions when they were watched
@@ -63,7 +72,7 @@ class Session:
         self.born = time.time()
         self.replies = "ON"  # CLIENT REPLY
         self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
-        self.kill: Callable[[], None] | None = None  # CLIENT KILL: cut the connection
+        self.kill: Callable[[], object] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
         self.owed = Owed()  # by the run of requests at hand
         self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
@@ -106,29 +115,61 @@ class Session:
         try:
             return self._step(words)
         except Failed as failed:
+            failure = failure_of(failed)
             if self.multi is not None:
                 self.multi.refused = True
-            failure = failure_of(failed)
+                if words[0].lower() == b"exec":  # which ends the transaction all the same
+                    self.multi = None
+                    self.unwatch()
+                    why = f"EXECABORT Transaction discarded because of: {failure.text}"
+                    failure = Failure(why)
             return Tell(lambda: failure)
 
     def _step(self, words: list[bytes]) -> Step:
         command = self.service.table.find(words)
         self.last_command = command.name
-        root = command.name.partition("|")[0]
-        if not self.authenticated and root not in BEFORE_AUTH:
+        if not self.authenticated and "no_auth" not in command.flags:
             raise Failed("NOAUTH Authentication required.")
-        if self.service.monitors:
-            self.service.tell_monitors(self, command, words)
-        if self.multi is not None and root not in AT_ONCE:
+        queued = self.multi is not None and command.name not in AT_ONCE
+        if queued and not {"no_multi", "no-multi"}.isdisjoint(command.flags):
+            raise Failed("ERR Command not allowed inside a transaction")
+        refusal = self.refusal(command, words)
+        if refusal is not None:
+            raise Failed(refusal.text)
+        if queued:
             return self._queue(command, words)
+        if self.service.monitors and command.name != "exec":
+            self.service.tell_monitors(self, command, words)
         assert command.parse is not None
-        return command.parse(self, Words(words, 2 if "|" in command.name else 1))
+        step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
+        if isinstance(step, Block):  # the user may lose the right meanwhile
+            return step._replace(refusal=partial(self.refusal, command, words))
+        return step
+
+    def refusal(self, command: Command, words: list[bytes], times: int = 1) -> Failure | None:
+        """What the user is told who may not run this; None if it is permitted."""
+        if self.user.everything:
+            return None
+        denied = self.user.denies(command, words)
+        if denied is None:
+            return None
+        self.service.denials.note(self, denied.reason, denied.what, self.user.name, times)
+        if denied.reason == "command":
+            return Failure("NOPERM " + denied.told(self.user.name, command))
+        return Failure("NOPERM No permissions to access a key")
+
+    def login(self, name: bytes, password: bytes, command: bytes) -> None:
+        """As AUTH; ``command``: the word that asked for it. Failed."""
+        user = self.service.users.login(name, password)
+        if user is None:
+            self.service.denials.note(self, "auth", command, name)
+            self.delay_s = self.service.logins.failed(self.address, name)
+            raise Failed(WRONG_PASSWORD)
+        self.user, self.authenticated = user, True
 
     def _queue(self, command: Command, words: list[bytes]) -> Step:
         assert self.multi is not None
         assert command.parse is not None
-        if "no-multi" in command.flags:
-            raise Failed("ERR Command not allowed inside a transaction")
         try:
             step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
         except Failed as failed:  # the peers find it out when they run it
@@ -136,6 +177,7 @@ class Session:
             step = Tell(lambda: failure)
         self.multi.steps.append(step)
         self.multi.held_bytes += held_bytes(words) + QUEUED_BYTES
+        self.multi.asked.append((command, words))
         return Tell(lambda: QUEUED)
 
     # -- the transaction ----------------------------------------------------------------------
@@ -166,11 +208,11 @@ class Session:
         multi, watched = self.multi, self.watched
         if multi is None:
             raise Failed("ERR EXEC without MULTI")
+        steps = [] if multi.refused else self._still_permitted(multi)
         self.multi = None
         self.unwatch()
         if multi.refused:
             raise Failed("EXECABORT Transaction discarded because of previous errors.")
-        steps = multi.steps
 
         def unchanged(state: State) -> bool:
             return all(version_of(state, key) == version for key, version in watched.items())
@@ -182,6 +224,28 @@ class Session:
             return NULL_ARRAY if found is None else found
 
         return Admin(run)
+
+    def _still_permitted(self, multi: Multi) -> list[Step]:
+        """The steps of a transaction; what the user lost the right to since then is refused."""
+        if self.service.monitors:
+            for command, words in [*multi.asked, (self.service.table.commands["exec"], [b"EXEC"])]:
+                self.service.tell_monitors(self, command, words)
+        if self.user.everything:
+            return multi.steps
+        steps: list[Step] = []
+        for step, (command, words) in zip(multi.steps, multi.asked, strict=True):
+            denied = self.user.denies(command, words)
+            steps.append(step if denied is None else self._no_more(denied))
+        return steps
+
+    def _no_more(self, denied: Denied) -> Step:
+        self.service.denials.note(self, denied.reason, denied.what, self.user.name)
+        failure = Failure(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
+            "EXEC call. This command is no longer allowed for the following reason: "
+            + _NO_MORE[denied.reason]
+        )
+        return Tell(lambda: failure)
 
     def watch(self, keys: list[bytes]) -> Step:
         """As WATCH."""
@@ -213,6 +277,7 @@ class Session:
         self.name = b""
         self.marks.clear()
         self.service.monitors.pop(self.id, None)
+        self.user = self.service.users.default
         self.authenticated = self.service.open
         if self.replies == "OFF":  # after SKIP, as in Redis, this one reply is skipped
             self.replies = "ON"

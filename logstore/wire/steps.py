@@ -110,6 +110,7 @@ class Block(NamedTuple):
     empty: Reply = NULL_ARRAY
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
     arrive: Change | None = None  # done at once by who comes behind others of the queue
+    refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
 
 
 def commits(step: Step) -> bool:

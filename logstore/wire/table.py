@@ -6,7 +6,7 @@ Invariants: names are lower case; a command with subcommands has them in a table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -37,6 +37,43 @@ class Command:
     categories: tuple[str, ...] = ()
     levels: frozenset[str] | None = None  # profiles that have it; None: all
     subcommands: dict[str, Command] = field(default_factory=dict)
+    # What users need to be allowed with its keys, "r", "w", both or neither: of each key in turn,
+    # the last one also of all that follow. None: "r" of what is readonly, "w" of what writes.
+    access: tuple[str, ...] | None = None
+
+    def keys_in(self, words: Sequence[bytes]) -> list[tuple[int, str]]:
+        """The places of the keys in a request, and what is done with each; [] if it is no whole
+        request."""
+        access = self.access or ("w" if "write" in self.flags else "r",)
+        if "movablekeys" in self.flags:
+            return [(place, access[0]) for place in _streams(words)]
+        first, last, step = self.keys
+        if not first:
+            return []
+        end = last if last >= 0 else len(words) + last
+        places = range(first, min(end, len(words) - 1) + 1, step)
+        return [(at, access[min(number, len(access) - 1)]) for number, at in enumerate(places)]
+
+
+_OPTIONS = {
+    b"BLOCK": 1, b"COUNT": 1, b"MAXCOUNT": 1, b"MAXSIZE": 1, b"CLAIM": 1, b"GROUP": 2, b"NOACK": 0,
+}  # fmt: skip
+
+
+def _streams(words: Sequence[bytes]) -> range:
+    """Where XREAD and XREADGROUP have keys, found as they do: an option's value is never a word
+    that they look for."""
+    at = 1
+    while at < len(words):
+        word = words[at].upper()
+        at += 1
+        if word == b"STREAMS":
+            rest = len(words) - at
+            return range(at, at + rest // 2) if not rest % 2 else range(0)
+        if word not in _OPTIONS:
+            break
+        at += _OPTIONS[word]
+    return range(0)
 
 
 class Table:
@@ -56,17 +93,37 @@ class Table:
                 told = shown(words[1])
                 raise Failed(f"ERR unknown subcommand '{told}'. Try {command.name.upper()} HELP.")
             command = sub or command
-        if not _fits(command.arity, len(words)):
+        if not fits_arity(command.arity, len(words)):
             raise wrong_arity(command.name)
         if command.parse is None:
             raise wrong_arity(command.name)
         return command
 
+    def lookup(self, words: Sequence[bytes]) -> Command | None:
+        """The command of these words, however many there are; None if there is none."""
+        command = self.commands.get(_name(words[0]))
+        if command is None or not command.subcommands or len(words) == 1:
+            return command
+        return command.subcommands.get(f"{command.name}|{_name(words[1])}")
+
+    def named(self, name: str) -> Command | None:
+        """A command, or ``command|subcommand``, by its name in small letters."""
+        command = self.commands.get(name.partition("|")[0])
+        return command.subcommands.get(name) if command is not None and "|" in name else command
+
+    def of_category(self, category: str) -> list[Command]:
+        """Commands and subcommands of a category, in the order of the table."""
+        return [
+            each for command in self.commands.values()
+            for each in (command, *command.subcommands.values()) if category in each.categories
+        ]  # fmt: skip
+
     def __len__(self) -> int:
         return len(self.commands)
 
 
-def _fits(arity: int, count: int) -> bool:
+def fits_arity(arity: int, count: int) -> bool:
+    """Whether a command that is told with this arity takes so many words."""
     return count == arity if arity >= 0 else count >= -arity
 
 

@@ -121,6 +121,10 @@ class Words:
         self._at += 1
         return self._words[self._at - 1]
 
+    def said(self, at: int) -> bytes:
+        """The word at a place from the left, 0 for the command's name."""
+        return self._words[at]
+
     def option(self) -> bytes:
         """The next word as the name of an option, in capitals."""
         return self.next().upper()

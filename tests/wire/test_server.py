@@ -18,6 +18,7 @@ import logstore
 from logstore.errors import UsageError
 from logstore.wire import server
 from logstore.wire.server import Listen
+from logstore.wire.service import users_of
 from tests.peers.servers import Peer
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -255,8 +256,8 @@ def test_a_password_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
 def test_beyond_loopback_only_with_a_password(host: str) -> None:
     with pytest.raises(UsageError, match="requirepass-file"):
-        Listen(host).check(b"")
-    Listen(host).check(b"x")
+        Listen(host).check(users_of("redis-8.2"))
+    Listen(host).check(users_of("redis-8.2", b"x"))
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logstore.wire.commands import (
+    acl,
     adding,
     catalogue,
     clients,
@@ -26,7 +27,7 @@ from logstore.wire.table import Command
 
 FAMILIES = (
     adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, lifetimes,
-    dumping, connection, clients, transactions, catalogue, config, server,
+    dumping, connection, acl, clients, transactions, catalogue, config, server,
     standing,
 )  # fmt: skip
 

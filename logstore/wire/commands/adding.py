@@ -191,5 +191,5 @@ COMMANDS = [
             categories=("write", "stream", "fast"), levels=frozenset({"redis-8.10"})),
     Command("xlen", 2, xlen, ("readonly", "fast"), (1, 1, 1), "5.0.0", "O(1)",
             summary="Tells how many entries a stream has.",
-            categories=("read", "stream", "fast")),
+            categories=("read", "stream", "fast"), access=("",)),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from logstore.wire.commands.connection import checked_name
 from logstore.wire.failures import SYNTAX, Failed
@@ -11,6 +12,10 @@ from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
 from logstore.wire.words import Words, integer, printable, shown
+
+if TYPE_CHECKING:
+    from logstore.wire.service import Service
+    from logstore.wire.users import User
 
 NORMAL = b"normal"
 _KINDS = frozenset({NORMAL, b"slave", b"replica", b"master", b"pubsub"})
@@ -83,7 +88,8 @@ def line_of(session: Session) -> bytes:
         "age": int(time.time() - session.born), "flags": _flags(session),
         "db": session.database.number,
         "multi": -1 if session.multi is None else len(session.multi.steps),
-        "watch": len(session.watched), "cmd": session.last_command, "user": "default",
+        "watch": len(session.watched), "cmd": session.last_command,
+        "user": session.user.name.decode("utf-8", "replace"),
         "resp": session.protocol, "lib-name": library.get("lib-name", b"").decode("latin-1"),
         "lib-ver": library.get("lib-ver", b"").decode("latin-1"),
     }  # fmt: skip
@@ -140,7 +146,7 @@ def client_kill(session: Session, words: Words) -> Step:
             return OK
 
         return Tell(by_address)
-    wanted = _Filter(given, several=session.service.profile == "valkey-9")
+    wanted = _Filter(given, session.service)
 
     def by_filter() -> Reply:
         found = [each for each in list(sessions.values()) if wanted.fits(each, session)]
@@ -153,8 +159,10 @@ def client_kill(session: Session, words: Words) -> Step:
 class _Filter:
     """Which connections CLIENT KILL means; those that all of the options fit."""
 
-    def __init__(self, given: list[bytes], *, several: bool) -> None:
-        self._several = several  # IDs; else the last one counts
+    def __init__(self, given: list[bytes], service: Service) -> None:
+        self._several = service.profile == "valkey-9"  # IDs; else the last one counts
+        self._users = service.users
+        self._user: User | None = None
         self._ids: set[int] | None = None
         self._addresses: set[bytes] | None = None
         self._kind = NORMAL
@@ -176,7 +184,8 @@ class _Filter:
         elif name == b"TYPE":
             self._kind = _kind(value)
         elif name == b"USER":
-            if value != b"default":
+            self._user = self._users.by_name.get(value)
+            if self._user is None:
                 raise Failed(f"ERR No such user '{shown(value)}'")
         elif name == b"MAXAGE":
             self._age_s = integer(value, "ERR maxage is not an integer or out of range")
@@ -192,6 +201,8 @@ class _Filter:
         if (other is me and self._skips_me) or self._kind != NORMAL:
             return False
         if self._ids is not None and other.id not in self._ids:
+            return False
+        if self._user is not None and other.user is not self._user:
             return False
         if self._age_s and time.time() - other.born < self._age_s:
             return False
@@ -260,10 +271,16 @@ def client_help(_session: Session, _words: Words) -> Step:
 _FLAGS = ("noscript", "loading", "stale")
 
 
+_ADMIN = ("kill", "list", "no-evict", "unblock")
+
+
 def _client(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
+    admin = name in _ADMIN
+    flags = ("loading", "stale") if name == "help" else (*(["admin"] if admin else []), *_FLAGS)
     return Command(
-        f"client|{name}", arity, parse, _FLAGS, since=since, complexity="O(1)",
-        group="connection", summary=summary, categories=("slow", "connection"),
+        f"client|{name}", arity, parse, flags, since=since, complexity="O(1)",
+        group="connection", summary=summary,
+        categories=("slow", "connection", *(["admin", "dangerous"] if admin else [])),
     )  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from logstore.engine import nodelimits
 from logstore.options import ENTRY_MAX_BYTES
@@ -13,12 +15,19 @@ from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words, shown
+from logstore.wire.words import I64_MAX, Words, shown
+
+if TYPE_CHECKING:
+    from logstore.wire.service import Service
 
 NODE_ENTRIES_MAX = 1_000_000
 _LIMITS = {
     "stream-node-max-bytes": "node_max_bytes", "stream-node-max-entries": "node_max_entries",
 }  # fmt: skip
+# Settings of the server while it runs: the least value, and where each is kept.
+_NUMBERS: dict[str, tuple[int, Callable[[Service], object], str]] = {
+    "acllog-max-len": (0, lambda service: service.denials, "most"),
+}
 _UNITS = {
     b"": 1, b"b": 1, b"k": 1000, b"kb": 1024, b"m": 1000**2, b"mb": 1024**2, b"g": 1000**3,
     b"gb": 1024**3,
@@ -39,7 +48,8 @@ def _settings(session: Session) -> dict[str, str]:
         "databases": str(1 + max(service.databases)),
         "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(store.path),
         "proto-max-bulk-len": str(512 << 20), "port": str(service.port),
-        "requirepass": "", "notify-keyspace-events": "",
+        **{name: str(getattr(of(service), field)) for name, (_, of, field) in _NUMBERS.items()},
+        "requirepass": "", "aclfile": str(service.users_file or ""), "notify-keyspace-events": "",
     }  # fmt: skip
 
 
@@ -72,6 +82,7 @@ def config_set(session: Session, words: Words) -> Step:
         raise Failed("ERR wrong number of arguments for 'config|set' command")
     known = _settings(session)
     wanted: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     seen: set[str] = set()
     for name, value in zip(given[::2], given[1::2], strict=True):
         text = shown(name).lower()
@@ -84,15 +95,24 @@ def config_set(session: Session, words: Words) -> Step:
         seen.add(text)
         if text in _LIMITS:
             wanted[_LIMITS[text]] = _limit(text, value)
+        elif text in _NUMBERS:
+            numbers[text] = _whole(text, value, _NUMBERS[text][0], I64_MAX)
         elif known[text].encode("utf-8", "surrogateescape") != value:
             raise _refused(text, "can't set immutable config")
+
+    def begin() -> Reply:
+        for name, number in numbers.items():
+            _, of, field = _NUMBERS[name]
+            setattr(of(session.service), field, number)
+        return OK
+
     if not wanted:
-        return Tell(lambda: OK)
+        return Tell(begin)
     shared = session.database.store._live()
 
     def change() -> Reply:
         nodelimits.change(shared.engine, shared.committer, wanted)
-        return OK
+        return begin()
 
     return Admin(change)
 
@@ -108,10 +128,14 @@ def _limit(name: str, value: bytes) -> int:
             raise _refused(name, "argument must be a memory value")
         # More than that is, there as here, that.
         return min(int(found[1]) * _UNITS[found[2]], ENTRY_MAX_BYTES)
+    return _whole(name, value, 0, NODE_ENTRIES_MAX)
+
+
+def _whole(name: str, value: bytes, least: int, most: int) -> int:
     if not _INTEGER.fullmatch(value):
         raise _refused(name, "argument couldn't be parsed into an integer")
-    if not 0 <= int(value) <= NODE_ENTRIES_MAX:
-        raise _refused(name, f"argument must be between 0 and {NODE_ENTRIES_MAX} inclusive")
+    if not least <= int(value) <= most:
+        raise _refused(name, f"argument must be between {least} and {most} inclusive")
     return int(value)
 
 
@@ -127,8 +151,9 @@ def config_reset(session: Session, _words: Words) -> Step:
 
 def _one(name: str, arity: int, parse: Parse | None, summary: str, *parts: Command) -> Command:
     return Command(
-        name, arity, parse, ("noscript", "loading", "stale"), since="1.0.0", complexity="O(1)",
-        group="server", summary=summary, categories=("slow", "admin", "dangerous"),
+        name, arity, parse, () if parse is None else ("admin", "noscript", "loading", "stale"),
+        since="1.0.0", complexity="O(1)", group="server", summary=summary,
+        categories=("slow",) if parse is None else ("admin", "slow", "dangerous"),
         subcommands={each.name: each for each in parts},
     )  # fmt: skip
 

@@ -1,18 +1,20 @@
-"""What clients send when they connect, and of themselves: PING, HELLO, AUTH, SELECT, ACL, ..."""
+"""What clients send when they connect, and of themselves: PING, HELLO, AUTH, SELECT, ..."""
 
 from __future__ import annotations
 
-import hmac
-
-from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import OK, PONG, Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Step, Tell
 from logstore.wire.table import Command, Parse
+from logstore.wire.users import DEFAULT
 from logstore.wire.words import Words, printable, shown
 
-_DENIED = "WRONGPASS invalid username-password pair or user is disabled."
+_NOT_LOGGED_IN = (
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
+    "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
+    "protocol version at the same time"
+)
 _NO_PASSWORD = (
     "ERR AUTH <password> called without any password configured for the default user. Are you sure "
     "your configuration is correct?"
@@ -75,25 +77,20 @@ def reset(session: Session, _words: Words) -> Step:
 
 
 # -- who it is ------------------------------------------------------------------------------------
-def _login(session: Session, user: bytes, password: bytes) -> None:
-    wanted = session.service.password
-    fits = hmac.compare_digest(password, wanted) if wanted else user == b"default"
-    if user != b"default" or not fits:
-        session.delay_s = session.service.logins.failed(session.address, user)
-        raise Failed(_DENIED)
-    session.authenticated = True
-
-
 def auth(session: Session, words: Words) -> Step:
     """As AUTH."""
-    given = words.rest()
+    command, given = words.said(0), words.rest()
     if len(given) > 2:
         raise Failed(SYNTAX)
-    if len(given) == 1 and not session.service.password:
+    if len(given) == 1 and session.service.users.default.rights.no_password:
         raise Failed(_NO_PASSWORD)
-    user, password = given if len(given) == 2 else (b"default", given[0])
-    _login(session, user, password)
-    return Tell(lambda: OK)
+    user, password = given if len(given) == 2 else (DEFAULT, given[0])
+
+    def begin() -> Reply:
+        session.login(user, password, command)
+        return OK
+
+    return Tell(begin)
 
 
 def hello(session: Session, words: Words) -> Step:
@@ -104,22 +101,22 @@ def hello(session: Session, words: Words) -> Step:
         if protocol not in (2, 3):
             raise Failed("NOPROTO unsupported protocol version")
     name: bytes | None = None
+    login: tuple[bytes, bytes] | None = None
     while len(words):
         word = words.option()
         if word == b"AUTH" and len(words) >= 2:
-            _login(session, words.next(), words.next())
+            login = words.next(), words.next()
         elif word == b"SETNAME" and len(words):
             name = checked_name(words.next())
         else:
             raise Failed(f"ERR Syntax error in HELLO option '{shown(word)}'")
-    if not session.authenticated:
-        raise Failed(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
-            "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and "
-            "select the RESP protocol version at the same time"
-        )
+    command = words.said(0)
 
     def begin() -> Reply:
+        if login is not None:
+            session.login(*login, command)
+        if not session.authenticated:
+            raise Failed(_NOT_LOGGED_IN)
         session.protocol = protocol
         if name is not None:
             session.name = name
@@ -143,55 +140,25 @@ def checked_name(name: bytes) -> bytes:
     return name
 
 
-def who_am_i(_session: Session, _words: Words) -> Step:
-    """As ACL WHOAMI."""
-    return Tell(lambda: b"default")
+_ALWAYS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 
 
-def categories(session: Session, words: Words) -> Step:
-    """As ACL CAT."""
-    commands = session.service.table.commands.values()
-    if not len(words):
-        found = {category for each in commands for category in each.categories}
-        return Tell(lambda: [each.encode() for each in sorted(found)])
-    wanted = shown(words.next()).lower()
-    named = sorted(
-        each.name for command in commands for each in (command, *command.subcommands.values())
-        if wanted in each.categories
-    )  # fmt: skip
-    if not named:
-        raise Failed(f"ERR Unknown category '{wanted}'")
-    return Tell(lambda: [each.encode() for each in named])
-
-
-_FLAGS = ("noscript", "loading", "stale")
-
-
-def _plain(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
+def _plain(
+    name: str, arity: int, parse: Parse, since: str, summary: str, *flags: str
+) -> Command:  # fmt: skip
     return Command(
-        name, arity, parse, (*_FLAGS, "fast"), since=since, complexity="O(1)",
-        group="connection", summary=summary, categories=("fast", "connection"),
+        name, arity, parse, flags, since=since, complexity="O(1)", group="connection",
+        summary=summary, categories=("fast", "connection"),
     )  # fmt: skip
 
 
-def _acl(name: str, arity: int, parse: Parse | None, summary: str, *parts: Command) -> Command:
-    return Command(
-        name, arity, parse, _FLAGS, since="6.0.0", complexity="O(1)", group="server",
-        summary=summary, categories=("slow",), subcommands={each.name: each for each in parts},
-    )  # fmt: skip
-
-
-_ACL = (
-    _acl("acl|whoami", 2, who_am_i, "Tells the user's name."),
-    _acl("acl|cat", -2, categories, "Tells the categories of commands."),
-)
 COMMANDS = [
-    _plain("ping", -1, ping, "1.0.0", "Answers."),
-    _plain("echo", 2, echo, "1.0.0", "Answers what it was sent."),
-    _plain("select", 2, select, "1.0.0", "Chooses a database that a store is mapped to."),
-    _plain("quit", -1, quits, "1.0.0", "Ends the connection."),
-    _plain("reset", 1, reset, "6.2.0", "As if the connection had just come."),
-    _plain("auth", -2, auth, "1.0.0", "Logs in."),
-    _plain("hello", -1, hello, "6.0.0", "Chooses the protocol, and logs in."),
-    _acl("acl", -2, None, "Who may what.", *_ACL, help_of("acl", _ACL, {"cat": "[<category>]"})),
+    _plain("ping", -1, ping, "1.0.0", "Answers.", "fast"),
+    _plain("echo", 2, echo, "1.0.0", "Answers what it was sent.", "loading", "stale", "fast"),
+    _plain("select", 2, select, "1.0.0", "Chooses a database that a store is mapped to.",
+           "loading", "stale", "fast"),
+    _plain("quit", -1, quits, "1.0.0", "Ends the connection.", *_ALWAYS),
+    _plain("reset", 1, reset, "6.2.0", "As if the connection had just come.", *_ALWAYS),
+    _plain("auth", -2, auth, "1.0.0", "Logs in.", *_ALWAYS),
+    _plain("hello", -1, hello, "6.0.0", "Chooses the protocol, and logs in.", *_ALWAYS),
 ]  # fmt: skip

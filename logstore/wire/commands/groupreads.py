@@ -183,5 +183,5 @@ COMMANDS = [
     Command("xreadgroup", -7, xreadgroup, ("write", "blocking", "movablekeys"), (0, 0, 0), "5.0.0",
             "O(M), M entries given",
             summary="Hands new entries of streams to a consumer, or tells its own history.",
-            categories=("write", "stream", "slow", "blocking")),
+            categories=("write", "stream", "slow", "blocking"), access=("r",)),
 ]  # fmt: skip

@@ -113,7 +113,8 @@ def helped(_session: Session, _words: Words) -> Step:
 
 def _sub(name: str, arity: int, parse: object, since: str, summary: str) -> Command:
     keys = (0, 0, 0) if name == "help" else (2, 2, 1)
-    flags = ("loading", "stale") if name == "help" else ("write", "denyoom")
+    makes = name in ("create", "createconsumer")
+    flags = ("loading", "stale") if name == "help" else ("write", *(("denyoom",) if makes else ()))
     categories = ("stream", "slow") if name == "help" else ("write", "stream", "slow")
     return Command(
         f"xgroup|{name}", arity, parse, flags, keys, since, "O(1)",  # type: ignore[arg-type]

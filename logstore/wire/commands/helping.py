@@ -13,7 +13,7 @@ from logstore.wire.words import Words
 
 def help_of(
     name: str, parts: Sequence[Command], arguments: Mapping[str, str] | None = None,
-    *, since: str = "6.2.0",
+    *, since: str = "6.2.0", categories: tuple[str, ...] = ("slow",),
 ) -> Command:  # fmt: skip
     """The subcommand HELP of a command; ``arguments``: by subcommand, what stands behind it."""
     lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
@@ -28,5 +28,5 @@ def help_of(
 
     return Command(
         f"{name}|help", 2, parse, ("loading", "stale"), since=since, complexity="O(1)",
-        group=parts[0].group, summary="Tells the subcommands.", categories=("slow",),
+        group=parts[0].group, summary="Tells the subcommands.", categories=categories,
     )  # fmt: skip

@@ -178,12 +178,15 @@ def _bytes_of(view: Snapshot, key: bytes) -> int | None:
 def _one(
     name: str, arity: int, parse: Parse | None, summary: str, *flags: str,
     keys: tuple[int, int, int] = (1, 1, 1), subcommands: tuple[Command, ...] = (),
+    categories: tuple[str, ...] | None = None,
 ) -> Command:  # fmt: skip
     kind_of = "write" if "write" in flags else "read"
     speed = "fast" if "fast" in flags else "slow"
     return Command(
         name, arity, parse, flags, keys, "1.0.0", "O(1) a key", "generic", summary,
-        (kind_of, "keyspace", speed), subcommands={each.name: each for each in subcommands},
+        categories or (kind_of, "keyspace", speed),
+        subcommands={each.name: each for each in subcommands},
+        access=None if kind_of == "write" else ("",),  # whether it is there, not what it holds
     )  # fmt: skip
 
 
@@ -196,7 +199,7 @@ _OBJECT = (
 _OF_KEY = ("encoding", "freq", "idletime", "refcount")
 _MEMORY = (
     _one("memory|usage", -3, memory_usage, "Tells the bytes of a stream's nodes.", "readonly",
-         keys=(2, 2, 1)),
+         keys=(2, 2, 1), categories=("read", "slow")),
 )  # fmt: skip
 COMMANDS = [
     _one("del", -2, delete, "Removes streams.", "write", keys=(1, -1, 1)),
@@ -204,14 +207,15 @@ COMMANDS = [
     _one("exists", -2, exists, "Tells how many of the streams exist.", "readonly", "fast",
          keys=(1, -1, 1)),
     _one("type", 2, kind, "Tells what a key holds: a stream.", "readonly", "fast"),
-    _one("keys", 2, keys, "Tells the names that fit a pattern.", "readonly", keys=(0, 0, 0)),
+    _one("keys", 2, keys, "Tells the names that fit a pattern.", "readonly", keys=(0, 0, 0),
+         categories=("keyspace", "read", "slow", "dangerous")),
     _one("scan", -2, scan, "Tells the names, some at a time.", "readonly", keys=(0, 0, 0)),
     _one("randomkey", 1, random_key, "Tells the name of some stream.", "readonly",
          keys=(0, 0, 0)),
-    _one("object", -2, None, "What a key is made of.", subcommands=(
-        *_OBJECT, help_of("object", _OBJECT, dict.fromkeys(_OF_KEY, "<key>"))
-    )),
-    _one("memory", -2, None, "Sizes.", subcommands=(
+    _one("object", -2, None, "What a key is made of.", keys=(0, 0, 0), categories=("slow",),
+         subcommands=(*_OBJECT, help_of("object", _OBJECT, dict.fromkeys(_OF_KEY, "<key>"),
+                                        categories=("keyspace", "slow")))),
+    _one("memory", -2, None, "Sizes.", keys=(0, 0, 0), categories=("slow",), subcommands=(
         *_MEMORY, help_of("memory", _MEMORY, {"usage": "<key> [SAMPLES <count>]"})
     )),
 ]  # fmt: skip

@@ -153,12 +153,14 @@ def _tell(name: str, told: Callable[[int, int], int], summary: str, since: str) 
 
 COMMANDS = [
     Command("rename", 3, rename, ("write",), (1, 2, 1), "1.0.0", "O(1)", "generic",
-            "Calls a stream otherwise; one of that name goes.", ("write", "keyspace", "slow")),
+            "Calls a stream otherwise; one of that name goes.", ("write", "keyspace", "slow"),
+            access=("rw", "w")),
     Command("renamenx", 3, rename_new, ("write", "fast"), (1, 2, 1), "1.0.0", "O(1)", "generic",
             "Calls a stream otherwise, if there is none of that name.",
-            ("write", "keyspace", "fast")),
+            ("write", "keyspace", "fast"), access=("rw", "w")),
     Command("copy", -3, copy, ("write", "denyoom"), (1, 2, 1), "6.2.0", "O(N), N bytes of nodes",
-            "generic", "Copies a stream with its groups.", ("write", "keyspace", "slow")),
+            "generic", "Copies a stream with its groups.", ("write", "keyspace", "slow"),
+            access=("r", "w")),
     Command("persist", 2, persist, ("write", "fast"), (1, 1, 1), "2.2.0", "O(1)", "generic",
             "Lets a stream expire no longer.", ("write", "keyspace", "fast")),
     _set("expire", 1000, "Lets a stream expire in some seconds.", "1.0.0", from_now=True),

@@ -68,8 +68,11 @@ def _sections(session: Session) -> dict[str, dict[str, object]]:
             "total_commands_processed": counts.commands,
             "instantaneous_ops_per_sec": counts.commands_a_second(),
             "rejected_connections": counts.rejected,
-            "acl_access_denied_auth": service.logins.denied,
             "total_error_replies": sum(counts.errors.values()),
+            "acl_access_denied_auth": service.denials.counts["auth"],
+            "acl_access_denied_cmd": service.denials.counts["command"],
+            "acl_access_denied_key": service.denials.counts["key"],
+            "acl_access_denied_channel": 0,
             **{f"logstore_{each}": value for each, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
@@ -240,27 +243,30 @@ def server_time(_session: Session, _words: Words) -> Step:
     return Look(find)
 
 
-_FLAGS = ("noscript", "loading", "stale")
-
-
-def _one(
-    name: str, arity: int, parse: Parse, summary: str, *flags: str
-) -> Command:  # fmt: skip
+def _one(name: str, arity: int, parse: Parse, summary: str, flags: str, categories: str) -> Command:
     return Command(
-        name, arity, parse, flags or _FLAGS, since="1.0.0", complexity="O(1)", group="server",
-        summary=summary, categories=("slow",),
+        name, arity, parse, tuple(flags.split()), since="1.0.0", complexity="O(1)",
+        group="server", summary=summary, categories=tuple(categories.split()),
     )  # fmt: skip
 
 
+_SAVES = "admin noscript no_async_loading"
+_ADMIN = "admin slow dangerous"
 COMMANDS = [
-    _one("info", -1, info, "Tells of the server and the store."),
-    _one("dbsize", 1, db_size, "Tells how many streams there are.", "readonly", "fast"),
-    _one("flushall", -1, flush_all, "Removes every stream.", "write"),
-    _one("flushdb", -1, flush, "Removes every stream of the database.", "write"),
-    _one("save", 1, save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
-    _one("bgsave", -1, background_save, "Takes a checkpoint.", *_FLAGS, "no-multi"),
-    _one("lastsave", 1, last_save, "Tells when the last checkpoint was asked for."),
-    _one("wait", 3, wait, "Tells that there are no replicas."),
-    _one("shutdown", -1, shutdown, "Ends the server.", *_FLAGS, "no-multi"),
-    _one("time", 1, server_time, "Tells the time."),
+    _one("info", -1, info, "Tells of the server and the store.", "loading stale", "slow dangerous"),
+    _one("dbsize", 1, db_size, "Tells how many streams there are.", "readonly fast",
+         "keyspace read fast"),
+    _one("flushall", -1, flush_all, "Removes every stream.", "write",
+         "keyspace write slow dangerous"),
+    _one("flushdb", -1, flush, "Removes every stream of the database.", "write",
+         "keyspace write slow dangerous"),
+    _one("save", 1, save, "Takes a checkpoint.", f"{_SAVES} no_multi", _ADMIN),
+    _one("bgsave", -1, background_save, "Takes a checkpoint.", f"{_SAVES} no-multi", _ADMIN),
+    _one("lastsave", 1, last_save, "Tells when the last checkpoint was asked for.",
+         "loading stale fast", "admin fast dangerous"),
+    _one("wait", 3, wait, "Tells that there are no replicas.", "blocking",
+         "slow blocking connection"),
+    _one("shutdown", -1, shutdown, "Ends the server.",
+         "admin noscript loading stale no_multi allow_busy", _ADMIN),
+    _one("time", 1, server_time, "Tells the time.", "loading stale fast", "fast"),
 ]  # fmt: skip

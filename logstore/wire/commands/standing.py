@@ -60,31 +60,42 @@ def monitor(session: Session, _words: Words) -> Step:
     return Tell(begin)
 
 
-_FLAGS = ("noscript", "loading", "stale")
-
-
 def _one(
-    name: str, arity: int, parse: Parse | None, summary: str, since: str, *parts: Command
-) -> Command:
+    name: str, arity: int, parse: Parse | None, summary: str, since: str, *parts: Command,
+    flags: tuple[str, ...] = (), categories: tuple[str, ...] = ("slow",),
+) -> Command:  # fmt: skip
     return Command(
-        name, arity, parse, _FLAGS, since=since, complexity="O(1)", group="server",
-        summary=summary, categories=("slow", "admin", "dangerous"),
-        subcommands={each.name: each for each in parts},
+        name, arity, parse, flags, since=since, complexity="O(1)", group="server",
+        summary=summary, categories=categories, subcommands={each.name: each for each in parts},
     )  # fmt: skip
 
 
-_SLOWLOG = (
-    _one("slowlog|get", -2, slow_get, "Tells nothing: no slow commands are kept.", "2.2.12"),
-    _one("slowlog|len", 2, slow_length, "Tells 0.", "2.2.12"),
-    _one("slowlog|reset", 2, slow_reset, "Does nothing.", "2.2.12"),
-)
+_ADMIN = ("admin", "slow", "dangerous")
+_CLUSTER_TOLD = (
+    "info", "nodes", "slots", "shards", "links", "myid", "myshardid", "keyslot", "countkeysinslot",
+    "getkeysinslot", "help",
+)  # fmt: skip
+_SLOWLOG = tuple(
+    _one(f"slowlog|{name}", arity, parse, summary, "2.2.12",
+         flags=("admin", "loading", "stale"), categories=_ADMIN)
+    for name, arity, parse, summary in (
+        ("get", -2, slow_get, "Tells nothing: no slow commands are kept."),
+        ("len", 2, slow_length, "Tells 0."),
+        ("reset", 2, slow_reset, "Does nothing."),
+    )
+)  # fmt: skip
 COMMANDS = [
-    _one("role", 1, role, "Tells that this is a master without replicas.", "2.8.12"),
-    _one("monitor", 1, monitor, "Tells what other clients ask.", "1.0.0"),
+    _one("role", 1, role, "Tells that this is a master without replicas.", "2.8.12",
+         flags=("noscript", "loading", "stale", "fast"),
+         categories=("admin", "fast", "dangerous")),
+    _one("monitor", 1, monitor, "Tells what other clients ask.", "1.0.0",
+         flags=("admin", "noscript", "loading", "stale"), categories=_ADMIN),
     _one("cluster", -2, None, "Refused: this is no cluster.", "3.0.0", *(
-        _one(f"cluster|{name}", -2, cluster, "Refused: this is no cluster.", "3.0.0")
+        _one(f"cluster|{name}", -2, cluster, "Refused: this is no cluster.", "3.0.0",
+             flags=(*(() if name in _CLUSTER_TOLD else ("admin",)), "stale"),
+             categories=("slow",) if name in _CLUSTER_TOLD else _ADMIN)
         for name in _CLUSTER
     )),
-    _one("slowlog", -2, None, "Slow commands, of which none are kept.", "2.2.12", *_SLOWLOG,
+    _one("slowlog", -2, None, "Slow commands.", "2.2.12", *_SLOWLOG,
          help_of("slowlog", _SLOWLOG, {"get": "[<count>]"})),
 ]  # fmt: skip

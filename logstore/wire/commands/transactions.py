@@ -7,7 +7,7 @@ from logstore.wire.steps import Step
 from logstore.wire.table import Command
 from logstore.wire.words import Words
 
-_FLAGS = ("noscript", "loading", "stale", "fast")
+_FLAGS = ("noscript", "loading", "stale", "fast", "allow_busy")
 
 
 def multi(session: Session, _words: Words) -> Step:
@@ -48,7 +48,7 @@ COMMANDS = [
             categories=("fast", "transaction")),
     Command("watch", -2, watch, _FLAGS, (1, -1, 1), since="2.2.0", group="transactions",
             summary="EXEC does nothing if one of these keys changes before.",
-            complexity="O(1) for every key", categories=("fast", "transaction")),
+            complexity="O(1) for every key", categories=("fast", "transaction"), access=("",)),
     Command("unwatch", 1, unwatch, _FLAGS, since="2.2.0", group="transactions",
             summary="Watches no key any more.", complexity="O(1)",
             categories=("fast", "transaction")),
