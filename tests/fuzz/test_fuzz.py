@@ -19,8 +19,8 @@ from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
 TRIES = {
-    "batches": 2000, "files": 800, "frames": 8000, "inline": 8000, "lines": 4000, "lzf": 8000,
-    "nodes": 400, "payloads": 1000, "requests": 1500, "rows": 8000, "storefiles": 4000,
+    "batches": 2000, "files": 800, "frames": 8000, "globs": 8000, "inline": 8000, "lines": 4000,
+    "lzf": 8000, "nodes": 400, "payloads": 1000, "requests": 1500, "rows": 8000, "storefiles": 4000,
 }  # fmt: skip
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TORTURE in os.environ else 20260901

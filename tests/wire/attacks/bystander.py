@@ -1,10 +1,10 @@
 """A client that has nothing to do with an attack: its waiting is what the attack costs.
 
 A process of its own, so that nothing which the attacker computes delays it. It asks PING, XADD and
-XRANGE in turn, one every two milliseconds, and a reply counts from the moment at which the request
-was due: a server that stands still for a second is seen as hundreds of late replies, not as one.
-It writes a line when it has begun; for each line of its stdin, and when that ends, one of JSON that
-tells what it waited since the last one.
+XRANGE in turn, or some of them, one every two milliseconds, and a reply counts from the moment at
+which the request was due: a server that stands still for a second is seen as hundreds of late
+replies, not as one. It writes a line when it has begun; for each byte of its stdin, and when that
+ends, one of JSON that tells what it waited since the last one.
 
 Knows no other module: it must start at once.
 """
@@ -26,11 +26,10 @@ def _request(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in words)
 
 
-ASKS = (
-    _request(b"PING"),
-    _request(b"XADD", b"bystander", b"MAXLEN", b"~", b"1000", b"*", b"n", b"1"),
-    _request(b"XRANGE", b"bystander", b"-", b"+", b"COUNT", b"3"),
-)
+PING = _request(b"PING")
+ADD = _request(b"XADD", b"bystander", b"MAXLEN", b"~", b"1000", b"*", b"n", b"1")
+RANGE = _request(b"XRANGE", b"bystander", b"-", b"+", b"COUNT", b"3")
+ASKS = {"all": (PING, ADD, RANGE), "reads": (PING, RANGE), "adds": (ADD,)}
 
 
 class _Replies:
@@ -52,8 +51,9 @@ class _Replies:
         return line[:1] != b"-"
 
 
-def main(address: str, login: list[bytes]) -> None:
-    """Ask until stdin has something to read, or ends."""
+def main(address: str, what: str, login: list[bytes]) -> None:
+    """Ask until stdin ends."""
+    asks = ASKS[what]
     if address.isdecimal():
         found = socket.create_connection(("127.0.0.1", int(address)), timeout=SILENCE_MAX_S)
     else:
@@ -83,7 +83,7 @@ def main(address: str, login: list[bytes]) -> None:
             now = time.monotonic()
             if now < due:
                 time.sleep(due - now)
-            found.sendall(ASKS[len(waited) % len(ASKS)])
+            found.sendall(asks[len(waited) % len(asks)])
             errors += not replies.skip()
             done = time.monotonic()
             waited.append(done - due)
@@ -110,4 +110,4 @@ def _tell(waited: list[float], errors: int, ended: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [each.encode() for each in sys.argv[2:]])
+    main(sys.argv[1], sys.argv[2], [each.encode() for each in sys.argv[3:]])

@@ -63,7 +63,8 @@ class Budget:
 class Case:
     """An attack, called with each server and a size: ``small`` with pytest, ``full`` for the table.
 
-    ``redis`` False: Redis is not attacked, for the reason in ``why``.
+    ``waits``: what the bystander asks, "all", "reads" or "adds". ``redis`` False: Redis is not
+    attacked, for the reason in ``why``.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Case:
     budget: Budget
     serve: Serve = field(default_factory=Serve)
     prepare: Callable[[Target, int], Any] | None = None
+    waits: str = "all"
     redis: bool = True
     why: str = ""
 
@@ -106,7 +108,7 @@ def run(case: Case, directory: Path, *, full: bool = False) -> list[Row]:
         try:
             if case.prepare is not None:
                 case.prepare(target, size)
-            with Meter(target) as meter:
+            with Meter(target, case.waits) as meter:
                 seen = case.attack(target, size) or ""
             with target.line(unix=True) as line:
                 assert line("PING") == b"PONG"

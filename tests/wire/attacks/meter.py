@@ -57,12 +57,12 @@ def _files(pid: int) -> int:
 
 
 class Bystander:
-    """The client that waits, while a block runs; ``told`` is what it said last."""
+    """The client that waits: it asks "all", only "reads", or only "adds"."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, what: str = "all") -> None:
         login = [target.serve.password] if target.serve.password else []
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-E", bystander.__file__, str(target.unix_socket), *login],
+            [sys.executable, "-S", "-E", bystander.__file__, str(target.unix_socket), what, *login],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.told: dict[str, Any] = {}
@@ -93,8 +93,9 @@ class Bystander:
 class Meter:
     """Measures one target while a block runs; ``cost`` is whole behind it."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, what: str = "all") -> None:
         self.cost = Cost()
+        self._what = what
         self._target = target
         self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -106,7 +107,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         target = self._target
-        self._bystander = Bystander(target)
+        self._bystander = Bystander(target, self._what)
         time.sleep(CALM_S)
         self._memory = _memory(target.pid, "VmRSS")
         # 5 begins the peak again; it needs no more rights than a debugger has.
