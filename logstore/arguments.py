@@ -24,7 +24,6 @@ from logstore.errors import (
     InvalidEntryError,
     InvalidIDError,
     OptionError,
-    TooLargeError,
     shown,
 )
 from logstore.ids import (
@@ -37,7 +36,7 @@ from logstore.ids import (
     parse_id,
     parse_start,
 )
-from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, NAME_MAX_BYTES, References, seconds
+from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, References, check_name, seconds
 
 
 def check_encoding(encoding: str) -> None:
@@ -70,8 +69,7 @@ def stream_name(
         name = text_bytes(name, encoding)
     if not isinstance(name, bytes):
         raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
-    if len(name) > NAME_MAX_BYTES:
-        raise TooLargeError(f"{what} has at most {NAME_MAX_BYTES} bytes, not {len(name)}")
+    check_name(name, what)
     return name
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from logstore.clock import SYSTEM_CLOCK, Clock
-from logstore.errors import OptionError, shown
+from logstore.errors import OptionError, TooLargeError, shown
 
 Sync: TypeAlias = Literal["always", "everysec", "os"]
 References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold
@@ -23,7 +23,7 @@ NODE_MAX_ENTRIES = 100
 SEGMENT_BYTES = 64 * MIB
 SEGMENT_BYTES_MIN = 64 * 1024
 SEGMENT_BYTES_MAX = 1 << 30
-NAME_MAX_BYTES = 64 * 1024
+NAME_MAX_BYTES = 64 * 1024  # of a stream, a group, a consumer, wherever they come from
 PRODUCER_ID_MAX_BYTES = 1024  # and of an idempotent ID
 ENTRY_MAX_BYTES = 1 << 30
 SYNC_INTERVAL_MS = 1000
@@ -94,6 +94,12 @@ def check_sync(sync: str) -> None:
     """OptionError unless ``sync`` names a policy."""
     if sync not in get_args(Sync):
         raise OptionError(f"sync must be 'always', 'everysec' or 'os', not {shown(sync)}")
+
+
+def check_name(name: bytes, what: str) -> None:
+    """TooLargeError for a name that is longer than any may be; ``what`` it is the name of."""
+    if len(name) > NAME_MAX_BYTES:
+        raise TooLargeError(f"{what} has at most {NAME_MAX_BYTES} bytes, not {len(name)}")
 
 
 def elapsed(ms: int) -> timedelta:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 from collections.abc import Generator
 from contextlib import closing
@@ -11,13 +13,16 @@ from typing import BinaryIO
 import click
 
 from logstore.errors import InputLineError, UsageError
-from logstore.options import BATCH_MAX_ROWS, Sync
+from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.store import open_store
 from logstore.tools import lines, options
 from logstore.tools.loading import Counts, Load
 from logstore.tools.output import Output
 from logstore.tools.row_ids import TIME_FORMATS, RowIDs
 
+# Codecs of Python that are no encodings of text files, though they turn text into bytes.
+NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 FORMATS = ("jsonl", "csv")
 ENDINGS = {
     "": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv",
@@ -67,6 +72,10 @@ def size_of(source: BinaryIO) -> int:
 @click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
 @click.option("--delimiter", help="Of CSV, or 'tab'; else a comma, a tab for a .tsv.")
 @click.option(
+    "--line-max-bytes", type=click.IntRange(1, ENTRY_MAX_BYTES), default=lines.LINE_MAX_BYTES,
+    show_default=True, help="Of a line of JSON, or a record of CSV (characters there).",
+)  # fmt: skip
+@click.option(
     "--batch", type=click.IntRange(1, BATCH_MAX_ROWS), default=1000, show_default=True,
     help="Entries in a commit.",
 )  # fmt: skip
@@ -79,7 +88,8 @@ def size_of(source: BinaryIO) -> int:
 def command(
     output: Output, path: Path, source: BinaryIO, name: str, format_: str | None,
     id_field: str | None, time_field: str | None, time_format: str, auto_id: bool, encoding: str,
-    delimiter: str | None, batch: int, skip_bad: bool, resume: bool, no_create: bool, sync: Sync,
+    delimiter: str | None, line_max_bytes: int, batch: int, skip_bad: bool, resume: bool,
+    no_create: bool, sync: Sync,
 ) -> None:  # fmt: skip
     """Add the rows of FILE, or of stdin, to a stream.
 
@@ -100,9 +110,11 @@ def command(
         delimiter = guess_delimiter(file) if delimiter is None else delimiter
         delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
         check_csv(encoding, delimiter)
-        rows = lines.read_csv(source, ids, encoding=encoding, delimiter=delimiter)
+        rows = lines.read_csv(
+            source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=line_max_bytes
+        )
     else:
-        rows = lines.read_json(source, ids)
+        rows = lines.read_json(source, ids, line_max_bytes=line_max_bytes)
 
     with (
         open_store(path, sync=sync, create=not no_create) as store,
@@ -128,8 +140,22 @@ def command(
 def check_csv(encoding: str, delimiter: str) -> None:
     """Refuse options that no CSV can have, before the store is touched."""
     try:
-        "".encode(encoding)
-    except LookupError:
+        known = codecs.lookup(encoding)
+    except (LookupError, ValueError):  # ValueError: a name with a zero in it
         raise click.BadParameter(f"no such encoding: {encoding}") from None
+    if known.name in NO_TEXT or not _reads_csv(known.name):
+        raise click.BadParameter(f"{encoding} is no encoding of text files: give one as utf-8")
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise click.BadParameter(f"the delimiter is one character, not {delimiter!r}")
+
+
+def _reads_csv(encoding: str) -> bool:
+    """Whether a codec gives back a piece of CSV that it encoded."""
+    try:
+        data = SAMPLE.encode(encoding)
+        text = io.TextIOWrapper(
+            io.BytesIO(data), encoding=encoding, errors="surrogateescape", newline=""
+        )
+        return text.read() == SAMPLE
+    except (LookupError, ValueError):  # of bytes to bytes, or without the characters
+        return False

@@ -1,8 +1,9 @@
 """Rows of an import, from JSON lines and CSV.
 
 Invariants: a line that cannot be read is given as the InputLineError that names it, in its place,
-and reading goes on after it; whether to stop is the caller's business. Numbers of JSON keep the
-text they were written with. Knows nothing of stores.
+and reading goes on after it; whether to stop is the caller's business. A line, or a record of CSV,
+that is longer than it may be is never in memory as a whole. Numbers of JSON keep the text they were
+written with. Knows nothing of stores.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 import json
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -21,6 +22,8 @@ from logstore.ids import StreamID, parse_id
 from logstore.tools.row_ids import RowIDs
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
+LINE_MAX_BYTES = 64 << 20
+PIECE = 1 << 20  # characters, or bytes, that are read at a time of what may be too long
 WRAPPERS = ("fields", "pairs", "pairs_base64")
 
 
@@ -40,41 +43,129 @@ class _BadLineError(Exception):
     """Why a line cannot be read."""
 
 
-def read_json(source: BinaryIO, ids: RowIDs) -> Generator[Row | InputLineError]:
+def read_json(
+    source: BinaryIO, ids: RowIDs, *, line_max_bytes: int = LINE_MAX_BYTES
+) -> Generator[Row | InputLineError]:
     """Rows of JSON lines; empty lines are passed over."""
-    for number, line in enumerate(source, 1):
-        if line.strip():
+    number = 0
+    while line := source.readline(line_max_bytes + 1):
+        number += 1
+        if len(line) > line_max_bytes and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = source.readline(PIECE)
+            yield _too_long(number, line_max_bytes)
+        elif line.strip():
             yield _attempt(number, partial(_json_pairs, line, ids), ids)
 
 
+def _too_long(number: int, most: int) -> InputLineError:
+    return InputLineError(
+        f"longer than {most} bytes: --line-max-bytes takes longer ones, in the memory of several",
+        line_number=number,
+    )
+
+
+class _TooLongError(Exception):
+    """A record of CSV is longer than it may be."""
+
+
+class _CSVLines:
+    """The lines of a text for a reader of CSV, which is never given more of a record than it may
+    have. A record ends with a line behind which quotes are even."""
+
+    def __init__(self, text: io.TextIOWrapper, most: int) -> None:
+        self._text = text
+        self._most = most
+        self._left = most
+        self._quotes = 0
+        self._within = False  # a line of which a part was read
+        self.number = 0  # lines so far
+
+    def begin(self) -> None:
+        """Another record begins."""
+        self._left, self._quotes = self._most, 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        pieces: list[str] = []
+        while piece := self._piece():
+            self._left -= len(piece)
+            if self._left < 0:
+                raise _TooLongError
+            pieces.append(piece)
+            if not self._within:
+                break
+        if not pieces:
+            raise StopIteration
+        return pieces[0] if len(pieces) == 1 else "".join(pieces)
+
+    def skip(self) -> None:
+        """Pass over the rest of the record at hand."""
+        while (self._within or self._quotes % 2) and self._piece():
+            pass
+
+    def _piece(self) -> str:
+        piece = self._text.readline(PIECE)
+        if piece:
+            self.number += not self._within
+            self._within = not piece.endswith(("\n", "\r"))
+            self._quotes += piece.count('"')
+        else:
+            self._within = False
+        return piece
+
+
 def read_csv(
-    source: BinaryIO, ids: RowIDs, *, encoding: str = "utf-8", delimiter: str = ","
-) -> Generator[Row | InputLineError]:
-    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over."""
+    source: BinaryIO, ids: RowIDs, *, encoding: str = "utf-8", delimiter: str = ",",
+    line_max_bytes: int = LINE_MAX_BYTES,
+) -> Generator[Row | InputLineError]:  # fmt: skip
+    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over.
+
+    Of a record, which may go over several lines, so many characters at most are read.
+    """
     csv.field_size_limit(sys.maxsize)
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     text = io.TextIOWrapper(
         source, encoding="utf-8-sig" if plain else encoding, errors="surrogateescape", newline=""
     )
     try:
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
-        header: list[str] = []
-        while True:
-            number = reader.line_num + 1
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield InputLineError(f"no CSV: {error}", line_number=number)
-                continue
-            if not header:
-                header = cells
-            elif cells:
-                parse = partial(_csv_pairs, header, cells, ids)
-                yield _attempt(number, parse, ids)
+        yield from _csv_rows(_CSVLines(text, line_max_bytes), ids, delimiter, line_max_bytes)
     finally:
         text.detach()
+
+
+def _csv_rows(
+    source: _CSVLines, ids: RowIDs, delimiter: str, line_max_bytes: int
+) -> Generator[Row | InputLineError]:
+    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    header: list[str] = []
+    while True:
+        number = source.number + 1
+        source.begin()
+        bad: InputLineError | None = None
+        cells: list[str] = []
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            bad = InputLineError(f"no CSV: {error}", line_number=number)
+        except UnicodeError as error:  # nobody knows where the next line begins
+            raise InputLineError(f"not in this encoding: {error}", line_number=number) from None
+        except _TooLongError:
+            bad = _too_long(number, line_max_bytes)
+            source.skip()
+            reader = csv.reader(source, delimiter=delimiter, strict=True)
+        if bad is not None:
+            if not header:
+                raise bad  # without it no row has names
+            yield bad
+        elif not header:
+            header = cells
+        elif cells:
+            yield _attempt(number, partial(_csv_pairs, header, cells, ids), ids)
 
 
 def _attempt(

@@ -14,7 +14,7 @@ import click
 from logstore.options import Sync
 from logstore.store import Store, open_store
 from logstore.tools import options, redis_options
-from logstore.tools.output import Output, Progress
+from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
 from logstore.tools.redis_options import MIB, is_server
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ def command(
     rediss://.. (TLS), unix://path. A stream that is there already with the same last ID, length
     and entries added is passed over, so an import that was killed is begun again and goes on.
 
+    A stream that cannot be taken, as one with a name over 64 KiB, is left out and named; the exit
+    code is 3 then.
+
     --follow runs until it is interrupted: it adds what is added there, with its IDs.
     """
     from logstore.transfer.following import Follow
@@ -72,6 +75,8 @@ def command(
         output.context = report.as_dict()
         raise
     output.report(report.as_dict())
+    if report.left_out:
+        output.exit_code = EXIT_LEFT_OUT
 
 
 def _check(

@@ -18,7 +18,7 @@ from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.options import ENTRY_MAX_BYTES
+from logstore.options import ENTRY_MAX_BYTES, check_name
 
 _NOT_ABOVE = (
     "The ID specified in XADD is equal or smaller than the target stream top item: "
@@ -86,7 +86,8 @@ def add(state: State, request: Add) -> Added | None:
 
 
 def create(state: State, name: bytes) -> StreamRecord:
-    """A new empty stream."""
+    """A new empty stream; TooLargeError."""
+    check_name(name, "a stream name")
     vacate(state, name)
     number = state.meta.next_stream
     state.emit(frames.Create(number, name))

@@ -14,6 +14,7 @@ from logstore.ids import StreamID
 from logstore.index.groupkeys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
+from logstore.options import check_name
 
 NO_KEY = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
@@ -86,6 +87,7 @@ def create(
 ) -> None:  # fmt: skip
     """As XGROUP CREATE; ``start`` None is ``$``. GroupExistsError, StreamNotFoundError."""
     _check_read(entries_read)
+    check_name(group, "a group name")
     record = state.record_by_name(stream)
     if record is None:
         if not make_stream:
@@ -125,6 +127,7 @@ def consumer(state: State, group: GroupRecord, name: bytes) -> ConsumerRecord:
     """A group's consumer, made if it is not there, seen now."""
     found = state.groups.consumer_named(group.number, name)
     if found is None:
+        check_name(name, "a consumer name")
         number = group.next_consumer
         state.emit(frames.Consumer(group.number, number, state.now_ms, -1, 1, name))
         found = state.groups.consumer(group.number, number)

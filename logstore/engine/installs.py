@@ -28,7 +28,7 @@ from logstore.index.groupkeys import FIRST_CONSUMER, NO_ONE
 from logstore.log import frame as frames
 from logstore.log import groupframe
 from logstore.log.writer import SegmentTooFull
-from logstore.options import NAME_MAX_BYTES
+from logstore.options import check_name
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
 
 INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
@@ -114,6 +114,8 @@ def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
 
 def check_info(info: StreamInfoValue, edge: Edge) -> None:
     """Verify all but the nodes against the nodes; InvalidPayloadError, TooLargeError."""
+    if info.too_long is not None:
+        raise TooLargeError(info.too_long)
     if info.idempotence is not None:
         idempotence.check(info.idempotence, info.last)
     for group in info.groups:
@@ -154,9 +156,9 @@ def check_size(info: StreamInfoValue, node_bytes: int) -> None:
 
 
 def _check_group(group: GroupValue) -> None:
-    for name in (group.name, *(each.name for each in group.consumers)):
-        if len(name) > NAME_MAX_BYTES:
-            raise TooLargeError(f"a name of {len(name)} bytes, {NAME_MAX_BYTES} at most")
+    check_name(group.name, "a group name")
+    for each in group.consumers:
+        check_name(each.name, "a consumer name")
 
 
 def install(state: State, name: bytes, stream: Prepared, *, replace: bool = False) -> None:

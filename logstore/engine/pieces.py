@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
 from logstore.engine import adds, deletes, installs, renames
@@ -20,6 +21,7 @@ from logstore.engine.state import State
 from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
+from logstore.options import NAME_MAX_BYTES
 from logstore.rdb.value import GroupValue, StreamInfoValue
 
 PREFIX = b"__importing__:"
@@ -37,6 +39,8 @@ class Temporary(NamedTuple):
 def begin(state: State, name: bytes) -> Temporary:
     """Make it, empty; what a killed import left of the name is dropped."""
     temporary = PREFIX + name
+    if len(temporary) > NAME_MAX_BYTES:
+        temporary = PREFIX + blake2b(name, digest_size=16).hexdigest().encode()
     deletes.drop(state, temporary)
     return Temporary(temporary, adds.create(state, temporary).number)
 

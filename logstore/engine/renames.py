@@ -11,17 +11,19 @@ from logstore.engine.adds import existing
 from logstore.engine.removals import vacate
 from logstore.engine.state import State
 from logstore.log.lifeframe import Rename
+from logstore.options import check_name
 
 
 def rename(state: State, old: bytes, new: bytes, *, replace: bool = True) -> bool:
     """Give a stream another name; False if that is a stream's already and ``replace`` is False.
 
-    To the name that it has it is nothing. StreamNotFoundError.
+    To the name that it has it is nothing. StreamNotFoundError, TooLargeError.
     """
     record = existing(state, old)
     if state.record_by_name(new) is not None and not replace:
         return False
     if old != new:
+        check_name(new, "a stream name")
         vacate(state, new)
         state.emit(Rename(record.number, new))
     return True

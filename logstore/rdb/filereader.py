@@ -40,6 +40,11 @@ class StreamKey:
         self._nodes = streamreader.NodeReader(reader)
         self._info: StreamInfoValue | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether what is wrong is such that the file cannot be read on."""
+        return self._reader.failed
+
     def nodes(self) -> Iterator[Node]:
         """The nodes that were not read yet."""
         return self._nodes

@@ -33,7 +33,10 @@ class Reader:
     All methods raise InvalidPayloadError where the bytes end too early.
     """
 
-    __slots__ = ("_at", "_before", "_crc", "_data", "_expanded", "_fill", "_kept", "_kept_from")
+    __slots__ = (
+        "_at", "_before", "_crc", "_data", "_expanded", "_fill", "_kept", "_kept_from", "failed",
+        "too_long",
+    )  # fmt: skip
 
     def __init__(self, data: bytes = b"", fill: Fill | None = None) -> None:
         self._data = data
@@ -44,6 +47,8 @@ class Reader:
         self._expanded = 0
         self._kept: list[bytes] | None = None  # what was taken since ``keep``, up to ``_kept_from``
         self._kept_from = 0
+        self.failed = False  # something was wrong: nobody knows where the next value begins
+        self.too_long: str | None = None  # of a name that was passed over: see ``name``
 
     @property
     def offset(self) -> int:
@@ -66,6 +71,7 @@ class Reader:
 
     def error(self, why: str) -> InvalidPayloadError:
         """What is wrong here."""
+        self.failed = True
         return InvalidPayloadError(f"Bad data format: {why} (at byte {self.offset})")
 
     def keep(self) -> None:
@@ -193,7 +199,19 @@ class Reader:
             if end <= len(self._data):
                 self._at = end
                 return self._data[at + 1 : end]
+        return self._string(self._length(), most)
+
+    def name(self, most: int) -> bytes:
+        """A string as ``string``, but of a file one that is too long is passed over: ``too_long``
+        tells of it, so that the file can be read on; another name stands for it."""
         size = self._length()
+        if self._fill is None or size < 0 or size <= most:
+            return self._string(size, most)
+        self.skip(size)
+        self.too_long = f"a name of {size} bytes in it, {most} at most"
+        return b"(too long, byte %d)" % self.offset
+
+    def _string(self, size: int, most: int) -> bytes:
         if size >= 0:
             self._check_size(size, most)
             return self.take(size)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from logstore.codec import ID
 from logstore.codec.batch import NodeBatch
 from logstore.ids import StreamID
+from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import streamtypes
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import (
@@ -26,7 +27,6 @@ from logstore.rdb.value import (
     StreamValue,
 )
 
-NAME_MAX_BYTES = 64 * 1024
 I64_MAX = (1 << 63) - 1
 NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what was read
 GROUPS_AS_VALUES_MAX = 1000
@@ -117,6 +117,7 @@ def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
     _groups(reader, kind, found)
     if kind >= streamtypes.LISTPACKS_4:
         found.idempotence = _idempotence(reader)
+    found.too_long, reader.too_long = reader.too_long, None
     return found
 
 
@@ -159,7 +160,7 @@ def _groups(reader: Reader, kind: int, found: StreamInfoValue) -> None:
 
 
 def _group(reader: Reader, kind: int) -> GroupValue:
-    name, last = reader.string(NAME_MAX_BYTES), reader.id()
+    name, last = reader.name(NAME_MAX_BYTES), reader.id()
     entries_read = reader.signed() if kind >= streamtypes.LISTPACKS_2 else None
     group = GroupValue(name, last, entries_read, [], _pending(reader))
     names: set[bytes] = set()
@@ -196,7 +197,7 @@ def _pending(reader: Reader) -> PendingValue:
 
 
 def _consumer(reader: Reader, kind: int, pending: PendingValue, number: int) -> ConsumerValue:
-    name = reader.string(NAME_MAX_BYTES)
+    name = reader.name(NAME_MAX_BYTES)
     seen_ms = reader.i64()
     active_ms = reader.i64() if kind >= streamtypes.LISTPACKS_3 else seen_ms  # as servers take it
     place = -1

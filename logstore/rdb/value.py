@@ -143,6 +143,7 @@ class StreamInfoValue:
     entries_added: int | None = None
     groups: list[GroupValue] = field(default_factory=list)
     idempotence: Idempotence | None = None
+    too_long: str | None = None  # why it cannot be taken, though all of it was read
     packed: Groups | None = None  # the groups, if they are too many to be values all at once
 
     def all_groups(self) -> Iterator[GroupValue]:

@@ -21,7 +21,7 @@ from logstore.rdb.value import StreamInfoValue
 from logstore.store import Store
 from logstore.transfer import streampieces
 from logstore.transfer.ahead import ahead
-from logstore.transfer.intake import PIECE_BYTES, Claim, Intake
+from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
 
@@ -134,8 +134,16 @@ class _Import:
             elif key.expires_ms is not None and key.expires_ms <= self._now_ms:
                 report.expired += 1  # a server would not load it either
             else:
-                self._stream(key)
+                self._take(key)
         report.other_keys += reader.skipped
+
+    def _take(self, key: StreamKey) -> None:
+        try:
+            self._stream(key)
+        except CANNOT_TAKE as exc:
+            if key.failed:
+                raise
+            self._report.leave_out(key.name, exc)
 
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._wanted.target(key.name), self._intake

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -22,17 +22,9 @@ from logstore.errors import IDOrderError, OptionError, PeerError
 from logstore.store import Store
 from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCounts
 from logstore.transfer.mirroring import Mirroring
+from logstore.transfer.replies import by_stream, rows
 from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.server import (
-    PeerGone,
-    Server,
-    StreamFacts,
-    by_name,
-    checked,
-    is_no_stream,
-    rows,
-    stream_id,
-)
+from logstore.transfer.server import GroupFacts, PeerGone, Server, checked, is_no_stream
 from logstore.transfer.serverimport import DUMP_MAX_BYTES, ServerImport
 from logstore.transfer.trimming import Trimming
 from logstore.transfer.wanted import Wanted
@@ -107,6 +99,7 @@ class _Following:
         self._histories = Histories(store, server)
         self._trimming = Trimming(store, server, self._wanted, report, acked=options.trim != "all")
         self._mirroring = Mirroring(store, server, self._wanted, report)
+        self._left_out: set[bytes] = set()  # what cannot be taken, and is not asked for again
         self._look_at = self._settle_at = 0.0
 
     def run(self, stop: threading.Event) -> None:
@@ -153,9 +146,14 @@ class _Following:
         )
         fresh: set[bytes] = set()
         for name in found:
+            if name in self._left_out:
+                continue
             if importing.intake.record(self._wanted.target(name)) is None:
+                left_out = self._report.left_out
                 importing.take(name, lambda _entries: None)
                 fresh.add(name)
+                if self._report.left_out > left_out:
+                    self._left_out.add(name)
         importing.intake.flush()
         before, self._places = self._places, {}
         for name in found:
@@ -182,10 +180,10 @@ class _Following:
         for names in _parts(self._places, STREAMS_A_LOOK):
             told = self._server.many([("XINFO", "STREAM", name) for name in names])
             for name, reply in zip(names, told, strict=True):
-                if is_no_stream(reply):
+                facts, place = self._server.facts(name, reply), self._places[name]
+                if facts is None:
                     self._look_at = 0.0
                     continue
-                facts, place = StreamFacts(checked(reply)), self._places[name]
                 added = facts.entries_added
                 if place.counts is None or facts.last != place.last or added != place.added:
                     moved.append(name)
@@ -198,16 +196,14 @@ class _Following:
         for names in _parts(self._places, STREAMS_A_LOOK):
             told = self._server.many([("XINFO", "GROUPS", name) for name in names])
             for name, reply in zip(names, told, strict=True):
-                if not is_no_stream(reply):
-                    self._compare_groups(name, list(map(by_name, checked(reply))))
+                groups = self._server.groups(name, reply)
+                if groups is not None:
+                    self._compare_groups(name, groups)
 
-    def _compare_groups(self, name: bytes, told: list[dict[bytes, Any]]) -> None:
+    def _compare_groups(self, name: bytes, told: list[GroupFacts]) -> None:
         stream = self._store.stream(self._wanted.target(name))
         here = {group.name: (group.last_delivered_id, group.pending) for group in stream.groups()}
-        there = {
-            group[b"name"]: (stream_id(group[b"last-delivered-id"]), group[b"pending"])
-            for group in told
-        }
+        there = {group.name: (group.last, group.pending) for group in told}
         for group in sorted({*here, *there}):
             if group not in here:
                 what = "is on the server, and not here"
@@ -237,8 +233,12 @@ class _Following:
                 raise reply
             self._look_at = 0.0  # a key is no stream any more
             return False
-        self._examine([name for name, _ in reply or ()])
-        return bool(reply)
+        with self._server.reading("XREAD"):
+            found = by_stream(reply, names)
+            for name, entries in found.items():
+                rows(entries, 1, above=self._places[name].last)
+        self._examine(list(found))
+        return bool(found)
 
     def _examine(self, names: list[bytes]) -> None:
         """See whether streams are still the same, what was missed of them, and add what is new."""
@@ -254,12 +254,23 @@ class _Following:
             if any(is_no_stream(reply) for reply in (replies[0], *replies[2:])):
                 self._look_at = 0.0  # one is gone, or no stream any more
                 continue
-            found = dict(checked(replies[0]) or ())
             counts = ServerCounts(replies[1])
-            for name, told in zip(part, replies[2:], strict=True):
-                entries = rows(found.get(name, ()))
-                facts = StreamFacts(checked(told))
-                self._take(Look(name, facts, counts, entries, all_found=len(entries) < COUNT))
+            # All of it is held against what it must be before any of it is added.
+            for look in [*self._looks(part, replies, counts)]:
+                self._take(look)
+
+    def _looks(
+        self, names: list[bytes], replies: list[Any], counts: ServerCounts
+    ) -> Iterator[Look]:
+        """What was told of each stream; PeerError."""
+        with self._server.reading("XREAD"):
+            found = by_stream(checked(replies[0]), names)
+        for name, told in zip(names, replies[2:], strict=True):
+            with self._server.reading("XREAD", name):
+                entries = rows(found.get(name, []), COUNT, above=self._places[name].last)
+            facts = self._server.facts(name, told)
+            assert facts is not None
+            yield Look(name, facts, counts, entries, all_found=len(entries) < COUNT)
 
     def _take(self, look: Look) -> None:
         name, place = look.name, self._places[look.name]

@@ -15,7 +15,8 @@ from typing import Any
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, StreamID
 from logstore.store import Store
-from logstore.transfer.server import Server, StreamFacts, rows
+from logstore.transfer.replies import Rows, rows
+from logstore.transfer.server import Server, StreamFacts
 
 OVERLAP = 100  # entries that are compared
 COUNTS: tuple[str, ...] = ("INFO", "server", "stats", "commandstats")
@@ -44,7 +45,7 @@ class ServerCounts:
         )  # a server before Redis 7.0, or one that refuses INFO, gives nothing to go by
         self._run = found.get(b"run_id")
         self._gone = (found.get(b"expired_keys"), found.get(b"evicted_keys"))
-        self._commands = int(found.get(b"total_commands_processed", 0))
+        self._commands = _number(found.get(b"total_commands_processed", b"0"))
         self._calls = {
             name.removeprefix(b"cmdstat_").decode("utf-8", "replace"): _calls(value)
             for name, value in found.items()
@@ -72,7 +73,12 @@ class ServerCounts:
 
 
 def _calls(value: bytes) -> int:
-    return int(value.split(b",", 1)[0].removeprefix(b"calls="))
+    return _number(value.split(b",", 1)[0].removeprefix(b"calls="))
+
+
+def _number(text: bytes) -> int:
+    """A number of INFO; -1 for what is none, which differs from any."""
+    return int(text) if text.isdigit() and len(text) <= 20 else -1
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ class Look:
     name: bytes
     facts: StreamFacts
     counts: ServerCounts
-    found: list[Any]  # the next entries
+    found: Rows  # the next entries
     all_found: bool  # these are all there are
 
     def missed(self, place: Place) -> int | None:
@@ -149,9 +155,12 @@ class Histories:
     def _overlap(self, name: bytes, last: StreamID, target: bytes) -> bool | None:
         """Whether entries that the server still has are those here; None: there are none."""
         reply = self._server.attempt("XREVRANGE", name, str(last), "-", "COUNT", OVERLAP)
-        if isinstance(reply, PeerError) or not reply:
+        if isinstance(reply, PeerError):
             return None
-        there = rows(reply)
+        with self._server.reading("XREVRANGE", name):
+            there = rows(reply, OVERLAP, upto=last, falling=True)
+        if not there:
+            return None
         stream = self._store.stream(target)
         info = stream.info()
         oldest = info.recorded_first_entry_id if info.length else MAX_ID

@@ -17,7 +17,13 @@ from logstore import arguments
 from logstore.engine import installs, lifetimes, pieces, snapshot
 from logstore.engine.installs import Edge, Part, Prepared
 from logstore.engine.state import State
-from logstore.errors import Error, StreamExistsError
+from logstore.errors import (
+    CorruptNodeError,
+    Error,
+    InvalidPayloadError,
+    StreamExistsError,
+    TooLargeError,
+)
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
@@ -27,6 +33,10 @@ from logstore.transfer.wanted import Wanted
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
 STREAMS_A_COMMIT = 1000
+
+
+# What is wrong with one stream, and says nothing of the next one.
+CANNOT_TAKE = (InvalidPayloadError, CorruptNodeError, TooLargeError)
 
 
 class Piece(NamedTuple):

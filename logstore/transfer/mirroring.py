@@ -13,7 +13,7 @@ from typing import Any
 from logstore.ids import StreamID
 from logstore.store import Store
 from logstore.transfer.report import Report
-from logstore.transfer.server import Server, StreamFacts, pages, stream_id
+from logstore.transfer.server import Server, StreamFacts, pages
 from logstore.transfer.wanted import Wanted
 
 PAGE = 1000
@@ -70,8 +70,8 @@ class Mirroring:
         """IDs that are here and not there; the memory is that of a page."""
         stream = self._store.stream(self._wanted.target(name))
         low = first
-        for page in pages(self._server, name, str(first), str(last), PAGE):
-            there = {stream_id(id) for id, _ in page}
+        for page in pages(self._server, name, first, last, PAGE):
+            there = {id for id, _ in page}
             high = max(there)
             for entry in stream.range(low, high):
                 if entry.id not in there:

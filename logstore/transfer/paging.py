@@ -17,9 +17,23 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
 from logstore.store import Store
 from logstore.transfer.intake import Intake
-from logstore.transfer.server import Server, StreamFacts, by_name, checked, rows, stream_id
+from logstore.transfer.replies import (
+    Rows,
+    UnexpectedReply,
+    blob,
+    by_name,
+    count,
+    digits,
+    integer,
+    listed,
+    rows,
+    stream_id,
+    value,
+)
+from logstore.transfer.server import GroupFacts, Server, checked
 
 PAGE = 1000
+MORE_MAX = 1_000_000  # entries that may come while it is read, beside as many as it had
 PENDING_MAX = 1 << 40  # of one group, all at once: they belong to one moment
 TRIES_MAX = 20
 Entries: TypeAlias = Callable[[int], None]  # how many there are so far
@@ -38,16 +52,17 @@ class Paging:
         self._progress = progress
         self._edge = Edge()
 
-    def take(self, name: bytes, target: bytes, expiry: Expiry) -> None:
-        """Bring it in; PeerError."""
+    def take(self, name: bytes, target: bytes, length: int, expiry: Expiry) -> None:
+        """Bring it in, which has about ``length`` entries; PeerError."""
         with self._intake.piecewise(target) as temporary:
             groups: list[bytes] = []
             for _ in range(TRIES_MAX):
                 while self._add(temporary.name, self._page(name)) == PAGE:
-                    pass
+                    self._check_end(name, length)
                 replies = self._server.many(self._last_commands(name, groups), at_once=True)
-                full = self._add(temporary.name, checked(replies[0])) == PAGE
-                found = [by_name(each)[b"name"] for each in checked(replies[2])]
+                full = self._add(temporary.name, self._rows(name, checked(replies[0]))) == PAGE
+                described = self._server.groups(name, checked(replies[2])) or []
+                found = [each.name for each in described]
                 if not full and found == groups:
                     break
                 groups = found
@@ -57,27 +72,35 @@ class Paging:
                     "or while less is written to it",
                     stream=name,
                 )
-            info = self._info(replies, groups)
+            info = self._info(name, replies, described)
             self._intake.finish(temporary, self._edge, target, info, expiry(name))
 
-    def _page(self, name: bytes) -> list[Any]:
-        page: list[Any] = self._server.call(*self._next(name))
-        return page
+    def _check_end(self, name: bytes, length: int) -> None:
+        if self._edge.length > 2 * length + MORE_MAX:
+            raise self._server.unexpected(
+                "XRANGE", f"more than {self._edge.length} entries, where it has {length}", name
+            )
+
+    def _page(self, name: bytes) -> Rows:
+        return self._rows(name, self._server.call(*self._next(name)))
+
+    def _rows(self, name: bytes, reply: Any) -> Rows:
+        with self._server.reading("XRANGE", name):
+            return rows(reply, PAGE, above=StreamID(*self._edge.last))
 
     def _next(self, name: bytes) -> tuple[Any, ...]:
         last = self._edge.last
         start = "-" if last == ZERO_ID else f"({StreamID(*last)}"
         return ("XRANGE", name, start, "+", "COUNT", PAGE)
 
-    def _add(self, temporary: bytes, page: list[Any]) -> int:
-        found = rows(page)
+    def _add(self, temporary: bytes, found: Rows) -> int:
         if found:
             self._store.stream(temporary).add_many(found, batch=PAGE, create=False)
             before, last = self._edge, found[-1][0]
             first = before.first if before.length else found[0][0]
             self._edge = Edge(first, last, last, None, before.length + len(found))
             self._progress(self._edge.length)
-        return len(page)
+        return len(found)
 
     # -- all but the entries --------------------------------------------------------------------
     def _last_commands(self, name: bytes, groups: list[bytes]) -> list[tuple[Any, ...]]:
@@ -91,41 +114,47 @@ class Paging:
             ]
         return commands
 
-    def _info(self, replies: list[Any], groups: list[bytes]) -> StreamInfoValue:
-        facts = StreamFacts(checked(replies[1]))
-        seconds, micros = map(int, checked(replies[3]))
+    def _info(self, name: bytes, replies: list[Any], groups: list[GroupFacts]) -> StreamInfoValue:
+        facts = self._server.facts(name, checked(replies[1]))
+        assert facts is not None
+        with self._server.reading("TIME"):
+            seconds, micros = map(digits, listed(checked(replies[3]), 2))
         now_ms = 1000 * seconds + micros // 1000
         length = self._edge.length
         added = None if facts.entries_added is None else max(facts.entries_added, length)
         info = StreamInfoValue(length, facts.last, None, facts.max_deleted, added)
-        for place, described in enumerate(checked(replies[2])):
+        for place, group in enumerate(groups):
             at = 4 + 2 * place
-            consumers, pending = checked(replies[at]), checked(replies[at + 1])
-            info.groups.append(_group(by_name(described), consumers, pending, now_ms))
-        assert [group.name for group in info.groups] == groups
+            with self._server.reading("XINFO CONSUMERS or XPENDING", name):
+                info.groups.append(
+                    _group(group, checked(replies[at]), checked(replies[at + 1]), now_ms)
+                )
         return info
 
 
-def _group(
-    described: dict[bytes, Any], consumers: list[Any], pending: list[Any], now_ms: int
-) -> GroupValue:
-    read = described.get(b"entries-read")
-    if read is None and b"entries-read" in described:
+def _group(described: GroupFacts, consumers: Any, pending: Any, now_ms: int) -> GroupValue:
+    read = described.entries_read
+    if read is None and described.tells_read:
         read = -1  # the server does not know either
-    made = GroupValue(described[b"name"], stream_id(described[b"last-delivered-id"]), read)
+    made = GroupValue(described.name, described.last, read)
     places: dict[bytes, int] = {}
-    for each in map(by_name, consumers):
-        seen_ms = now_ms - each[b"idle"]
-        inactive = each.get(b"inactive", each[b"idle"])  # Redis 7.2 on; -1: never
+    for each in map(by_name, listed(consumers)):
+        name, idle = blob(value(each, b"name")), count(value(each, b"idle"))
+        inactive = integer(each.get(b"inactive", idle))  # Redis 7.2 on; -1: never
         active_ms = -1 if inactive < 0 else now_ms - inactive
-        made.consumers.append(ConsumerValue(each[b"name"], seen_ms, active_ms))
-        places[each[b"name"]] = len(made.consumers)
+        if name in places:
+            raise UnexpectedReply("two consumers of a name")
+        made.consumers.append(ConsumerValue(name, now_ms - idle, active_ms))
+        places[name] = len(made.consumers)
     found = PendingValue()
-    for id, owner, idle, count in pending:
-        place = places.get(owner, NOBODY)
+    for each in listed(pending):
+        id, owner, idle, times = listed(each, 4)
+        place = places.get(blob(owner), NOBODY)
         if place == NOBODY:
             made.nacked.append(stream_id(id).packed())
-        time_ms = 0 if place == NOBODY else max(0, now_ms - idle)
-        found.add(stream_id(id).packed(), time_ms, count, place)
+        time_ms = 0 if place == NOBODY else max(0, now_ms - count(idle))
+        found.add(stream_id(id).packed(), time_ms, count(times), place)
+    if not found.ascends():
+        raise UnexpectedReply("pending entries that are not in order")
     made.pending = found
     return made

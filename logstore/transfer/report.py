@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from logstore.errors import Error
 from logstore.ids import StreamID
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 NOTES_MAX = 100
 GAPS_MAX = 1000
+LEFT_OUT_MAX = 1000
+NAME_SHOWN = 200  # bytes of a name, which may be the reason
 
 
 def unwatched(_done: int, _total: int) -> None:
@@ -55,6 +58,8 @@ class Report:
     gaps: list[Gap] = field(default_factory=list)  # where; neighbours are joined if they are many
     # By the name there: what was here under its name when the server's was made anew.
     set_aside: dict[bytes, list[bytes]] = field(default_factory=dict)
+    left_out: int = 0  # streams that cannot be taken; which, and why
+    reasons: dict[bytes, str] = field(default_factory=dict)  # of the first of them
     other_keys: Counter[str] = field(default_factory=Counter)  # no streams, by what they are
     notes: list[str] = field(default_factory=list)
     _unwritten: set[int] = field(default_factory=set)  # hashes of notes that had no room
@@ -68,6 +73,12 @@ class Report:
         else:
             self._unwritten.add(hash(text))
         return True
+
+    def leave_out(self, name: bytes, error: Error) -> None:
+        """A stream of the source cannot be taken; the others go on."""
+        self.left_out += 1
+        if len(self.reasons) < LEFT_OUT_MAX:
+            self.reasons[name[:NAME_SHOWN]] = error.message
 
     def miss(self, stream: bytes, above: StreamID, below: StreamID, entries: int) -> None:
         """So many entries between the two IDs never came."""
@@ -93,6 +104,11 @@ class Report:
                 found[name] = getattr(self, name)
         if self.gaps:
             found["gaps"] = [gap.as_dict() for gap in self.gaps]
+        if self.left_out:
+            found["left_out"] = self.left_out
+            found["reasons"] = {
+                name.decode("utf-8", "backslashreplace"): why for name, why in self.reasons.items()
+            }
         if self.set_aside:
             found["set_aside"] = {
                 name.decode("utf-8", "backslashreplace"): [

@@ -10,13 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from logstore.engine import exports
-from logstore.errors import PeerError, StreamExistsError, StreamNotFoundError, TooLargeError
+from logstore.errors import (
+    PeerError,
+    StreamExistsError,
+    StreamNotFoundError,
+    TooLargeError,
+    shown,
+)
 from logstore.interchange import Peer
 from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
 from logstore.store import Store
 from logstore.transfer.fileexport import expires_ms, names, spelt
 from logstore.transfer.pushing import Pushing
+from logstore.transfer.replies import UnexpectedReply, blob, count
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.server import Server, checked
 from logstore.transfer.serverimport import DUMP_MAX_BYTES
@@ -59,7 +66,8 @@ class _Export:
         self._wanted = wanted
         self._dump_max_bytes = dump_max_bytes
         self._report = report
-        told = server.call("INFO", "server")
+        with server.reading("INFO"):
+            told = blob(server.call("INFO", "server"))
         self._peer: Peer = "valkey" if b"valkey_version" in told else "redis"
 
     def bring(self, name: bytes, progress: Any) -> None:
@@ -91,9 +99,9 @@ class _Export:
         """Whether it is to be brought there; StreamExistsError."""
         if self._wanted.replace:
             return True
-        reply = self._server.attempt("EXISTS", target)
-        if reply == 0:
-            return True
+        with self._server.reading("EXISTS", target):
+            if not count(checked(self._server.attempt("EXISTS", target))):
+                return True
         facts = self._server.info(target)
         info = export.info
         if facts is not None:
@@ -124,4 +132,6 @@ class _Export:
             raise StreamExistsError(
                 "somebody else made the key on the server meanwhile: begin again", stream=target
             )
-        checked(reply)
+        with self._server.reading("RESTORE", target):
+            if blob(checked(reply)) != b"OK":
+                raise UnexpectedReply(shown(reply))

@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from logstore.engine.lifetimes import EXPIRES_MAX_MS
 from logstore.rdb import dump
 from logstore.store import Store
 from logstore.transfer import paging
-from logstore.transfer.intake import Claim, Intake
+from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
+from logstore.transfer.replies import blob, integer
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.server import Server, checked
 from logstore.transfer.wanted import Wanted
@@ -68,7 +70,14 @@ class ServerImport:
         self._tells_time = server.attempt("PEXPIRETIME", "") == MISSING  # Redis 7.0 on
 
     def take(self, name: bytes, progress: paging.Entries) -> None:
-        """Bring in one stream, if it is not there already; nothing if it is gone by now."""
+        """Bring in one stream, if it is not there already; nothing if it is gone by now. One that
+        cannot be taken is left out, and told of."""
+        try:
+            self._take(name, progress)
+        except CANNOT_TAKE as exc:
+            self._report.leave_out(name, exc)
+
+    def _take(self, name: bytes, progress: paging.Entries) -> None:
         facts = self._server.info(name)
         if facts is None:
             return
@@ -82,7 +91,7 @@ class ServerImport:
                 "were made anew"
             )
             paged = paging.Paging(self._store, self._server, self.intake, progress)
-            paged.take(name, target, self._expires_ms)
+            paged.take(name, target, facts.length, self._expires_ms)
         else:
             self._dumped(name, target)
 
@@ -91,9 +100,10 @@ class ServerImport:
         if self._tells_time:
             commands.append(("PEXPIRETIME", name))
         replies = self._server.many(commands, at_once=True)
-        payload = checked(replies[0])
-        if payload is None:
+        if checked(replies[0]) is None:
             return
+        with self._server.reading("DUMP", name):
+            payload = blob(replies[0])
         expires_ms = self._expires_ms(name, replies[1] if self._tells_time else None)
         self.intake.value(target, dump.decode(payload), expires_ms)
 
@@ -101,7 +111,10 @@ class ServerImport:
         """When the stream expires; ``told`` is what PEXPIRETIME said, or None."""
         if told is None and self._tells_time:
             told = self._server.attempt("PEXPIRETIME", name)
-        if told is None:
-            left = self._server.attempt("PTTL", name)
-            told = left + self.intake.now_ms() if isinstance(left, int) and left >= 0 else -1
-        return told if isinstance(told, int) and told >= 0 else None
+        with self._server.reading("PEXPIRETIME or PTTL", name):
+            if told is not None:
+                at_ms = integer(checked(told))
+            else:
+                left = integer(checked(self._server.attempt("PTTL", name)))
+                at_ms = left + self.intake.now_ms() if left >= 0 else -1
+        return min(at_ms, EXPIRES_MAX_MS) if at_ms >= 0 else None

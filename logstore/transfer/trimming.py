@@ -14,15 +14,9 @@ from typing import Any
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.store import Store
+from logstore.transfer.replies import count, listed, stream_id
 from logstore.transfer.report import Report
-from logstore.transfer.server import (
-    Server,
-    by_name,
-    checked,
-    is_no_stream,
-    pages,
-    stream_id,
-)
+from logstore.transfer.server import Server, checked, pages
 from logstore.transfer.wanted import Wanted
 
 PAGE = 1000
@@ -64,7 +58,8 @@ class Trimming:
         if below <= self._below.get(name, ZERO_ID):
             return
         reply = self._server.attempt("XTRIM", name, "MINID", "=", str(below))
-        self._report.trimmed += int(checked(reply))
+        with self._server.reading("XTRIM", name):
+            self._report.trimmed += count(checked(reply))
         self._below[name] = below
 
     def _all_here(self, name: bytes, durable: StreamID) -> bool:
@@ -80,8 +75,8 @@ class Trimming:
 
     def _compare(self, name: bytes, durable: StreamID) -> bool:
         stream = self._store.stream(self._wanted.target(name))
-        for page in pages(self._server, name, "-", str(durable), PAGE):
-            ids = [stream_id(id) for id, _ in page]
+        for page in pages(self._server, name, None, durable, PAGE):
+            ids = [id for id, _ in page]
             here = {entry.id for entry in stream.range(ids[0], ids[-1])}
             if not here.issuperset(ids):
                 return False
@@ -89,16 +84,17 @@ class Trimming:
 
     def _needed(self, name: bytes) -> StreamID:
         """The smallest ID that a group there has not read, or has pending."""
-        groups = self._server.attempt("XINFO", "GROUPS", name)
-        if is_no_stream(groups):
+        groups = self._server.groups(name, self._server.attempt("XINFO", "GROUPS", name))
+        if groups is None:
             return ZERO_ID
         found = MAX_ID
-        for group in map(by_name, checked(groups)):
-            read = stream_id(group[b"last-delivered-id"])
-            found = min(found, read.next() if read < MAX_ID else MAX_ID)
-            pending = self._server.attempt("XPENDING", name, group[b"name"])
-            if isinstance(pending, PeerError):
+        for group in groups:
+            found = min(found, group.last.next() if group.last < MAX_ID else MAX_ID)
+            reply = self._server.attempt("XPENDING", name, group.name)
+            if isinstance(reply, PeerError):
                 return ZERO_ID  # it went away between the two: next time
-            if pending[0]:
-                found = min(found, stream_id(pending[1]))
+            with self._server.reading("XPENDING", name):
+                pending = listed(reply, 4)
+                if count(pending[0]):
+                    found = min(found, stream_id(pending[1]))
         return found

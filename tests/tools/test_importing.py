@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import logstore
-from tests.tools.commands import invoke, no_traceback, objects, ok, process
+from tests.tools.commands import ROOT, environment, invoke, no_traceback, objects, ok, process
 
 GOOD = b'{"id":"1-0","a":"1"}\n{"id":"2-0","a":"2"}\n'
 
@@ -267,3 +269,105 @@ def test_wrong_usage_makes_no_store(options: tuple[str, ...], empty: Path) -> No
     more = () if "--format" in options else ("--format", "csv")
     assert invoke("import", empty, "--stream", "s", *more, *options).exit_code == 2
     assert not empty.exists()
+
+
+# -- what is too long ---------------------------------------------------------------------------
+def limited(store: Path, text: bytes, *more: str) -> list[tuple[str, list[tuple[bytes, bytes]]]]:
+    """What comes in of lines with a limit of 40 bytes, if bad ones are skipped."""
+    done = invoke(
+        "import", store, "--stream", "s", "--skip-bad", "--line-max-bytes", 40, *more, stdin=text
+    )
+    assert done.exit_code == 0, done.output
+    assert "longer than 40 bytes" in done.stderr
+    return pairs(store)
+
+
+@pytest.mark.parametrize("long", [41, 60, 5_000_000])
+def test_a_line_that_is_too_long_is_passed_over(empty: Path, long: int) -> None:
+    text = b'{"id":"1-0","a":"1"}\n{"a":"' + b"x" * long + b'"}\n{"id":"3-0","a":"3"}'
+    assert [id for id, _ in limited(empty, text)] == ["1-0", "3-0"]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    "long",
+    [b"x" * 60, b"x" * 3_000_000, b'"' + b"x" * 60 + b'"',
+     b'"xx\n4-0,y\n' + b"z" * 50 + b'\n5-0,v"', b'"' + b'a""\n6-0,b\n' * 9 + b'"'],
+)  # fmt: skip
+def test_a_record_that_is_too_long_is_passed_over_to_its_end(
+    empty: Path, long: bytes, ending: bytes
+) -> None:
+    """What stands in quotes over several lines gives no rows of its own."""
+    rows = [b"id,a", b"1-0,1", b"2-0," + long, b"7-0,3"]
+    found = limited(empty, ending.join(rows), "--format", "csv")
+    assert found == [("1-0", [(b"a", b"1")]), ("7-0", [(b"a", b"3")])]
+
+
+def test_lines_at_the_limit_are_taken(empty: Path) -> None:
+    line = b'{"id":"1-0","a":"%b"}' % (b"x" * 21)
+    assert len(line) == 40
+    loaded = load(empty, line + b"\n", "--line-max-bytes", "41")
+    assert loaded["imported"] == 1
+    assert load(empty, line.replace(b"1-0", b"2-0"), "--line-max-bytes", "40")["imported"] == 1
+
+
+def test_a_header_that_is_too_long_ends_it(empty: Path) -> None:
+    """Else the first row would be taken for the names."""
+    done = invoke(
+        "import", empty, "--stream", "s", "--skip-bad", "--line-max-bytes", 20, "--format", "csv",
+        stdin=b"id," + b"a" * 30 + b"\n1-0,1\n2-0,2\n",
+    )  # fmt: skip
+    assert done.exit_code == 1
+    assert "line 1" in done.stderr
+
+
+MEASURED = """
+import atexit, resource, sys
+atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+from logstore.tools.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_field_of_400_mib_takes_no_gigabytes(tmp_path: Path, kind: str) -> None:
+    head, tail = (b"id,a\n1-0,", b"\n") if kind == "csv" else (b'{"id":"1-0","a":"', b'"}\n')
+    path = tmp_path / f"long.{kind}"
+    with path.open("wb") as file:
+        file.write(head)
+        for _ in range(400):
+            file.write(b"x" * (1 << 20))
+        file.write(tail)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, "import", tmp_path / "store", path, "--stream", "s"],
+        capture_output=True, text=True, check=False, env=environment(), cwd=ROOT,
+    )  # fmt: skip
+    path.unlink()
+    assert done.returncode == 1, done.stderr
+    line = 2 if kind == "csv" else 1
+    assert f"line {line}" in done.stderr
+    assert "--line-max-bytes" in done.stderr
+    assert int(done.stdout.split()[-1]) < 400 << 10  # kilobytes
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["undefined", "rot13", "hex", "idna", "unicode_escape", "raw_unicode_escape", "punycode",
+     "base64", "zlib", "a\x00b"],
+)  # fmt: skip
+def test_what_is_no_encoding_of_text_is_refused_at_the_option(empty: Path, encoding: str) -> None:
+    done = invoke(
+        "import", empty, "--stream", "s", "--format", "csv", "--encoding", encoding, stdin=b"a\n1\n"
+    )
+    assert done.exit_code == 2, done.output
+    assert "encoding" in done.stderr
+    assert not empty.exists()
+
+
+def test_what_is_not_in_its_encoding_is_told_of(empty: Path) -> None:
+    text = "id,a\n1-0,b\n".encode("utf-16") + b"\x00"
+    done = invoke(
+        "import", empty, "--stream", "s", "--format", "csv", "--encoding", "utf-16", stdin=text
+    )
+    assert done.exit_code in (0, 1)
+    assert "Traceback" not in done.stderr
