@@ -15,6 +15,8 @@ from contextlib import suppress
 from logstore.engine.ticket import GroupTicket
 from logstore.engine.waitwords import line_of
 
+WOKEN_AT_ONCE = 16  # tasks of a loop
+
 
 class Waiter:
     """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
@@ -68,5 +70,9 @@ def wake_all(waiters: Iterable[Waiter]) -> None:
 
 
 def _set(waiters: list[Waiter]) -> None:
-    for waiter in waiters:
+    """Some now, the rest in the next turn of the loop: thousands that look at once would let
+    nobody else have a turn."""
+    for waiter in waiters[:WOKEN_AT_ONCE]:
         waiter.event.set()
+    if len(waiters) > WOKEN_AT_ONCE:
+        asyncio.get_running_loop().call_soon(_set, waiters[WOKEN_AT_ONCE:])

@@ -7,6 +7,7 @@ import logging
 import signal
 import ssl
 import stat
+import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from logstore.tools.output import Output
 
 PASSWORD_MAX_BYTES = 4096
 DATABASE_MAX = 1023
+SWITCH_S = 0.001  # the event loop waits so long for a thread that computes, not 5 ms
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 if TYPE_CHECKING:
     from logstore.options import Sync
@@ -152,6 +154,7 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
     if allowed < service.clients_max:
         log.warning("the limit of open files leaves room for %d clients", allowed)
         service.clients_max = allowed
+    sys.setswitchinterval(SWITCH_S)
     end = asyncio.Event()
     _end_at_signals(end)
     service.shutdown = end.set

@@ -7,6 +7,7 @@ into pieces anywhere gives the same words; after an error nothing more is parsed
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 from logstore.codec import RowBatch, codec
@@ -18,6 +19,8 @@ BULK_MAX_BYTES = 512 * 1024 * 1024
 STRANGER_WORDS_MAX = 10  # before AUTH
 STRANGER_MAX_BYTES = 16384  # of a request in all
 COMPACT_BYTES = 1 << 16
+_BLANK = re.compile(rb"(?:\r?\n)+")
+_LENGTHS = {b"$%d\r" % size: size for size in range(1000)}  # of short words, as they are sent
 
 
 class ProtocolError(Exception):
@@ -31,6 +34,7 @@ class RequestParser:
         self._data = bytearray()
         self._at = 0  # where the unread part begins
         self._words: list[bytes] = []
+        self._read = 0  # bytes of the request that were taken already
         self._left = 0  # words of the request that are still to come
         self._bulk = -1  # bytes of the word that comes next; -1: its length comes first
         self._bulk_max = bulk_max_bytes
@@ -50,7 +54,7 @@ class RequestParser:
     def held_bytes(self) -> int:
         """Bytes that are waiting for the rest of their request."""
         ready = sum(len(word) for words in self._ready for word in words)
-        return len(self._data) - self._at + sum(map(len, self._words)) + ready
+        return len(self._data) - self._at + self._read + ready
 
     def adds(self, most: int) -> tuple[bytes, RowBatch] | None:
         """The next requests if they are plain adds to one stream, at most so many: its key, and
@@ -87,6 +91,9 @@ class RequestParser:
         data, at = self._data, self._at
         if at >= len(data):
             return None
+        if data[at] in b"\r\n" and (blank := _BLANK.match(data, at)):
+            self._at = blank.end()  # empty lines are no requests, however many
+            return []
         line_max = self._line_max
         end = data.find(b"\n", at, at + line_max + 1)
         if data[at] != 42:  # "*"
@@ -128,6 +135,7 @@ class RequestParser:
         data, at, words, left, bulk = self._data, self._at, self._words, self._left, self._bulk
         size = len(data)
         find, add, line_max = data.find, words.append, self._line_max
+        known = _LENGTHS if self.trusted else {}
         try:
             while left:
                 if bulk < 0:
@@ -136,20 +144,27 @@ class RequestParser:
                         if size - at >= line_max:
                             raise ProtocolError("too big bulk count string")
                         return None
-                    if data[at] != 36:  # "$"
-                        shown = chr(data[at]) if 32 <= data[at] < 127 else "?"
-                        raise ProtocolError(f"expected '$', got '{shown}'")
-                    bulk = self._checked(data[at + 1 : end])
+                    bulk = known.get(bytes(data[at:end]), -1) if end - at < 6 else -1
+                    if bulk < 0:
+                        if data[at] != 36:  # "$"
+                            shown = chr(data[at]) if 32 <= data[at] < 127 else "?"
+                            raise ProtocolError(f"expected '$', got '{shown}'")
+                        bulk = self._checked(data[at + 1 : end])
                     at = end + 1
                 if size - at < bulk + 2:
                     return None
-                add(bytes(data[at : at + bulk]))
+                if bulk < COMPACT_BYTES:
+                    add(bytes(data[at : at + bulk]))
+                else:
+                    with memoryview(data) as view:  # else it would be copied twice
+                        add(bytes(view[at : at + bulk]))
                 at += bulk + 2
                 bulk = -1
                 left -= 1
         finally:
+            self._read += at - self._at
             self._at, self._left, self._bulk = at, left, bulk
-        self._words = []
+        self._words, self._read = [], 0
         return words
 
     def _checked(self, digits: bytearray) -> int:

@@ -130,4 +130,4 @@ def test_a_promised_word_takes_no_memory_before_it_comes() -> None:
     parser = RequestParser()
     parser.feed(b"*1048576\r\n$536870912\r\nabc")
     assert parser.next() is None
-    assert parser.held_bytes == 3
+    assert parser.held_bytes < 20
