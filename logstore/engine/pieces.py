@@ -25,7 +25,7 @@ from logstore.options import NAME_MAX_BYTES
 from logstore.rdb.value import GroupValue, StreamInfoValue
 
 PREFIX = b"__importing__:"
-GROUPS_A_COMMIT = 1000  # and consumers: a commit of so many holds others up for some milliseconds
+GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds
 Commit: TypeAlias = Callable[[Callable[[State], Any]], Any]
 
 
