@@ -155,6 +155,7 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
         log.warning("the limit of open files leaves room for %d clients", allowed)
         service.clients_max = allowed
     sys.setswitchinterval(SWITCH_S)
+    logging.getLogger("logstore.audit").setLevel(logging.INFO)  # also without --verbose
     end = asyncio.Event()
     _end_at_signals(end)
     service.shutdown = end.set

@@ -16,6 +16,7 @@ from logstore.engine.snapshot import Snapshot
 from logstore.errors import OptionError
 from logstore.store import Store
 from logstore.wire.acl import RuleError
+from logstore.wire.audit import Audit
 from logstore.wire.commands import commands_of
 from logstore.wire.counts import Counts
 from logstore.wire.denials import Denials
@@ -24,6 +25,7 @@ from logstore.wire.redaction import without_passwords
 from logstore.wire.runner import Runner
 from logstore.wire.seldom import Seldom
 from logstore.wire.session import Session
+from logstore.wire.slowlog import SlowLog
 from logstore.wire.table import Command, Table
 from logstore.wire.users import User, Users
 from logstore.wire.words import quoted
@@ -91,6 +93,8 @@ class Service:
         self.table = self.users.table
         self.users_file = users_file  # of ACL LOAD and SAVE
         self.denials: Denials = Denials()
+        self.slowlog: SlowLog = SlowLog()
+        self.audit = Audit()
         self.sessions: dict[int, Session] = {}
         self.monitors: dict[int, Session] = {}  # MONITOR: they are told what others ask
         self.started = time.time()

@@ -60,6 +60,7 @@ class Session:
         self.protocol = 2
         self.name = b""
         self.library: dict[str, bytes] = {}
+        self.trusted = trusted  # a client in this process
         self.user: User = service.users.default
         self.authenticated = trusted or service.open
         self.multi: Multi | None = None
@@ -94,7 +95,7 @@ class Session:
         """Whether each command runs, and is answered, when it comes."""
         return (
             self.authenticated and self.multi is None and self.replies == "ON"
-            and not self.service.monitors
+            and not self.service.monitors and not self.service.slowlog.each
         )  # fmt: skip
 
     def told(self, replies: list[Reply]) -> list[Reply]:
@@ -136,12 +137,14 @@ class Session:
         refusal = self.refusal(command, words)
         if refusal is not None:
             raise Failed(refusal.text)
+        self.service.audit.command(self, command, words)
         if queued:
             return self._queue(command, words)
         if self.service.monitors and command.name != "exec":
             self.service.tell_monitors(self, command, words)
         assert command.parse is not None
         step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
+        step = self.service.slowlog.step(self, command, words, step)
         if isinstance(step, Block):  # the user may lose the right meanwhile
             return step._replace(refusal=partial(self.refusal, command, words))
         return step
@@ -154,6 +157,7 @@ class Session:
         if denied is None:
             return None
         self.service.denials.note(self, denied.reason, denied.what, self.user.name, times)
+        self.service.audit.refused(self, denied.reason, denied.what)
         if denied.reason == "command":
             return Failure("NOPERM " + denied.told(self.user.name, command))
         return Failure("NOPERM No permissions to access a key")
@@ -166,12 +170,14 @@ class Session:
             self.delay_s = self.service.logins.failed(self.address, name)
             raise Failed(WRONG_PASSWORD)
         self.user, self.authenticated = user, True
+        self.service.audit.login(self)
 
     def _queue(self, command: Command, words: list[bytes]) -> Step:
         assert self.multi is not None
         assert command.parse is not None
         try:
             step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
+            step = self.service.slowlog.step(self, command, words, step)
         except Failed as failed:  # the peers find it out when they run it
             failure = failure_of(failed)
             step = Tell(lambda: failure)
@@ -240,6 +246,7 @@ class Session:
 
     def _no_more(self, denied: Denied) -> Step:
         self.service.denials.note(self, denied.reason, denied.what, self.user.name)
+        self.service.audit.refused(self, denied.reason, denied.what)
         failure = Failure(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
             "EXEC call. This command is no longer allowed for the following reason: "

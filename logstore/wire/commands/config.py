@@ -27,6 +27,8 @@ _LIMITS = {
 # Settings of the server while it runs: the least value, and where each is kept.
 _NUMBERS: dict[str, tuple[int, Callable[[Service], object], str]] = {
     "acllog-max-len": (0, lambda service: service.denials, "most"),
+    "slowlog-log-slower-than": (-1, lambda service: service.slowlog, "slower_us"),
+    "slowlog-max-len": (0, lambda service: service.slowlog, "most"),
 }
 _UNITS = {
     b"": 1, b"b": 1, b"k": 1000, b"kb": 1024, b"m": 1000**2, b"mb": 1024**2, b"g": 1000**3,

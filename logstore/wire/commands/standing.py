@@ -30,22 +30,28 @@ def cluster(_session: Session, _words: Words) -> Step:
     raise Failed(_NO_CLUSTER)
 
 
-def slow_get(_session: Session, words: Words) -> Step:
-    """As SLOWLOG GET: none is kept."""
-    if len(words) and integer(words.next(), _SLOWLOG_COUNT) < -1:
+def slow_get(session: Session, words: Words) -> Step:
+    """As SLOWLOG GET."""
+    most = integer(words.next(), _SLOWLOG_COUNT) if len(words) else 10
+    if most < -1:
         raise Failed(_SLOWLOG_COUNT)
     words.end()
-    return Tell(list)
+    return Tell(lambda: session.service.slowlog.newest(most))
 
 
-def slow_length(_session: Session, _words: Words) -> Step:
+def slow_length(session: Session, _words: Words) -> Step:
     """As SLOWLOG LEN."""
-    return Tell(lambda: 0)
+    return Tell(lambda: len(session.service.slowlog))
 
 
-def slow_reset(_session: Session, _words: Words) -> Step:
+def slow_reset(session: Session, _words: Words) -> Step:
     """As SLOWLOG RESET."""
-    return Tell(lambda: OK)
+
+    def clear() -> Reply:
+        session.service.slowlog.clear()
+        return OK
+
+    return Tell(clear)
 
 
 def monitor(session: Session, _words: Words) -> Step:
@@ -79,9 +85,9 @@ _SLOWLOG = tuple(
     _one(f"slowlog|{name}", arity, parse, summary, "2.2.12",
          flags=("admin", "loading", "stale"), categories=_ADMIN)
     for name, arity, parse, summary in (
-        ("get", -2, slow_get, "Tells nothing: no slow commands are kept."),
-        ("len", 2, slow_length, "Tells 0."),
-        ("reset", 2, slow_reset, "Does nothing."),
+        ("get", -2, slow_get, "Tells the newest commands that took long."),
+        ("len", 2, slow_length, "Tells how many of them are kept."),
+        ("reset", 2, slow_reset, "Forgets them."),
     )
 )  # fmt: skip
 COMMANDS = [
