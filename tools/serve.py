@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import ssl
@@ -172,6 +173,9 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
     else:
         output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
     output.flush()
+    # What is loaded now stays: a collection that walks all of it would hold up every client.
+    gc.collect()
+    gc.freeze()
     try:
         await end.wait()
         log.info("ending")

@@ -64,6 +64,7 @@ class Place(asyncio.BufferedProtocol):
         self._inner: asyncio.BaseProtocol | None = None
         self._between = False
         self._data = b""  # read, and waiting for its turn
+        self._ended = False  # it sends nothing any more
         self._busy = False  # what was read is still worked on
         self._held = True
         self._is_cut = False
@@ -92,10 +93,18 @@ class Place(asyncio.BufferedProtocol):
         self._data += bytes(self._arrivals.piece[:nbytes])
 
     def _turn(self) -> None:
-        if not self._held or self._transport is None:
+        if not self._held or self._transport is None or self._transport.is_closing():
             return
-        self._give()
-        if not self._busy and not self._transport.is_closing():
+        if self._data:
+            self._give()
+        if self._ended:
+            inner = self._inner
+            stays = isinstance(inner, asyncio.Protocol | asyncio.BufferedProtocol) and (
+                inner.eof_received()
+            )
+            if not stays:
+                self._transport.close()
+        elif not self._busy and self._between:
             self._transport.resume_reading()
 
     def _give(self) -> None:
@@ -115,11 +124,11 @@ class Place(asyncio.BufferedProtocol):
         elif data and isinstance(self._inner, asyncio.Protocol):
             self._inner.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        """The client sends nothing any more."""
-        if isinstance(self._inner, asyncio.Protocol | asyncio.BufferedProtocol):
-            return self._inner.eof_received()
-        return None
+    def eof_received(self) -> bool:
+        """The client sends nothing any more. Also that has a turn: thousands may go at once."""
+        self._ended = True
+        self._arrivals.turns.ask(self._turn)
+        return True
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -133,12 +142,16 @@ class Place(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed behind this call."""
+        self.release()
+        if self._inner is not None:
+            self._arrivals.turns.ask(partial(self._end, exc))
+
+    def _end(self, exc: Exception | None) -> None:
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost(exc)
         if self.task is not None:
             self.task.cancel()  # it may sleep after a wrong password
-        self.release()
 
     # -- what the one who serves it says --------------------------------------------------------
     @property
@@ -150,6 +163,8 @@ class Place(asyncio.BufferedProtocol):
         """A task serves the client, behind the handshake if there is one."""
         self.task = asyncio.current_task()
         self.secure = True
+        if self._transport is None and isinstance(transport, asyncio.Transport):
+            self._transport = transport  # it was in at once: nothing stood between
         if self._is_cut:
             transport.abort()
         elif self.session.authenticated:
@@ -158,9 +173,11 @@ class Place(asyncio.BufferedProtocol):
             transport.set_write_buffer_limits(OWED_BYTES)
 
     async def turn(self) -> None:
-        """Wait for a turn, if it is a stranger's."""
+        """Wait for a turn, if it is a stranger's. ConnectionError if it went meanwhile."""
         if self.stranger:
             await self._arrivals.turns.wait()
+        if not self._held:
+            raise ConnectionError("the client went")
 
     def ready(self) -> None:
         """What was read is worked off: a stranger may be read from again."""

@@ -270,6 +270,7 @@ class _Connection:
             if self._session.delay_s:
                 delay_s, self._session.delay_s = self._session.delay_s, 0.0
                 await asyncio.sleep(delay_s)
+                await self._place.turn()  # many may wake at once
             if len(self._unsent) >= UNSENT_MAX or self._is_late:
                 await self._flush()
                 await self._breathe()

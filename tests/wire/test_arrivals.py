@@ -187,6 +187,25 @@ def test_silent_connections_cost_little(tmp_path: Path) -> None:
         until(lambda: not served.service.sessions)
 
 
+@pytest.mark.parametrize("password", [b"", SECRET])
+def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
+    """Also one that is idle, and one that has not said anything."""
+    with serving(tmp_path / "store", password=password) as served, Line(served.port) as line:
+        if password:
+            assert line("AUTH", password) == b"OK"
+        silent = plain(served.port)
+        until(lambda: len(served.service.sessions) == 2)
+        with Line(served.port) as idle:
+            if password:
+                assert idle("AUTH", password) == b"OK"
+            assert idle("PING") == b"PONG"
+            assert line("CLIENT", "KILL", "SKIPME", "yes") == 2
+            with pytest.raises((EOFError, ConnectionError)):
+                idle.reply()
+        assert ended(silent)
+        until(lambda: len(served.service.sessions) == 1)
+
+
 # -- the socket -----------------------------------------------------------------------------------
 def test_a_living_servers_unix_socket_is_not_taken(tmp_path: Path) -> None:
     """It would never hear of it. What a dead one left is replaced, and a file is left alone."""
