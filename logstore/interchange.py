@@ -91,7 +91,7 @@ def install(
         installs.install(state, name, stream, replace=replace)
         last(state)
 
-    if stream.info.packed is None:
+    if not stream.info.many:
         store._commit(op, sync)
         return
     if not replace:

@@ -6,6 +6,8 @@ IDs gave, an entry above the last ID. Verified before the first frame.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from logstore.engine.snapshot import Snapshot
@@ -66,6 +68,16 @@ def install(state: State, stream: int, found: Idempotence) -> None:
     for producer, items in found.producers:
         given = tuple(sorted(((id.ms, id.seq), name) for name, id in items))
         state.emit(Idempotent(stream, *counts, *NOTHING, producer=producer, items=given))
+
+
+def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:
+    """The same in parts that ``install`` may take one after the other."""
+    if found is None:
+        return
+    for each in found.producers:
+        yield replace(found, producers=[each])
+    if not found.producers:
+        yield found
 
 
 def export(view: Snapshot, stream: int) -> Idempotence | None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace as replace_
 from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
-from logstore.engine import adds, deletes, installs, renames
+from logstore.engine import adds, deletes, idempotence, installs, renames
 from logstore.engine.apply import nodes_added
 from logstore.engine.installs import Edge, Part, Prepared
 from logstore.engine.state import State
@@ -22,7 +23,7 @@ from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.options import NAME_MAX_BYTES
-from logstore.rdb.value import GroupValue, StreamInfoValue
+from logstore.rdb.value import GroupValue, Idempotence, StreamInfoValue
 
 PREFIX = b"__importing__:"
 GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds
@@ -74,6 +75,11 @@ def group(
     return record
 
 
+def remember(state: State, temporary: Temporary, info: StreamInfoValue, found: Idempotence) -> None:
+    """Let it remember some of its idempotent IDs; StreamExistsError."""
+    idempotence.install(state, _unchanged(state, temporary, info).number, found)
+
+
 def name_it(state: State, temporary: Temporary, name: bytes, *, replace: bool) -> None:
     """Give it its name; StreamExistsError."""
     if not renames.rename(state, temporary.name, name, replace=replace):
@@ -120,9 +126,11 @@ def complete(
 ) -> None:  # fmt: skip
     """As ``finish``, but very many groups come in commits of their own before, so that nobody else
     waits for all of them. ``last`` is done in the commit that gives the name."""
-    few = info.packed is None
+    few = not info.many
     if not few:
-        commit(lambda state: describe(state, temporary, edge, info))
+        commit(lambda state: describe(state, temporary, edge, replace_(info, idempotence=None)))
+        for one in idempotence.by_producer(info.idempotence):
+            commit(partial(remember, temporary=temporary, info=info, found=one))
         for some in _some(info.all_groups()):
             commit(partial(group, temporary=temporary, info=info, groups=some))
 

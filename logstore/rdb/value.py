@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from logstore.ids import ZERO_ID, StreamID
 
 ID_BYTES = 16
+IDEMPOTENT_IDS_AT_ONCE = 10_000
 NOBODY = 0  # the owner of an entry that was given back (XNACK)
 Node: TypeAlias = tuple[bytes, bytes]  # master ID, 16 bytes big endian; listpack
 
@@ -149,6 +150,13 @@ class StreamInfoValue:
     def all_groups(self) -> Iterator[GroupValue]:
         """The groups, however they are kept."""
         return chain(self.groups, self.packed or ())
+
+    @property
+    def many(self) -> bool:
+        """Whether it has more groups, or idempotent IDs, than one commit should hold."""
+        found = self.idempotence
+        ids = 0 if found is None else sum(len(items) for _, items in found.producers)
+        return self.packed is not None or ids > IDEMPOTENT_IDS_AT_ONCE
 
     def pending_count(self) -> int:
         """How many entries are pending in all groups together."""

@@ -101,7 +101,7 @@ class Intake:
 
     def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
         """Bring in a stream that was verified, in the next commit."""
-        if prepared.info.packed is not None:
+        if prepared.info.many:
             self._large(name, prepared, expires_ms)
             return
         size = sum(map(installs.part_bytes, prepared.parts))

@@ -137,3 +137,22 @@ def test_valkey_has_no_such_types(store: Store[bytes]) -> None:
     value = with_nacked(stream(store), id_of(1))
     with pytest.raises(InvalidPayloadError, match="type 27"):
         dump.decode(signed(value, streamtypes.VALKEY_VERSION))
+
+
+def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None:
+    """And are remembered as if they had come in one."""
+    value = stream(store)
+    plain = exports.read(store._engine(), b"from")
+    many = Idempotence(
+        60, 10_000,
+        [(b"p%d" % each, [(b"%d" % at, StreamID(0, 6000 * each + at + 1)) for at in range(6000)])
+         for each in range(2)], 12_000, 3,
+    )  # fmt: skip
+    payload = signed(b"\x1a" + value[1:] + tail(many), 13)
+    assert dump.decode(payload).info.many
+    store.restore("new", payload)
+    found = exports.read(store._engine(), b"new")
+    assert found.info.idempotence == many
+    assert found.nodes == plain.nodes
+    assert b"new" in store.streams()
+    assert len(store.streams()) == 2

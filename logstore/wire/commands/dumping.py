@@ -105,7 +105,7 @@ class _Restoring:
     def alone(self, database: Database) -> Reply:
         """All of it by itself: in one commit, or in many if it has very many groups."""
         self.prepare()
-        if self._stream is None or self._stream.info.packed is None:
+        if self._stream is None or not self._stream.info.many:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
             interchange.install(
