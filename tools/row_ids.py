@@ -14,6 +14,7 @@ from logstore.errors import InvalidIDError
 from logstore.ids import StreamID, datetime_ms, parse_id
 
 DEFAULT_FIELD = "id"
+TIME_MAX = 1 << 64
 TIME_FORMATS = ("iso", "s", "ms")
 
 
@@ -61,8 +62,10 @@ def parse_ms(text: str, time_format: str) -> int:
     """Milliseconds since 1970 of a time: ISO 8601, "s", "ms", or a pattern of strptime."""
     try:
         if time_format in {"s", "ms"}:
-            number = Decimal(text) * (1000 if time_format == "s" else 1)
-            return parse_id(int(number)).ms
+            number = Decimal(text)
+            if not -TIME_MAX < number < TIME_MAX:  # before it is an int: 1E9999999 has many digits
+                raise InvalidIDError(f"{text!r} is no time of an ID")
+            return parse_id(int(number * (1000 if time_format == "s" else 1))).ms
         moment = (
             datetime.fromisoformat(text)
             if time_format == "iso"

@@ -53,7 +53,8 @@ def outcome(
                     found += ([b"XADD", key, b"*", *batch.flat(at)] for at in range(len(batch)))
                 elif (words := parser.next()) is not None:
                     name = [b"XADD" if word.upper() == b"XADD" else word for word in words[:1]]
-                    found.append([*name, *words[1:]])
+                    if words:  # blank lines are none, however many
+                        found.append([*name, *words[1:]])
                 else:
                     break
         except ProtocolError as exc:

@@ -14,13 +14,15 @@ import pytest
 
 from logstore.codec import native_or_none
 from tests.figures import TORTURE, record, times
-from tests.fuzz import payloads
+from tests.fuzz import payloads, replies
 from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
 TRIES = {
-    "batches": 2000, "files": 800, "frames": 8000, "globs": 8000, "inline": 8000, "lines": 4000,
-    "lzf": 8000, "nodes": 400, "payloads": 1000, "requests": 1500, "rows": 8000, "storefiles": 4000,
+    "acl": 2000, "batches": 2000, "files": 800, "frames": 8000, "globs": 8000, "inline": 8000,
+    "lines": 4000, "lzf": 8000, "nodes": 400, "payloads": 1000, "replies": 80,
+    "requests": 1500, "rows": 8000,
+    "storefiles": 4000,
 }  # fmt: skip
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
     random.getrandbits(32) if TORTURE in os.environ else 20260901
@@ -32,6 +34,7 @@ def closed() -> Iterator[None]:
     """What a target keeps open is closed behind the last: other tests count open stores."""
     yield
     payloads.close()
+    replies.close()
 
 
 @pytest.mark.parametrize("target", TARGETS)
