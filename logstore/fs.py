@@ -8,8 +8,7 @@ A store is its directory, not its path: ``hold`` opens the directory, and every 
 that is made from there is reached through that descriptor, under whatever name the directory has
 by then. What a store opens must be a regular file (or a directory, to lock it), and no symbolic
 link; a new file is made with O_EXCL, so that nothing that somebody else put there is written to.
-Only the store's own path, and files that a user named, may be links. Knows nothing of what the
-bytes mean.
+Only the store's own path, and files that a user named, may be links. Knows no layouts.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import shutil
 import stat as modes
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError
 from logstore.heldpath import Directory, HeldPath, gone, inside, named, reach
 from logstore.oserrors import typed
+from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
@@ -336,13 +333,13 @@ class FileSystem:
                 return
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory with all it holds, but not what a link leads to; quietly nothing if it
-        is gone.
-        """
+        """Remove a directory with all it holds, no links followed; nothing if it is gone."""
         with _errors(path, "removing"):
             try:
                 name = reach(path) if inside(path) else os.fspath(path)
                 if modes.S_ISDIR(os.lstat(name).st_mode):
+                    import shutil
+
                     shutil.rmtree(name)
                 else:
                     os.unlink(name)
@@ -387,6 +384,8 @@ class FileSystem:
         """A new private directory outside every store, held and locked; its maker removes it. Those
         whose makers were killed are removed here: nobody locks them.
         """
+        import tempfile
+
         root = Path(tempfile.gettempdir())
         with _errors(root, "creating a directory in"):
             self._sweep(root)
@@ -399,9 +398,9 @@ class FileSystem:
     @staticmethod
     def _sweep(root: Path) -> None:
         """What cannot be removed, or is another user's, is none of our business."""
-        for name in os.listdir(root):
-            if not name.startswith(_PRIVATE):
-                continue
+        import shutil
+
+        for name in [name for name in os.listdir(root) if name.startswith(_PRIVATE)]:
             fd = None
             with suppress(OSError):
                 fd = _locked_directory(root / name)

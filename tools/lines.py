@@ -15,11 +15,12 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from logstore.errors import InputLineError, InvalidIDError
 from logstore.ids import StreamID, parse_id
 from logstore.tools.row_ids import RowIDs
+from logstore.tuples import NamedTuple
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 LINE_MAX_BYTES = 64 << 20

@@ -6,7 +6,6 @@ or coloured on a terminal only. It alone of the commands prints.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +46,7 @@ class Output:
 
     def json_object(self, value: Mapping[str, Any]) -> None:
         """One JSON object, on a line of its own."""
-        self.stream.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+        self.stream.write(_json(value).encode() + b"\n")
 
     def line(self, text: str) -> None:
         """One line of text."""
@@ -108,7 +107,7 @@ class Output:
             message = message or type(error).__name__
         if self.json:
             told = {"error": type(error).__name__, "message": message, **_place(error)}
-            click.echo(json.dumps({**told, **self.context}), err=True)
+            click.echo(_json({**told, **self.context}, ascii=True), err=True)
             return
         context = ", ".join(
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
@@ -118,7 +117,7 @@ class Output:
     def skipped(self, error: InputLineError) -> None:
         """A bad line that was skipped, on stderr."""
         if self.json:
-            click.echo(json.dumps({"skipped": str(error), **_place(error)}), err=True)
+            click.echo(_json({"skipped": str(error), **_place(error)}, ascii=True), err=True)
         else:
             click.echo(f"logstore: {error}; skipped", err=True)
 
@@ -145,6 +144,12 @@ class Output:
                 bar.update(task, completed=done, total=total or None)
 
             yield update
+
+
+def _json(value: Mapping[str, Any], *, ascii: bool = False) -> str:
+    import json  # (takes a while to load)
+
+    return json.dumps(value, ensure_ascii=ascii)
 
 
 def _silent(_done: int, _total: int) -> None:

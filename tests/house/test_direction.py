@@ -40,7 +40,7 @@ def test_only_the_index_imports_lmdb() -> None:
 
 @pytest.mark.parametrize("blocked", ["pyarrow", "pyspark", "pandas", "numpy"])
 def test_the_core_is_imported_without(blocked: str) -> None:
-    code = f"import sys; sys.modules[{blocked!r}] = None; import logstore, logstore.tools.cli"
+    code = f"import sys; sys.modules[{blocked!r}] = None; import logstore, logstore.tools.commands"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.tools.cli import COMMANDS
+from logstore.tools.commands import COMMANDS
 from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.tools.cli import COMMANDS
+from logstore.tools.commands import COMMANDS
 from tests.tools.commands import COMMAND, ROOT, environment, ok
 
 SECTION = re.compile(r"^## From the shell$(.*?)^## ", re.MULTILINE | re.DOTALL)

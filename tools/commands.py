@@ -1,0 +1,80 @@
+"""The command ``logstore``: one group, one module a command; errors become a line and a code.
+
+Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted. ``check`` has its own. Invariants:
+an error of logstore shows no traceback; a reader of stdout that goes away ends a command quietly.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from logstore import __version__, logger
+from logstore.errors import CommittedInterrupt, Error
+from logstore.tools.lazy import Lazy
+from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
+
+# Name to module; loaded when it is used, so that each command loads only what it needs.
+COMMANDS = {
+    "add": "add",
+    "range": "range",
+    "tail": "tail",
+    "streams": "streams",
+    "info": "info",
+    "check": "check",
+    "recover": "recover",
+    "retain": "retain",
+    "compact": "compact",
+    "pins": "pins",
+    "import": "importing",
+    "export": "exporting",
+    "serve": "serve",
+    "redis": "interchange",
+}
+
+
+class Commands(Lazy):
+    """The group: ends all of its commands the same way."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; leave with its exit code."""
+        output = ctx.ensure_object(Output)
+        try:
+            super().invoke(ctx)
+            output.flush()
+        except (KeyboardInterrupt, CommittedInterrupt) as interrupt:
+            if output.context or isinstance(interrupt, Error):
+                output.error(interrupt)
+            output.exit_code = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            output.abandon()
+        except (Error, OSError) as error:
+            output.error(error)
+            output.exit_code = output.exit_code or EXIT_ERROR
+        ctx.exit(output.exit_code)
+
+
+@click.group(
+    cls=Commands, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="logstore")
+@click.option("-v", "--verbose", is_flag=True, help="Also tell what opening the store did.")
+def main(verbose: bool) -> None:
+    """Look into, feed and care for a logstore: a directory with streams."""
+    if verbose or "logging" in sys.modules:
+        _tell(verbose)
+    else:  # logging is loaded when there is something to tell
+        logger.at_first_use(_tell)
+
+
+def _tell(verbose: bool = False) -> None:
+    """Let the store's log appear on stderr."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("logstore: %(message)s"))
+    log = logging.getLogger("logstore")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO if verbose else logging.WARNING)
