@@ -31,18 +31,21 @@ from setuptools.command.build_ext import build_ext
 SWITCH = "LOGSTORE_BUILD_ENGINE"
 MODULES = (
     "format",
-    "index.groupkeys", "index.grouptxn", "index.keys", "index.settingtxn", "index.txn",
-    "log.frame", "log.groupframe", "log.writer",
+    "index.bulk", "index.expirytxn", "index.groupkeys", "index.grouptxn", "index.keys",
+    "index.settingtxn", "index.txn", "index.witness",
+    "log.frame", "log.groupframe", "log.located", "log.version", "log.writer",
     "engine.acks", "engine.adds", "engine.apply", "engine.arrivals", "engine.attempt",
-    "engine.carried", "engine.claims", "engine.core", "engine.deliveries", "engine.fresh",
-    "engine.gate", "engine.groupapply", "engine.groups", "engine.groupstate", "engine.handover",
-    "engine.hands",
-    "engine.holds", "engine.kept", "engine.lag", "engine.line", "engine.lock", "engine.lookup",
-    "engine.metrics", "engine.nodes", "engine.offers", "engine.opens", "engine.pendings",
-    "engine.pendingset", "engine.places", "engine.ranges", "engine.redelivery", "engine.references",
-    "engine.reserve", "engine.retention", "engine.room", "engine.segments", "engine.settingstate",
-    "engine.slotrow", "engine.slots", "engine.snapshot", "engine.state", "engine.stay",
-    "engine.ticket", "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.carried", "engine.claims", "engine.configures", "engine.core", "engine.deletes",
+    "engine.deliveries", "engine.fresh", "engine.gate", "engine.groupapply", "engine.groups",
+    "engine.groupstate", "engine.handover", "engine.hands", "engine.holds", "engine.kept",
+    "engine.lag", "engine.lifeapply", "engine.lifetimes", "engine.line", "engine.lock",
+    "engine.lookup", "engine.metrics", "engine.nodes", "engine.offers", "engine.opens",
+    "engine.pace", "engine.pendings", "engine.pendingset", "engine.places", "engine.producerapply",
+    "engine.ranges", "engine.redelivery", "engine.references", "engine.removals", "engine.reserve",
+    "engine.retention", "engine.revival", "engine.room", "engine.scheduleapply", "engine.segments",
+    "engine.settingapply", "engine.settingstate", "engine.slotrow", "engine.slots",
+    "engine.snapshot", "engine.state", "engine.stay", "engine.sync", "engine.ticket",
+    "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
 )  # fmt: skip
 
 

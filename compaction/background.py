@@ -13,7 +13,6 @@ not be dropped (a scan names them) are left alone for a while.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
@@ -25,6 +24,7 @@ from logstore.engine.core import Engine
 from logstore.engine.throttle import Pause
 from logstore.errors import LockTimeoutError
 from logstore.index.keys import SegmentRow
+from logstore.tuples import NamedTuple
 
 THRESHOLD = 0.5
 MIN_AGE_MS = 60_000  # since it was sealed: single adds are born mostly dead, and die on for a while

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from logstore.codec import codec
 from logstore.engine import snapshot
@@ -25,6 +24,7 @@ from logstore.engine.throttle import Pause, no_pause
 from logstore.ids import StreamID
 from logstore.index.keys import Locator
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
+from logstore.tuples import NamedTuple
 
 NODES_A_BATCH = 256
 BYTES_A_BATCH = 4 << 20

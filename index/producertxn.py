@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.ids import StreamID
 from logstore.index.env import Generation
 from logstore.index.groupkeys import digest
 from logstore.index.keys import seal, unseal
 from logstore.index.witness import LostRowsError
+from logstore.tuples import NamedTuple
 
 _STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER = b"spiao"
 _KEY = struct.Struct(">BQ")  # what the row is, the stream; then digests and IDs

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.errors import CorruptionError
 from logstore.index.env import Generation
 from logstore.index.keys import NUMBER, key_parts, seal, unseal
+from logstore.tuples import NamedTuple
 
 _DUE = struct.Struct(">BQQ")  # the prefix, due (unix ms), number
 _FIELDS = struct.Struct(">BQQQ")  # the prefix, stream, due, number

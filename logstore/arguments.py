@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, cast, get_args
 
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.codec.given import has_id
@@ -37,6 +37,7 @@ from logstore.ids import (
     parse_start,
 )
 from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, References, check_name, seconds
+from logstore.tuples import NamedTuple
 
 
 def check_encoding(encoding: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore import deadletters
 from logstore.deadletters import OnDead
@@ -30,6 +30,7 @@ from logstore.engine.waiting import over
 from logstore.ids import StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.store import Store

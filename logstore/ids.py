@@ -11,9 +11,10 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from logstore.errors import InvalidIDError, shown
+from logstore.tuples import NamedTuple
 
 U64_MAX = 2**64 - 1
 ID_TEXT_MAX = 127

@@ -11,7 +11,8 @@ def load(module: str) -> Any:
     """A module, by its whole name.
 
     No garbage is looked for meanwhile: loading makes much that stays, and the collector would look
-    through all of it a dozen times. A collector that is off stays off.
+    through all of it a dozen times. What was made counts as old then, without a look at it. A
+    collector that is off stays off, and what somebody froze stays frozen.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -19,4 +20,7 @@ def load(module: str) -> Any:
         return importlib.import_module(module)
     finally:
         if collects:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation
             gc.enable()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from logstore.clock import SYSTEM_CLOCK, Clock
 from logstore.errors import OptionError, TooLargeError, shown
+from logstore.tuples import NamedTuple
 
 Sync: TypeAlias = Literal["always", "everysec", "os"]
 References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore import arguments
 from logstore.engine.waiting import over, wait_streams
@@ -18,6 +18,7 @@ from logstore.entry import Entry
 from logstore.errors import OptionError, UsageError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, parse_id
 from logstore.options import seconds
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.store import Store

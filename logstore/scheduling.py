@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from logstore import arguments
 from logstore.clock import Clock
@@ -26,6 +26,7 @@ from logstore.errors import OptionError, TooLargeError, shown
 from logstore.index.scheduletxn import FIRST, Key, ScheduleRow
 from logstore.log.scheduleframe import packed, unpacked
 from logstore.options import seconds
+from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
 FIELDS_MAX_BYTES = 16 << 20  # the index and each checkpoint hold them until their time

@@ -7,9 +7,10 @@ seconds as their names say. ``None`` is "not set". Imports errors only.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from logstore.errors import CorruptionError, OptionError, shown
+from logstore.tuples import NamedTuple
 
 AMOUNT_MAX = (1 << 63) - 1
 LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from logstore import arguments, deadletters, describe
 from logstore.deadletters import OnDead
@@ -30,6 +30,7 @@ from logstore.ids import ZERO_ID
 from logstore.logger import Logger
 from logstore.options import AMOUNT_MAX
 from logstore.reading import deadline_of
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.group import Group

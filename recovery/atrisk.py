@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore import format as fmt
 from logstore.codec import codec, listpack
@@ -21,6 +21,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
 
 _Data = frames.Append | frames.Open | frames.Node
 

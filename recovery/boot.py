@@ -9,7 +9,6 @@ durably, before the first write to the index.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import msgpack
 
@@ -21,6 +20,7 @@ from logstore.errors import CorruptionError, DiskFullError
 from logstore.fs import FileStat, FileSystem
 from logstore.index.keys import Meta
 from logstore.log import names, packed
+from logstore.tuples import NamedTuple
 
 BOOT_MAX_BYTES = 4096
 

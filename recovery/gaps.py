@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -30,6 +29,7 @@ from logstore.index.keys import OpenNode, Run, StreamRecord
 from logstore.log import frame as frames
 from logstore.log import groupframe, names
 from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.tuples import NamedTuple
 
 UNNAMED = b"stream-%d-whose-name-was-lost"
 UNNAMED_CONSUMER = b"consumer-%d-whose-name-was-lost"

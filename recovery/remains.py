@@ -7,7 +7,6 @@ if every byte of it is proven by a frame; of one that is not, what is missing is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -23,6 +22,7 @@ from logstore.recovery.chains import Wanted
 from logstore.recovery.damaged import Damaged
 from logstore.recovery.gaps import UNREADABLE
 from logstore.recovery.report import Damage, Gone
+from logstore.tuples import NamedTuple
 
 _Key = tuple[int, StreamID]
 BEHIND_ALL = 1 << 64  # a position

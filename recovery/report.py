@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
 from logstore.ids import StreamID
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.recovery.atrisk import AtRisk

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -26,6 +25,7 @@ from logstore.log import names
 from logstore.recovery import boot, trust
 from logstore.recovery.damaged import Damaged
 from logstore.recovery.report import Damage, Gone
+from logstore.tuples import NamedTuple
 
 _SEEMS = "by the damaged frame itself"
 _BY_LENGTH = "by the number of entries that the stream had"

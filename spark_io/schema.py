@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.errors import OptionError
 from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.shape import Target
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.records import Rows
+from logstore.tuples import NamedTuple
 
 DDL = (
     "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>, "

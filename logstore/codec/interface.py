@@ -14,7 +14,9 @@ It may not know how either codec works.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,11 +24,12 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from logstore.codec import listpack
 from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead
 from logstore.errors import CorruptNodeError
+from logstore.tuples import NamedTuple
 
 DELETED: Final = 1
 SAME_FIELDS: Final = 2

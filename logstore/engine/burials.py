@@ -14,8 +14,6 @@ would come back for ever.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.codec import codec
 from logstore.engine import adds, holds
 from logstore.engine.core import log
@@ -27,6 +25,7 @@ from logstore.ids import U64_MAX, StreamID
 from logstore.index.groupkeys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.options import ENTRY_MAX_BYTES
+from logstore.tuples import NamedTuple
 
 MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation buries; the next one goes on
 ERROR_MAX_BYTES = 500

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -25,6 +24,7 @@ from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
 
 NODES_A_SNAPSHOT = 1_000  # a millisecond or two, in which no other thread runs
 RECORDS_A_SNAPSHOT = 10_000

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 from logstore.codec import codec
 from logstore.engine import idempotence, nodes, pins, snapshot, walks
@@ -40,6 +39,7 @@ from logstore.rdb.value import (
     StreamInfoValue,
     StreamValue,
 )
+from logstore.tuples import NamedTuple
 
 PIECE_NODES = 4096
 WALKS_MAX = 3

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from logstore.engine import adds
 from logstore.engine.lookup import Lookup
@@ -27,6 +26,7 @@ from logstore.index.keys import StreamRecord
 from logstore.index.producertxn import ProducerTxn
 from logstore.log.producerframe import NOTHING, Idempotent
 from logstore.settings import StreamSettings
+from logstore.tuples import NamedTuple
 
 EXPIRED_A_COMMIT = 500
 _ADDED = -1  # of a row in a plan: it is new

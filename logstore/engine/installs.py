@@ -9,7 +9,7 @@ last ID fit); the first ID is reckoned from the nodes, not believed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from logstore.codec import ID, codec
 from logstore.codec.batch import NodeBatch, index_rows
@@ -30,6 +30,7 @@ from logstore.log import groupframe
 from logstore.log.writer import SegmentTooFull
 from logstore.options import check_name
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+from logstore.tuples import NamedTuple
 
 INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
 CLAIM_MAX_ITEMS = 4096

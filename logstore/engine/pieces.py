@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace as replace_
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from logstore.engine import adds, deletes, idempotence, installs, renames
 from logstore.engine.apply import nodes_added
@@ -24,6 +24,7 @@ from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb.value import GroupValue, Idempotence, StreamInfoValue
+from logstore.tuples import NamedTuple
 
 PREFIX = b"__importing__:"
 GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import NamedTuple
 
 from logstore.fs import SystemFile, system_bytes
+from logstore.tuples import NamedTuple
 
 GONE, RUNS, STOPPED = 0, 1, 2
 STAT_MAX_BYTES = 4096

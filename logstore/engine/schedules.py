@@ -8,8 +8,6 @@ ID of the moment.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.codec import codec
 from logstore.engine import adds
 from logstore.engine.core import log
@@ -17,6 +15,7 @@ from logstore.engine.state import State
 from logstore.errors import CorruptionError, IDOrderError
 from logstore.index.scheduletxn import Key, ScheduleRow
 from logstore.log.scheduleframe import Scheduled, Unscheduled, unpacked
+from logstore.tuples import NamedTuple
 
 BATCH_ENTRIES = 100  # added by one commit at most
 BATCH_BYTES = 4 << 20

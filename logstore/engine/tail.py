@@ -11,7 +11,7 @@ by the positions that clean closes and checkpoints recorded.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.engine import reserve, revival
@@ -25,6 +25,7 @@ from logstore.index import env
 from logstore.index.expirytxn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.engine.core import Engine

@@ -7,8 +7,6 @@ changed; the stream stays when it gets empty. All is decided before the first fr
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.codec import codec
 from logstore.engine import holds, nodes, removals
 from logstore.engine.nodes import NodeRef
@@ -18,6 +16,7 @@ from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
 
 LIMIT_MAX = 1_000_000
 LIMIT_WITHOUT_ENTRIES = 10_000

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.fs import FileSystem
 from logstore.log import names, segment
+from logstore.tuples import NamedTuple
 
 
 class Link(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 
@@ -20,6 +20,7 @@ from logstore.errors import CorruptFrameError, CorruptionError, FileSystemError
 from logstore.fs import FileSystem
 from logstore.log import chain, names, packed, reader, version
 from logstore.log.writer import crc_seed
+from logstore.tuples import NamedTuple
 
 CHECKPOINT_MAX_BYTES = 16 << 30
 KEPT = 2

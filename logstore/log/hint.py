@@ -15,7 +15,6 @@ import errno
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.crc import crc32c
@@ -25,6 +24,7 @@ from logstore.fs import File, FileSystem
 from logstore.log import chain, names, reader, version
 from logstore.log import frame as frames
 from logstore.log.chain import Link
+from logstore.tuples import NamedTuple
 
 HINT_MAX_BYTES = 4 << 30
 _ITEM = fmt.HINT_ITEM

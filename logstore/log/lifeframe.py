@@ -7,10 +7,11 @@ or of the index.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
 from logstore.format import Kind
+from logstore.tuples import NamedTuple
 
 
 class Expire(NamedTuple):

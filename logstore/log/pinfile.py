@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 
@@ -21,6 +21,7 @@ from logstore.crc import crc32c
 from logstore.errors import CorruptionError, FileSystemError, SnapshotExpired
 from logstore.fs import FileSystem
 from logstore.log import names, packed, version
+from logstore.tuples import NamedTuple
 
 PIN_MAX_BYTES = 64 << 20
 ID_BYTES = 16

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID
+from logstore.tuples import NamedTuple
 
 ID: TypeAlias = tuple[int, int]
 NOTHING: tuple[ID, ID] = (MAX_ID, ZERO_ID)  # the empty interval

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
 
 _HEAD = fmt.FRAME_HEAD
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
 from logstore.format import Kind
+from logstore.tuples import NamedTuple
 
 KEPT, ADDED, CANCELLED = 0, 1, 2  # the forms of the frame
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.fs import File, FileSystem
 from logstore.log import names, version
+from logstore.tuples import NamedTuple
 
 
 class SegmentHead(NamedTuple):

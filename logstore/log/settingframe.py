@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 
 from logstore import format as fmt
 from logstore.format import Kind
+from logstore.tuples import NamedTuple
 
 SETTINGS_MAX_BYTES = 1 << 20
 

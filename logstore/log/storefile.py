@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import msgpack
 
@@ -19,6 +18,7 @@ from logstore.errors import CorruptionError, NotAStoreError
 from logstore.fs import FileSystem
 from logstore.log import names, packed, version
 from logstore.options import StoreLimits
+from logstore.tuples import NamedTuple
 
 _NAMES = ("uuid", "node_max_bytes", "node_max_entries", "segment_bytes", "created_ms")
 

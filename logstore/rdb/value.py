@@ -10,9 +10,10 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from logstore.ids import ZERO_ID, StreamID
+from logstore.tuples import NamedTuple
 
 ID_BYTES = 16
 IDEMPOTENT_IDS_AT_ONCE = 10_000

@@ -12,11 +12,12 @@ an entry has no such field, the last value where it has several.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, codec
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa

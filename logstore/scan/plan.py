@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import msgpack
 
@@ -37,6 +36,7 @@ from logstore.log import pinfile
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Writer
 from logstore.scan.split import Split
+from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
 WALKS_MAX = 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
@@ -24,6 +24,7 @@ from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.split import Split
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,12 +8,13 @@ field's text is none of becomes null.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError
 from logstore.scan import casts
 from logstore.scan.arrow import Source
+from logstore.tuples import NamedTuple
 
 _EXACT_DIGITS = 20  # of 2**64 - 1
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.crc import crc32c
@@ -19,6 +18,7 @@ from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.log import pinfile, version
+from logstore.tuples import NamedTuple
 
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK

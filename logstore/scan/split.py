@@ -6,9 +6,8 @@ stands in a byte range of the plan's snapshot file. The splits of a plan cover e
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.ids import StreamID
+from logstore.tuples import NamedTuple
 
 
 class Split(NamedTuple):

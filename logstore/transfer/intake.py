@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore import arguments
 from logstore.engine import installs, lifetimes, pieces, snapshot
@@ -30,6 +30,7 @@ from logstore.rdb.value import StreamInfoValue, StreamValue
 from logstore.store import Store
 from logstore.transfer.report import Report
 from logstore.transfer.wanted import Wanted
+from logstore.tuples import NamedTuple
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
 STREAMS_A_COMMIT = 1000

@@ -16,8 +16,9 @@ LISTED = ROOT / "tests" / "house" / "loaded_modules.txt"
 HEAVY = {
     "anycrc", "argparse", "asyncio", "click", "crc32c", "dataclasses", "email", "hashlib",
     "importlib.metadata", "inspect", "json", "logging", "platform", "pyarrow", "redis", "rich",
-    "socket", "unittest", "valkey", "zipfile",
+    "shutil", "socket", "tempfile", "unittest", "valkey", "zipfile",
 }  # fmt: skip
+OPEN_MODULES_MAX, ADD_MODULES_MAX = 200, 245  # Python's own and those of other packages included
 OPENED = """
 import logstore
 with logstore.open({path!r}, background=False) as store:
@@ -48,10 +49,44 @@ def test_opening_and_adding_loads_what_is_listed(tmp_path: Path) -> None:
     """A new name is a decision: is it needed by everybody who opens a store? Then list it."""
     found = loaded(OPENED.format(path=str(tmp_path / "store")))
     assert found & HEAVY == set()
+    assert len(found) <= OPEN_MODULES_MAX
     ours = {name for name in found if name.split(".")[0] == "logstore"}
     pure = {name for name in ours if name.startswith("logstore.codec.")}  # as the codec in use has
     listed = set(LISTED.read_text().split())
     assert sorted(ours - pure - listed) == []
+
+
+def test_the_command_add_loads_click_and_little_else_on_top(tmp_path: Path) -> None:
+    code = f"""
+import contextlib, io, sys
+from logstore.tools.cli import main
+sys.argv = ["logstore", "add", {str(tmp_path / "store")!r}, "s", "a=1"]
+sys.stdout = io.TextIOWrapper(io.BytesIO())  # what follows is not the command's output
+with contextlib.suppress(SystemExit):
+    main()
+sys.stdout = sys.__stdout__
+"""
+    found = loaded(code)
+    with_click = {"click", "inspect", "platform"}  # what click loads, and uuid, which it asks for
+    assert found & (HEAVY - with_click) == set()
+    assert len(found) <= ADD_MODULES_MAX
+
+
+def test_what_is_loaded_is_old_to_the_collector_and_what_is_frozen_stays_so() -> None:
+    code = """
+import gc
+from logstore.loading import load
+load("logstore.store")
+assert gc.isenabled() and not gc.get_freeze_count()
+assert gc.get_count()[0] < 700
+gc.freeze()
+load("logstore.info")
+assert gc.get_freeze_count()
+gc.disable()
+load("logstore.fullinfo")
+assert not gc.isenabled()
+"""
+    assert "logstore.fullinfo" in loaded(code)
 
 
 def test_names_can_be_imported_listed_and_asked_for() -> None:

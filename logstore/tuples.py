@@ -1,0 +1,75 @@
+"""``NamedTuple`` as ``typing`` has it, whose classes cost a tenth as much to make.
+
+Opening a store loads about eighty of them, and making each with ``typing`` takes longer than all
+else in its module: annotations are compiled one by one, and ``__new__`` is compiled from text. Here
+annotations stay text, and ``__new__`` is compiled when the first instance is made. Type checkers
+see the class of ``typing``. Modules that mypyc compiles use that one: it knows no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from collections import _tuplegetter
+
+    class _Fields(type):
+        """Turns the annotated names of a class body into fields; subclasses of that add none."""
+
+        def __new__(meta, name, bases, body):
+            if not any(getattr(base, "_fields", ()) for base in bases):
+                names = tuple(body.get("__annotations__", ()))
+                body["_field_defaults"] = {each: body[each] for each in names if each in body}
+                body |= {each: _tuplegetter(at, None) for at, each in enumerate(names)}
+                body["_fields"] = body["__match_args__"] = names
+                body["__slots__"] = ()
+            return super().__new__(meta, name, bases, body)
+
+    class NamedTuple(tuple, metaclass=_Fields):
+        """Base of a class whose annotated names are its fields, in order, with their defaults."""
+
+        def __new__(cls, *values: Any, **named: Any):
+            """The first instance of a class: gives it a ``__new__`` of its own."""
+            names = "".join(f"{name}, " for name in cls._fields)
+            made = eval(  # as collections.namedtuple does it
+                f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__}
+            )
+            made.__name__, made.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
+            made.__defaults__ = tuple(cls._field_defaults.values())
+            cls.__new__ = staticmethod(made)
+            return made(cls, *values, **named)
+
+        @classmethod
+        def _make(cls, values):
+            """An instance of as many values as there are fields."""
+            found = tuple.__new__(cls, values)
+            if len(found) != len(cls._fields):
+                raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(found)}")
+            return found
+
+        def _replace(self, **changes):
+            """The same with other values for some fields."""
+            found = self._make(map(changes.pop, self._fields, self))
+            if changes:
+                raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+            return found
+
+        __replace__ = _replace
+
+        def _asdict(self):
+            """A dict of the fields."""
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self):
+            fields = zip(self._fields, self, strict=True)
+            return (
+                f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
+            )
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+
+__all__ = ["NamedTuple"]
