@@ -21,6 +21,7 @@ from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import cast
 
 from logstore.wire.listening import OUT_OF_FILES, Listen
 from logstore.wire.reply import Failure, encode
@@ -80,7 +81,7 @@ class Place(asyncio.BufferedProtocol):
         if self._is_cut:
             transport.abort()
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the next piece goes: strangers share one buffer."""
         return self._arrivals.piece
 
@@ -392,7 +393,7 @@ class Arrivals:
         served = self._factory(place)
         if tls is None:
             return served
-        made: Callable[..., asyncio.BaseProtocol] = _Tls  # typeshed wants whole seconds
+        made = cast(Callable[..., asyncio.BaseProtocol], _Tls)  # typeshed wants whole seconds
         return made(
             asyncio.get_running_loop(), served, tls, None, server_side=True,
             ssl_handshake_timeout=self._listen.handshake_timeout_s,
