@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import lmdb
+import pytest
 
 from logstore import fs
 from logstore.index import env
@@ -324,14 +326,18 @@ def faulty() -> Iterator[Faults]:
     faults = Faults()
     places: list[tuple[Any, str, Any]] = [
         (fs, "os", _Os(faults)), (fs, "fcntl", _Fcntl(fcntl, faults)),
-        (fs, "mmap", _Mmap(mmap, faults)), (fs, "shutil", _Shutil(shutil, faults)),
-        (fs, "tempfile", _Tempfile(tempfile, faults)), (env, "lmdb", _Lmdb(lmdb, faults)),
+        (fs, "mmap", _Mmap(mmap, faults)), (env, "lmdb", _Lmdb(lmdb, faults)),
     ]  # fmt: skip
+    # Modules that ``fs`` loads where it needs them.
+    late = {"shutil": _Shutil(shutil, faults), "tempfile": _Tempfile(tempfile, faults)}
     before = [getattr(owner, name) for owner, name, _ in places]
     for owner, name, twin in places:
         setattr(owner, name, twin)
     try:
-        yield faults
+        with pytest.MonkeyPatch.context() as patched:
+            for name, twin in late.items():
+                patched.setitem(sys.modules, name, twin)
+            yield faults
     finally:
         for (owner, name, _), real in zip(places, before, strict=True):
             setattr(owner, name, real)

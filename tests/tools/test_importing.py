@@ -325,7 +325,7 @@ MEASURED = """
 import atexit, resource, sys
 atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 from logstore.tools.cli import main
-main(sys.argv[1:])
+main()
 """
 
 
