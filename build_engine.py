@@ -9,10 +9,11 @@ What differs when it is compiled: ``self.x = new`` frees the old value *before* 
 set, and so does ``items[at] = new`` for a list. Where freeing it runs code or lets go of the
 interpreter (files, LMDB's objects, callables, whatever a caller handed in), another thread can read
 a value that is half freed, and the process dies. So an attribute that more than one thread sees is
-swapped as ``logstore/engine/swap.py`` says; ``tests/house/test_swaps.py`` finds those that are not.
+swapped as ``logstore/engine/shm/swap.py`` says; ``tests/house/test_swaps.py`` finds those that
+are not.
 
 Not compiled, and why: the faces (they answer wrong types with errors of their own, compiled code
-does so with its own), ``fs`` (others inherit from it), ``engine.commit`` (interrupts).
+does so with its own), ``fs`` (others inherit from it), ``engine.commit.committer`` (interrupts).
 """
 
 from __future__ import annotations
@@ -30,22 +31,27 @@ from setuptools.command.build_ext import build_ext
 # 0: leave the engine interpreted; 1: fail if it cannot be compiled
 SWITCH = "LOGSTORE_BUILD_ENGINE"
 MODULES = (
-    "format",
-    "index.bulk", "index.expirytxn", "index.groupkeys", "index.grouptxn", "index.keys",
-    "index.settingtxn", "index.txn", "index.witness",
-    "log.frame", "log.groupframe", "log.located", "log.version", "log.writer",
-    "engine.acks", "engine.adds", "engine.apply", "engine.arrivals", "engine.attempt",
-    "engine.carried", "engine.claims", "engine.configures", "engine.core", "engine.deletes",
-    "engine.deliveries", "engine.fresh", "engine.gate", "engine.groupapply", "engine.groups",
-    "engine.groupstate", "engine.handover", "engine.hands", "engine.holds", "engine.kept",
-    "engine.lag", "engine.lifeapply", "engine.lifetimes", "engine.line", "engine.lock",
-    "engine.lookup", "engine.metrics", "engine.nodes", "engine.offers", "engine.opens",
-    "engine.pace", "engine.pendings", "engine.pendingset", "engine.places", "engine.producerapply",
-    "engine.ranges", "engine.redelivery", "engine.references", "engine.removals", "engine.reserve",
-    "engine.retention", "engine.revival", "engine.room", "engine.scheduleapply", "engine.segments",
-    "engine.settingapply", "engine.settingstate", "engine.slotrow", "engine.slots",
-    "engine.snapshot", "engine.state", "engine.stay", "engine.sync", "engine.ticket",
-    "engine.tickets", "engine.waitwords", "engine.wake", "engine.walks",
+    "engine.apply.expiry", "engine.apply.groups", "engine.apply.new_streams",
+    "engine.apply.producers", "engine.apply.schedule", "engine.apply.settings",
+    "engine.apply.streams", "engine.apply.write_txn", "engine.commit.durability",
+    "engine.commit.pipeline", "engine.commit.queue", "engine.commit.roll", "engine.features.expiry",
+    "engine.features.retention", "engine.features.settings", "engine.groups.ack",
+    "engine.groups.admin", "engine.groups.budget", "engine.groups.claim", "engine.groups.deliver",
+    "engine.groups.describe", "engine.groups.redeliver", "engine.runtime.engine",
+    "engine.runtime.reader_gate", "engine.runtime.record_cache", "engine.runtime.reopen",
+    "engine.runtime.reserve", "engine.runtime.segments", "engine.runtime.snapshot",
+    "engine.runtime.timers", "engine.shm.carried", "engine.shm.control_block", "engine.shm.mailbox",
+    "engine.shm.metrics", "engine.shm.pace", "engine.shm.saved_waiter", "engine.shm.wait_words",
+    "engine.shm.waiter_record", "engine.shm.waiters", "engine.shm.writer_lock",
+    "engine.streams.add", "engine.streams.delete", "engine.streams.read",
+    "engine.streams.reference_policy", "engine.streams.references", "engine.streams.removal",
+    "engine.txn.groups", "engine.txn.lag", "engine.txn.lookup", "engine.txn.nodes",
+    "engine.txn.open_node", "engine.txn.pel", "engine.txn.pel_scan", "engine.txn.settings",
+    "engine.txn.view", "engine.waiting.arrivals", "engine.waiting.handoff", "engine.waiting.offers",
+    "engine.waiting.queue", "engine.waiting.session", "engine.waiting.tickets", "format",
+    "index.absence_check", "index.bulk", "index.expiry_txn", "index.group_keys", "index.group_txn",
+    "index.keys", "index.setting_txn", "index.txn", "log.frame", "log.groupframe", "log.located",
+    "log.version", "log.writer",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import logstore
 from benchmarks import data
 from benchmarks.harness import Bench, Result, at_least, at_most, interleave
-from logstore.store import Store
+from logstore.api.store import Store
 
 NAME = "always"
 THREADS = 16

@@ -8,11 +8,11 @@ from pathlib import Path
 import logstore
 from benchmarks import data
 from benchmarks.harness import Bench, Result, Sample, below, fresh
-from logstore.engine import snapshot
-from logstore.engine.snapshot import Snapshot
+from logstore.api.store import Store
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.format import NODE_BODY
 from logstore.fs import LOCAL
-from logstore.store import Store
 
 NAME = "space"
 

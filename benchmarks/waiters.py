@@ -17,7 +17,7 @@ from typing import Any
 import logstore
 from benchmarks import peer
 from logstore import aio
-from logstore.store import Store
+from logstore.api.store import Store
 
 QUEUED = "group, one of ten"
 KINDS = (

@@ -18,10 +18,12 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.compaction import measure, runner, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, deleted, pins, reserve, snapshot, sync
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
-from logstore.engine.throttle import Pause
+from logstore.engine.commit import durability
+from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import deleted_bytes
+from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.throttle import Pause
 from logstore.errors import LockTimeoutError
 from logstore.index.keys import SegmentRow
 from logstore.tuples import NamedTuple
@@ -76,7 +78,7 @@ class Compactor:
         if not due:
             return
         try:
-            with care.alone(self._engine, 0):
+            with maintenance_locks.alone(self._engine, 0):
                 reserve.freeing(self._engine, lambda: self._round(pause))
         except LockTimeoutError:
             return  # somebody compacts, or takes a checkpoint or a backup
@@ -90,7 +92,7 @@ class Compactor:
         if not victims:
             return
         report = CompactionReport()
-        care.write_missing_hints(engine)
+        maintenance_locks.write_missing_hints(engine)
         # Only what lies in victims is moved: with a threshold of 1, no other node has to be.
         runner.sweep(engine, self._committer, report, victims, 1.0, pause)
         reserve.ensure(engine)
@@ -111,8 +113,8 @@ class Compactor:
         if used < INDEX_MIN_BYTES or live > min(used // 4, INDEX_MAX_BYTES):
             return
         try:
-            with care.alone(engine, 0):
-                sync.flush(engine, self._committer)
+            with maintenance_locks.alone(engine, 0):
+                durability.flush(engine, self._committer)
                 with self._committer.locked():
                     engine.rebuild_locked(engine.copy_index)
         except LockTimeoutError:
@@ -172,7 +174,7 @@ class Compactor:
         if applied == self._counted_at or not self._may_count():
             return
         rows, _ = measure.rows_and_active(self._engine)
-        counted = deleted.tombstoned_bytes(self._engine, pause)
+        counted = deleted_bytes.tombstoned_bytes(self._engine, pause)
         self._tombstones = {
             number: (gone, rows[number].live_bytes)
             for number, gone in counted.items()
@@ -188,7 +190,9 @@ class Compactor:
         if monotonic_ms() < wake.next_count_ms:
             return False
         try:
-            with care.alone(self._engine, 0):  # one of those that see so at the same time
+            with maintenance_locks.alone(
+                self._engine, 0
+            ):  # one of those that see so at the same time
                 if monotonic_ms() < wake.next_count_ms:
                     return False
                 wake.next_count_ms = monotonic_ms() + int(TOMBSTONES_S * 1000)

@@ -9,9 +9,9 @@ from functools import partial
 
 from logstore import format as fmt
 from logstore.compaction.nodes import Chooser
-from logstore.engine import pins, snapshot
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.index.keys import SegmentRow
 from logstore.log import names
 from logstore.log.pinfile import Pin

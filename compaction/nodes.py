@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from logstore.codec import codec
-from logstore.engine import snapshot
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.throttle import Pause, no_pause
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.ids import StreamID
 from logstore.index.keys import Locator
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits

@@ -8,9 +8,9 @@ from __future__ import annotations
 from logstore import format as fmt
 from logstore.compaction.nodes import Group
 from logstore.crc import crc32c
-from logstore.engine import care
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.engine import Engine
 from logstore.fs import File
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -79,7 +79,7 @@ class Output:
             self._write()
         self._file.sync()
         self._file.close()
-        link = care.compacted_link(engine, self.number)
+        link = maintenance_locks.compacted_link(engine, self.number)
         hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link, fmt.Role.COMPACTED)
 
     def abandon(self) -> None:
@@ -104,5 +104,5 @@ def begin(engine: Engine, committer: Committer) -> Output:
             on_disk = names.segments(engine.fs, engine.path)
             number = max([meta.next_segment, *(found + 1 for found in on_disk)])
             index.put_meta(meta._replace(next_segment=number + 1))
-        engine.kept.clear()
+        engine.cache.clear()
         return Output(engine, number)

@@ -16,9 +16,10 @@ from itertools import islice
 from logstore import format as fmt
 from logstore.compaction.measure import NODES_A_SNAPSHOT, rows_and_active, size_bytes
 from logstore.compaction.nodes import Chooser
-from logstore.engine import nodes, snapshot
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
 from logstore.log import names
 
 THRESHOLD = 0.5  # of ``compact()``

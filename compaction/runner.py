@@ -13,11 +13,13 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction import measure, nodes, segments
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, checkpoints, deleted, pins, reserve, snapshot, sync
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine, log
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.throttle import Pause, no_pause
+from logstore.engine.commit import durability
+from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import checkpoint, deleted_bytes
+from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
@@ -40,7 +42,7 @@ def run(
     report = CompactionReport(purge=purge)
     complete = True
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         segments.remove_garbage(engine)
         try:
             _pass(engine, committer, report, 0.0 if purge else threshold)
@@ -79,7 +81,7 @@ def finish(engine: Engine, report: CompactionReport, started_ns: int) -> None:
 def _pass(engine: Engine, committer: Committer, report: CompactionReport, threshold: float) -> None:
     """From the seal to the unlink."""
     segments.seal(engine, committer)
-    care.write_missing_hints(engine)
+    maintenance_locks.write_missing_hints(engine)
     sweep(engine, committer, report, measure.victims(engine, threshold), threshold)
 
 
@@ -95,7 +97,7 @@ def _one_by_one(
     segments.seal(engine, committer)
     sweep(engine, committer, report, set(), 1.0)
     rows, _ = measure.rows_and_active(engine)
-    gone = deleted.tombstoned_bytes(engine)
+    gone = deleted_bytes.tombstoned_bytes(engine)
     live = {number: row.live_bytes - gone.get(number, 0) for number, row in rows.items()}
     for number in sorted(measure.victims(engine, threshold) & set(live), key=lambda one: live[one]):
         try:
@@ -159,9 +161,9 @@ def _left_behind(engine: Engine, committer: Committer, report: CompactionReport)
 
 def _checkpoint_twice(engine: Engine, committer: Committer, pause: Pause) -> None:
     """Operation frames are dead when both kept checkpoints are past them."""
-    checkpoints.take_alone(engine, committer, pause)
+    checkpoint.take_alone(engine, committer, pause)
     committer.run(lambda state: state.emit(frames.Note(b"between two checkpoints")))
-    checkpoints.take_alone(engine, committer, pause)
+    checkpoint.take_alone(engine, committer, pause)
 
 
 def _erase_copies(engine: Engine, committer: Committer) -> None:
@@ -189,7 +191,7 @@ def _shrink_index(engine: Engine, committer: Committer, *, purge: bool) -> bool:
     size, live = snapshot.read(engine, index_bytes)
     if not purge and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
         return False
-    sync.flush(engine, committer)
+    durability.flush(engine, committer)
     with committer.locked():
         engine.rebuild_locked()
     return True

@@ -19,12 +19,13 @@ from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
 from logstore.compaction.nodes import Group
 from logstore.compaction.output import Output, begin
 from logstore.compaction.report import CompactionReport
-from logstore.engine import pins, snapshot, sync
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
-from logstore.engine.throttle import Pause, no_pause
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit import durability, roll
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, names
 from logstore.log import frame as frames
@@ -71,9 +72,9 @@ def adopt(
     output.finish()
     with committer.locked() as words:
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
-            engine.roll_locked(words)
+            roll.roll_locked(engine, words)
 
-    def publish(state: State, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
+    def publish(state: WriteTxn, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
         items = [item for item, group in some if _unchanged(state, group)]
         if items:
             state.emit(frames.Adopt(output.number, tuple(items)))
@@ -96,7 +97,7 @@ def adopt(
         output.abandon()
 
 
-def _unchanged(state: State, group: Group) -> bool:
+def _unchanged(state: WriteTxn, group: Group) -> bool:
     """Whether every part is still the version, with the vector, that was read."""
     return all(
         state.index.node(part.stream, part.master) == part.locator
@@ -110,7 +111,7 @@ def seal(engine: Engine, committer: Committer) -> None:
     with committer.locked() as words:
         start = engine.start_of_next(words)
         if start & fmt.OFFSET_MAX > fmt.SEGMENT_HEAD_BYTES:
-            engine.roll_locked(words)
+            roll.roll_locked(engine, words)
 
 
 def drop_dead(
@@ -123,7 +124,7 @@ def drop_dead(
     oldest = _oldest_open(engine)
     shortened = _shortened(engine)
 
-    def publish(state: State) -> list[int]:
+    def publish(state: WriteTxn) -> list[int]:
         rows = state.index.segment_rows()
         dead: list[int] = []
         for number in sorted(victims - pinned):
@@ -141,7 +142,7 @@ def drop_dead(
     dead: list[int] = committer.run(publish)
     if not dead:
         return
-    sync.flush(engine, committer)  # the drop, and every copy, before the file goes
+    durability.flush(engine, committer)  # the drop, and every copy, before the file goes
     size = sum(size_bytes(engine, number) for number in dead)
     report.dropped_bytes += size
     with committer.locked():
@@ -231,7 +232,7 @@ def restate_opens(
 
 
 def _restate_some(
-    state: State, streams: list[int], newest_victim: int, purge: bool
+    state: WriteTxn, streams: list[int], newest_victim: int, purge: bool
 ) -> tuple[int, int]:
     """Some open nodes; how many were stated anew, and their bytes."""
     count = size = 0
@@ -243,8 +244,8 @@ def _restate_some(
     return count, size
 
 
-def _restate(state: State, record: StreamRecord, *, purge: bool) -> int:
-    """State one open node anew; for erasure without its tombstones, or not at all. Its bytes."""
+def _restate(state: WriteTxn, record: StreamRecord, *, purge: bool) -> int:
+    """WriteTxn one open node anew; for erasure without its tombstones, or not at all. Its bytes."""
     lp = state.open_listpack(record.number)
     if lp is None:
         return 0

@@ -171,7 +171,7 @@ class Generation:
         return _NO_TABLE in table or any(row[:1] + row[2:3] == [*wanted] for row in rows)
 
     def given_up(self) -> bool:
-        """Whether LMDB refuses everything until this environment was closed: see ``revival``."""
+        """Whether LMDB refuses everything until this environment is closed (``reopen``)."""
         try:
             self.env.begin().abort()
         except lmdb.Error as exc:

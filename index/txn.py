@@ -12,14 +12,14 @@ from typing import Any
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index import keys, witness
+from logstore.index import absence_check, keys
 from logstore.index.env import Generation
-from logstore.index.groupkeys import GroupRecord
-from logstore.index.grouptxn import GroupTxn
+from logstore.index.group_keys import GroupRecord
+from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
-from logstore.index.producertxn import ProducerTxn
-from logstore.index.scheduletxn import ScheduleTxn
-from logstore.index.settingtxn import SettingTxn
+from logstore.index.producer_txn import ProducerTxn
+from logstore.index.schedule_txn import ScheduleTxn
+from logstore.index.setting_txn import SettingTxn
 
 _NODE = keys.NODE_KEY
 _seal, _unseal, _parts = keys.seal, keys.unseal, keys.key_parts
@@ -100,7 +100,7 @@ class IndexTxn:
         """CorruptionError if anything but the missing row says that the name exists."""
         if self._names:
             self.write_names()
-        witness.confirm_absent(self.txn, self.generation.names, name, self.record)
+        absence_check.confirm_absent(self.txn, self.generation.names, name, self.record)
 
     def put_name(self, name: bytes, number: int) -> None:
         """Bind a name to a number, twice."""

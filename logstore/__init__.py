@@ -13,31 +13,31 @@ from logstore.loading import load
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    "open": ("logstore.store", "open_store"),
-    "Store": ("logstore.store", "Store"),
-    "Stream": ("logstore.stream", "Stream"),
-    "Group": ("logstore.group", "Group"),
-    "Delivery": ("logstore.delivery", "Delivery"),
-    "DeletedDelivery": ("logstore.delivery", "DeletedDelivery"),
-    "DeadLetter": ("logstore.deadletters", "DeadLetter"),
-    "Transaction": ("logstore.transaction", "Transaction"),
-    "DeleteOutcome": ("logstore.outcome", "DeleteOutcome"),
-    "Entry": ("logstore.entry", "Entry"),
-    "Fields": ("logstore.entry", "Fields"),
-    "IDRuns": ("logstore.entry", "IDRuns"),
-    "ScheduleKey": ("logstore.scheduling", "ScheduleKey"),
-    "ScheduledEntry": ("logstore.scheduling", "ScheduledEntry"),
-    "StreamInfo": ("logstore.info", "StreamInfo"),
-    "GroupInfo": ("logstore.info", "GroupInfo"),
-    "ConsumerInfo": ("logstore.info", "ConsumerInfo"),
-    "PendingEntry": ("logstore.info", "PendingEntry"),
-    "PendingInfo": ("logstore.info", "PendingInfo"),
-    "PinInfo": ("logstore.info", "PinInfo"),
-    "StoreInfo": ("logstore.info", "StoreInfo"),
-    "FullStreamInfo": ("logstore.fullinfo", "FullStreamInfo"),
-    "FullGroupInfo": ("logstore.fullinfo", "FullGroupInfo"),
-    "FullConsumerInfo": ("logstore.fullinfo", "FullConsumerInfo"),
-    "FullPendingEntry": ("logstore.fullinfo", "FullPendingEntry"),
+    "open": ("logstore.api.store", "open_store"),
+    "Store": ("logstore.api.store", "Store"),
+    "Stream": ("logstore.api.stream", "Stream"),
+    "Group": ("logstore.api.group", "Group"),
+    "Delivery": ("logstore.api.delivery", "Delivery"),
+    "DeletedDelivery": ("logstore.api.delivery", "DeletedDelivery"),
+    "DeadLetter": ("logstore.api.dead_letters", "DeadLetter"),
+    "Transaction": ("logstore.api.transaction", "Transaction"),
+    "DeleteOutcome": ("logstore.api.outcome", "DeleteOutcome"),
+    "Entry": ("logstore.api.entry", "Entry"),
+    "Fields": ("logstore.api.entry", "Fields"),
+    "IDRuns": ("logstore.api.entry", "IDRuns"),
+    "ScheduleKey": ("logstore.api.scheduling", "ScheduleKey"),
+    "ScheduledEntry": ("logstore.api.scheduling", "ScheduledEntry"),
+    "StreamInfo": ("logstore.api.info", "StreamInfo"),
+    "GroupInfo": ("logstore.api.info", "GroupInfo"),
+    "ConsumerInfo": ("logstore.api.info", "ConsumerInfo"),
+    "PendingEntry": ("logstore.api.info", "PendingEntry"),
+    "PendingInfo": ("logstore.api.info", "PendingInfo"),
+    "PinInfo": ("logstore.api.info", "PinInfo"),
+    "StoreInfo": ("logstore.api.info", "StoreInfo"),
+    "FullStreamInfo": ("logstore.api.full_info", "FullStreamInfo"),
+    "FullGroupInfo": ("logstore.api.full_info", "FullGroupInfo"),
+    "FullConsumerInfo": ("logstore.api.full_info", "FullConsumerInfo"),
+    "FullPendingEntry": ("logstore.api.full_info", "FullPendingEntry"),
     "StreamSettings": ("logstore.settings", "StreamSettings"),
     "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
@@ -56,37 +56,37 @@ _ERRORS = (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from logstore.api.dead_letters import DeadLetter as DeadLetter
+    from logstore.api.delivery import DeletedDelivery as DeletedDelivery
+    from logstore.api.delivery import Delivery as Delivery
+    from logstore.api.entry import Entry as Entry
+    from logstore.api.entry import Fields as Fields
+    from logstore.api.entry import IDRuns as IDRuns
+    from logstore.api.full_info import FullConsumerInfo as FullConsumerInfo
+    from logstore.api.full_info import FullGroupInfo as FullGroupInfo
+    from logstore.api.full_info import FullPendingEntry as FullPendingEntry
+    from logstore.api.full_info import FullStreamInfo as FullStreamInfo
+    from logstore.api.group import Group as Group
+    from logstore.api.info import ConsumerInfo as ConsumerInfo
+    from logstore.api.info import GroupInfo as GroupInfo
+    from logstore.api.info import PendingEntry as PendingEntry
+    from logstore.api.info import PendingInfo as PendingInfo
+    from logstore.api.info import PinInfo as PinInfo
+    from logstore.api.info import StoreInfo as StoreInfo
+    from logstore.api.info import StreamInfo as StreamInfo
+    from logstore.api.outcome import DeleteOutcome as DeleteOutcome
+    from logstore.api.scheduling import ScheduledEntry as ScheduledEntry
+    from logstore.api.scheduling import ScheduleKey as ScheduleKey
+    from logstore.api.store import Store as Store
+    from logstore.api.store import open_store
+    from logstore.api.stream import Stream as Stream
+    from logstore.api.transaction import Transaction as Transaction
     from logstore.clock import Clock as Clock
-    from logstore.deadletters import DeadLetter as DeadLetter
-    from logstore.delivery import DeletedDelivery as DeletedDelivery
-    from logstore.delivery import Delivery as Delivery
-    from logstore.entry import Entry as Entry
-    from logstore.entry import Fields as Fields
-    from logstore.entry import IDRuns as IDRuns
     from logstore.errors import *  # noqa: F403
-    from logstore.fullinfo import FullConsumerInfo as FullConsumerInfo
-    from logstore.fullinfo import FullGroupInfo as FullGroupInfo
-    from logstore.fullinfo import FullPendingEntry as FullPendingEntry
-    from logstore.fullinfo import FullStreamInfo as FullStreamInfo
-    from logstore.group import Group as Group
     from logstore.ids import StreamID as StreamID
-    from logstore.info import ConsumerInfo as ConsumerInfo
-    from logstore.info import GroupInfo as GroupInfo
-    from logstore.info import PendingEntry as PendingEntry
-    from logstore.info import PendingInfo as PendingInfo
-    from logstore.info import PinInfo as PinInfo
-    from logstore.info import StoreInfo as StoreInfo
-    from logstore.info import StreamInfo as StreamInfo
     from logstore.options import Sync as Sync
-    from logstore.outcome import DeleteOutcome as DeleteOutcome
-    from logstore.scheduling import ScheduledEntry as ScheduledEntry
-    from logstore.scheduling import ScheduleKey as ScheduleKey
     from logstore.settings import GroupSettings as GroupSettings
     from logstore.settings import StreamSettings as StreamSettings
-    from logstore.store import Store as Store
-    from logstore.store import open_store
-    from logstore.stream import Stream as Stream
-    from logstore.transaction import Transaction as Transaction
 
     open = open_store
 

@@ -15,17 +15,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine import nodes, snapshot
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, Error
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, checkpoint, hint, names, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, overlay, readonly
-from logstore.recovery.checklog import LogCheck, Progress
-from logstore.recovery.checkreport import CheckReport
+from logstore.recovery import compare, readonly, shutdown_marker
+from logstore.recovery.check_log import LogCheck, Progress
+from logstore.recovery.check_report import CheckReport
+from logstore.recovery.salvage import repaired_view
 
 TRIES = 3
 
@@ -51,7 +53,9 @@ def _names(fs: FileSystem, path: Path) -> tuple[object, ...]:
     """What a compaction, a checkpoint or a close changes: damage that was found while it changed
     is looked for again."""
     kept = (*fs.names(path / names.LOG), *fs.names(path / names.CHECKPOINTS))
-    return boot.read(fs, path), *sorted(each for each in kept if names.TEMPORARY not in each)
+    return shutdown_marker.read(fs, path), *sorted(
+        each for each in kept if names.TEMPORARY not in each
+    )
 
 
 def _once(fs: FileSystem, path: Path, progress: Progress | None, *, careful: bool) -> CheckReport:
@@ -69,7 +73,7 @@ def _past_heads(
     """A segment's header is damaged: the rest is looked at all the same."""
     home = fs.temporary_directory()
     try:
-        repaired = overlay.Repaired(fs, path, home)
+        repaired = repaired_view.Repaired(fs, path, home)
         report = _Check(repaired.fs, path, repaired.content.uuid, progress).run()
     except Error:
         raise why from None
@@ -100,7 +104,7 @@ class _Check(LogCheck):
             self._segment(link, role, last=link.number == max(mains, default=0))
         self._newest(max(mains, default=0))
         self._checkpoints()
-        if boot.damaged(self._fs, self._path):
+        if shutdown_marker.damaged(self._fs, self._path):
             self._damage(0, 0, 0, "BOOT is damaged: the index is rebuilt when the store is opened")
         self._pass_over_garbage({link.number for link, role in links if role != fmt.Role.MAIN})
         if not self.report.damage:

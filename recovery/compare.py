@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from logstore.engine.core import Engine
+from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.index.env import Generation, open_untouched, translated
-from logstore.index.expirytxn import ExpiryTxn
+from logstore.index.expiry_txn import ExpiryTxn
 from logstore.index.keys import StreamRecord
-from logstore.index.settingtxn import OF_GROUP, OF_STREAM
+from logstore.index.setting_txn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.index.verify import every_row
 from logstore.log import names
-from logstore.recovery import boot, trust
-from logstore.recovery.probe import cannot_be_read
+from logstore.recovery import index_validity, shutdown_marker
 from logstore.recovery.report import Damage
+from logstore.recovery.salvage.probe import cannot_be_read
 
 NOT_CLEAN = "not compared: the store is open, or was not closed cleanly"
 REBUILT = "not compared: it is rebuilt when the store is opened"
@@ -30,10 +30,10 @@ AGREES = "agrees with the log"
 def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = False) -> str:
     """Compare every record and locator; what differs goes into ``damage``."""
     try:
-        known = boot.read(engine.fs, engine.path)
+        known = shutdown_marker.read(engine.fs, engine.path)
     except CorruptionError:
         known = None
-    if why := trust.why_not(engine, known):
+    if why := index_validity.why_not(engine, known):
         return f"{REBUILT} ({why})"
     assert known is not None
     if not known.clean_applied:

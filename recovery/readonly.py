@@ -13,19 +13,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine import process, tail
-from logstore.engine.core import Engine, log
-from logstore.engine.lock import WriterLock
-from logstore.engine.segments import SegmentGone
-from logstore.engine.state import State
-from logstore.engine.wake import Wake
+from logstore.engine.apply import write_txn
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit import log_tail
+from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.runtime.segments import SegmentGone
+from logstore.engine.shm import process
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import boot, creation, rebuild
+from logstore.recovery import create, rebuild, shutdown_marker
 from logstore.recovery.report import RecoveryReport
 
 BUILD_TRIES = 5
@@ -34,7 +36,7 @@ BUILD_TRIES = 5
 @translated()
 def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engine, RecoveryReport]:
     """An engine that only reads."""
-    path = creation.hold(fs, path)
+    path = create.hold(fs, path)
     content = storefile.read(fs, path)
     report = RecoveryReport(why_not_trusted="read-only: a private index is built")
     home, here = fs.temporary_directory(), process.boot_id()
@@ -95,7 +97,7 @@ def published(engine: Engine, here: str) -> int | None:
     if words is None or not words.applied:
         return None
     try:
-        known = boot.read(engine.fs, engine.path)
+        known = shutdown_marker.read(engine.fs, engine.path)
     except CorruptionError:
         return None
     if known is None or not here or known.identity.boot_id != here:
@@ -109,7 +111,7 @@ def durable_upto(engine: Engine) -> int:
     A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
     """
     try:
-        known = boot.read(engine.fs, engine.path)
+        known = shutdown_marker.read(engine.fs, engine.path)
     except CorruptionError:
         known = None
     found = 0 if known is None else known.durable
@@ -158,8 +160,8 @@ class Follower:
         with generation.env.begin(write=True) as txn:
             index = IndexTxn(generation, txn)
             meta = index.meta()
-            engine.kept.clear()
-            state = engine.new_state(index, meta, meta.applied, meta.commit)
+            engine.cache.clear()
+            state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
             links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
             if not links or links[0].number != meta.applied >> 32:
                 raise SegmentGone(meta.applied >> 32)
@@ -172,12 +174,12 @@ class Follower:
                 if not self._segment(engine, link, bound, state, last=last):
                     break
             state.flush()
-        engine.kept.clear()
+        engine.cache.clear()
         engine.publish(state.meta)
 
     @staticmethod
     def _segment(
-        engine: Engine, link: chain.Link, bound: int | None, state: State, *, last: bool
+        engine: Engine, link: chain.Link, bound: int | None, state: WriteTxn, *, last: bool
     ) -> bool:
         """Complete commits of one segment; False if the rest is not to be looked at.
 
@@ -193,7 +195,7 @@ class Follower:
             for commit in reader.commits(scanned, state.meta.commit):
                 if bound is not None and commit.end > bound:
                     return False
-                tail.apply_commit(state, commit)
+                log_tail.apply_commit(state, commit)
                 good = commit.end
         except CorruptFrameError:
             if not last or (bound is not None and good < bound):

@@ -7,7 +7,8 @@ the open nodes; (3) frames behind it are replayed physically, from hints where t
 What stands behind the last complete commit is left to the tail check, which follows.
 
 Invariants: the old generation is never opened; damage in a sealed segment is reported and passed
-over, its neighbours are applied as far as they still say something certain (``gaps``).
+over, its neighbours are applied as far as they still say something certain
+(``recovery.replay_guard``).
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logstore import format as fmt
-from logstore.engine import opens
-from logstore.engine.apply import apply
-from logstore.engine.core import Engine, log
-from logstore.engine.fresh import Fresh
-from logstore.engine.state import State
+from logstore.engine.apply import write_txn
+from logstore.engine.apply.new_streams import Fresh
+from logstore.engine.apply.streams import apply
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.txn import open_node
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery import boot, leaving
-from logstore.recovery.gaps import UNREADABLE, Gaps
+from logstore.recovery import power_cut, shutdown_marker
+from logstore.recovery.replay_guard import UNREADABLE, Gaps
 from logstore.recovery.report import Damage, RecoveryReport
 
 _NONE = [0, 0]
@@ -59,9 +61,9 @@ def build(engine: Engine, report: RecoveryReport, published: Published | None = 
         generation.close()
     fs.rename(temporary, path)
     # A crash before this names the old generation, which nobody has written to meanwhile.
-    here = boot.identity(path / "data.mdb")
-    if not engine.options.readonly and not leaving.was_cut(boot.read(fs, store), here):
-        boot.write(fs, store, boot.dirty(number, here, engine.promised))
+    here = shutdown_marker.identity(path / "data.mdb")
+    if not engine.options.readonly and not power_cut.was_cut(shutdown_marker.read(fs, store), here):
+        shutdown_marker.write(fs, store, shutdown_marker.dirty(number, here, engine.promised))
     report.rebuilt = True
     report.rebuild_ms = (time.monotonic_ns() - started) // 1_000_000
     log.info("index generation %d rebuilt in %d ms", number, report.rebuild_ms)
@@ -106,9 +108,9 @@ class Rebuild:
         sealed, active = self._links[:-1], self._links[-1]
         with self._generation.env.begin(write=True) as txn:
             index = IndexTxn(self._generation, txn)
-            engine.kept.clear()
+            engine.cache.clear()
             index.hold_names()
-            state = engine.new_state(index, Meta(active_segment=active.number), 0, 0)
+            state = write_txn.begin(engine, index, Meta(active_segment=active.number), 0, 0)
             self._fresh = Fresh(state)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):
@@ -133,7 +135,7 @@ class Rebuild:
             self._settle(state, max(active.number, state.meta.active_segment))
             state.flush()
             index.write_names()
-        engine.kept.clear()
+        engine.cache.clear()
 
     def _check_chain(self, from_position: int) -> None:
         """DamagedStoreError if a segment is missing that no checkpoint stands for."""
@@ -206,7 +208,7 @@ class Rebuild:
         finally:
             file.close()
 
-    def _replay(self, state: State, link: chain.Link, from_position: int) -> None:
+    def _replay(self, state: WriteTxn, link: chain.Link, from_position: int) -> None:
         last: reader.LogFrame | None = None
         end_position = fmt.position(link.number, link.end_offset)
         for found in self._frames(link):
@@ -223,7 +225,7 @@ class Rebuild:
             state.meta = meta
         self._count_segment(state, link)
 
-    def _replay_active(self, state: State, link: chain.Link, from_position: int) -> None:
+    def _replay_active(self, state: WriteTxn, link: chain.Link, from_position: int) -> None:
         """Complete commits of the active segment; what is behind them is the tail check's."""
         engine = self._engine
         # Asked behind the checkpoint, which may have seen what was published only just then.
@@ -250,7 +252,7 @@ class Rebuild:
             file.close()
         self._count_segment(state, link)
 
-    def _apply(self, state: State, found: reader.LogFrame, from_position: int) -> None:
+    def _apply(self, state: WriteTxn, found: reader.LogFrame, from_position: int) -> None:
         at, fresh = found.position, self._fresh
         if self._gaps:
             fresh.hand_over()
@@ -266,7 +268,7 @@ class Rebuild:
         elif isinstance(body, _OPEN_NODE_BODIES):
             self._open_only(state, found, body)
 
-    def _open_only(self, state: State, found: reader.LogFrame, body: frames.Body) -> None:
+    def _open_only(self, state: WriteTxn, found: reader.LogFrame, body: frames.Body) -> None:
         """Frames that an open node of the checkpoint is made of."""
         record = state.record(getattr(body, "stream", 0))
         if record is None or not 0 < record.open_version <= found.position:
@@ -274,13 +276,13 @@ class Rebuild:
         if not isinstance(body, frames.Tombstone) or body.version == record.open_version:
             apply(state, found.position, found.payload_bytes, body)
 
-    def _count_segment(self, state: State, link: chain.Link) -> None:
+    def _count_segment(self, state: WriteTxn, link: chain.Link) -> None:
         row = state.segment(link.number) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, link.created_ms)
         state.put_segment(link.number, row._replace(
             total_bytes=link.end_offset, born_ms=link.created_ms
         ))  # fmt: skip
 
-    def _settle(self, state: State, active: int) -> None:
+    def _settle(self, state: WriteTxn, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
         fresh_rows = self._fresh.settle(engine.segments, active)
@@ -329,7 +331,7 @@ class Rebuild:
             next_segment=max([state.meta.next_segment, *(number + 1 for number in heads)]),
         )
 
-    def _settle_opens(self, state: State, active: int) -> list[StreamRecord]:
+    def _settle_opens(self, state: WriteTxn, active: int) -> list[StreamRecord]:
         """All records, their open nodes put together."""
         records = state.all_records()
         for record in records:
@@ -340,17 +342,19 @@ class Rebuild:
                 self._gaps.without_open(state, record)
         return records
 
-    def _settle_open(self, state: State, record: StreamRecord, node: OpenNode, active: int) -> None:
+    def _settle_open(
+        self, state: WriteTxn, record: StreamRecord, node: OpenNode, active: int
+    ) -> None:
         """Put an open node together; what cannot be read of it does not keep others from it."""
         segments = self._engine.segments
         sound: OpenNode | None = node
         if self._gaps.cross(record.open_version):
             sound = self._gaps.sound(record, node, active)
         try:
-            settled = opens.settled(sound, segments, active) if sound is not None else None
+            settled = open_node.settled(sound, segments, active) if sound is not None else None
         except UNREADABLE:
             sound = self._gaps.sound(record, node, active)
-            settled = opens.settled(sound, segments, active) if sound is not None else None
+            settled = open_node.settled(sound, segments, active) if sound is not None else None
         if settled is not None:
             state.put_open(record.number, settled)
             return

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
-from logstore.engine import checkpoints
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine, log
+from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import checkpoint as checkpoints
+from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptionError, DamagedStoreError, StoreInUseError
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, checkpoint, names, reader, segment, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, passes, trust
+from logstore.recovery import index_validity, open_store, shutdown_marker
 from logstore.recovery.check import check
 from logstore.recovery.report import RecoveryReport
 
@@ -40,16 +40,16 @@ def recover(
     options = StoreOptions(background=False)
     limits = StoreLimits()
     try:
-        engine, report = passes.open_engine(fs, path, options, create=False, limits=limits)
+        engine, report = open_store.open_engine(fs, path, options, create=False, limits=limits)
     except DamagedStoreError as exc:
         log.error("damaged: %s; going on with what can be read", exc)
         _seal_damaged(fs, path, exc.segment or 0)
-        engine, report = passes.open_engine(
+        engine, report = open_store.open_engine(
             fs, path, options, create=False, limits=limits, accept_loss=True
         )
         _renew_checkpoints(engine)
     report.damage += [damage for damage in seen if damage not in report.damage]
-    passes.close_engine(engine)
+    open_store.close_engine(engine)
     return report
 
 
@@ -86,7 +86,10 @@ def _fits(engine: Engine, position: int) -> bool:
 
 def _newest_known(fs: FileSystem, path: Path) -> int:
     """The largest number of a segment that is there, or of which something in the store speaks."""
-    recorded = trust.promised(fs, path, boot.read(fs, path)) >> fmt.POSITION_SEGMENT_BITS
+    recorded = (
+        index_validity.promised(fs, path, shutdown_marker.read(fs, path))
+        >> fmt.POSITION_SEGMENT_BITS
+    )
     return max([recorded, *names.segments(fs, path), *names.hints(fs, path)])
 
 

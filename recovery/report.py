@@ -9,7 +9,7 @@ from logstore.ids import StreamID
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.recovery.atrisk import AtRisk
+    from logstore.recovery.at_risk import AtRisk
 
 
 class Damage(NamedTuple):

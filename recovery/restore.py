@@ -10,29 +10,35 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from logstore import format as fmt
-from logstore.engine import checkpoints, groupcopy, producercopy, schedulecopy, settingcopy
-from logstore.engine.core import Engine, log
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.maintenance import checkpoint as checkpoints
+from logstore.engine.maintenance import (
+    checkpoint_groups,
+    checkpoint_producers,
+    checkpoint_schedule,
+    checkpoint_settings,
+)
+from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
 from logstore.log import chain, checkpoint, hint, names, reader
 from logstore.log import frame as frames
-from logstore.recovery.gaps import UNNAMED
+from logstore.recovery.replay_guard import UNNAMED
 from logstore.recovery.report import Damage, RecoveryReport
 
-_LOADERS: dict[str, Callable[[State, dict[str, Any]], None]] = {
-    "groups": groupcopy.load,
-    "pending": groupcopy.load,
-    "settings": settingcopy.load,
-    "scheduled": schedulecopy.load,
+_LOADERS: dict[str, Callable[[WriteTxn, dict[str, Any]], None]] = {
+    "groups": checkpoint_groups.load,
+    "pending": checkpoint_groups.load,
+    "settings": checkpoint_settings.load,
+    "scheduled": checkpoint_schedule.load,
 }
 
 
 Vectors: TypeAlias = dict[tuple[int, int, int], tuple[int, bytes]]
 
 
-def newest(engine: Engine, state: State, report: RecoveryReport) -> int:
+def newest(engine: Engine, state: WriteTxn, report: RecoveryReport) -> int:
     """Load the newest valid checkpoint; the position to replay from (0: there is none)."""
     for position in reversed(names.checkpoints(engine.fs, engine.path)):
         if not position:
@@ -72,7 +78,7 @@ def _is_missing(engine: Engine, number: int, report: RecoveryReport) -> None:
 
 
 def _load(
-    engine: Engine, state: State, chunks: list[Any], position: int, report: RecoveryReport
+    engine: Engine, state: WriteTxn, chunks: list[Any], position: int, report: RecoveryReport
 ) -> None:
     vectors: Vectors = {}
     for chunk in chunks:
@@ -89,8 +95,8 @@ def _load(
                     state.create(record)
         elif kind in _LOADERS:
             _LOADERS[kind](state, chunk)
-        elif kind in producercopy.KINDS:
-            producercopy.load(state, chunk)
+        elif kind in checkpoint_producers.KINDS:
+            checkpoint_producers.load(state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)
@@ -103,7 +109,7 @@ def _load(
 
 
 def _load_segment(
-    engine: Engine, state: State, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
+    engine: Engine, state: WriteTxn, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
     position: int, report: RecoveryReport,
 ) -> list[reader.LogFrame]:  # fmt: skip
     """Load the nodes that lived; those of which that is not known, because frames before them
@@ -123,7 +129,7 @@ def _load_segment(
     return [node for node in unsure if node.position < position or role != fmt.Role.MAIN]
 
 
-def _put(state: State, found: reader.LogFrame, vectors: Vectors) -> None:
+def _put(state: WriteTxn, found: reader.LogFrame, vectors: Vectors) -> None:
     body = found.body()
     assert isinstance(body, frames.Node)
     master = StreamID(body.master_ms, body.master_seq)
@@ -136,7 +142,7 @@ def _put(state: State, found: reader.LogFrame, vectors: Vectors) -> None:
 
 
 def _load_unsure(
-    state: State, unsure: list[reader.LogFrame], vectors: Vectors, report: RecoveryReport
+    state: WriteTxn, unsure: list[reader.LogFrame], vectors: Vectors, report: RecoveryReport
 ) -> None:
     """Nodes behind damage in a segment without a hint: live bits count frames, and some are lost.
 
@@ -165,7 +171,7 @@ def _load_unsure(
         )
 
 
-def unadopted(engine: Engine, state: State, report: RecoveryReport) -> None:
+def unadopted(engine: Engine, state: WriteTxn, report: RecoveryReport) -> None:
     """Without a checkpoint and without the beginning of the log: nodes of compacted segments, of
     which nothing that is left says whether they were adopted."""
     state.flush()

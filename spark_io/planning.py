@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from logstore import arguments
-from logstore.engine import process
-from logstore.engine.process import Identity
+from logstore.api import arguments
+from logstore.api.store import Store, open_store
+from logstore.api.stream import Stream
+from logstore.engine.shm import process
+from logstore.engine.shm.process import Identity
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.scan import plan
 from logstore.scan.split import Split
 from logstore.spark_io.options import SourceOptions
-from logstore.store import Store, open_store
-from logstore.stream import Stream
 
 SAMPLED_STREAMS = 16
 SAMPLED_ENTRIES = 20

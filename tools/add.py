@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from logstore.api.store import open_store
 from logstore.errors import StreamNotFoundError
 from logstore.options import Sync
-from logstore.store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import click
 
+from logstore.api.store import open_store
 from logstore.codec import codec_name
 from logstore.errors import Error
 from logstore.recovery import check
-from logstore.store import open_store
 from logstore.tools import demo_data, demo_load, demo_spark
 from logstore.tools.demo_data import StreamRows
 from logstore.tools.demo_forget import Forgetting, Step

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from logstore.api.store import Store, open_store
 from logstore.ids import StreamID
-from logstore.store import Store, open_store
 from logstore.tools import demo_data
 from logstore.tools.demo_data import SECOND_HALF, StreamRows
 from logstore.tools.demo_load import DemoError

@@ -17,9 +17,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from logstore.entry import Entry
+from logstore.api.entry import Entry
+from logstore.api.store import Store, open_store
 from logstore.ids import StreamID
-from logstore.store import Store, open_store
 from logstore.tools.demo_data import StreamRows
 
 # So small that a loader cannot be at its end while half of what it told is still unread.

@@ -12,10 +12,10 @@ from typing import BinaryIO, TypeAlias
 
 import click
 
-from logstore.entry import Entry
+from logstore.api.entry import Entry
+from logstore.api.stream import Stream
 from logstore.errors import UsageError
 from logstore.ids import ZERO_ID, parse_end, parse_start
-from logstore.stream import Stream
 from logstore.tools import forms, options
 from logstore.tools.importing import FORMATS, guess_delimiter, guess_format
 from logstore.tools.output import Output, Progress

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from logstore.entry import Entry
+from logstore.api.entry import Entry
 from logstore.scan import records
 
 

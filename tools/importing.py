@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import click
 
+from logstore.api.store import open_store
 from logstore.errors import InputLineError, UsageError
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
-from logstore.store import open_store
 from logstore.tools import lines, options
 from logstore.tools.loading import Counts, Load
 from logstore.tools.output import Output

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from logstore.entry import Entry
-from logstore.fullinfo import FullConsumerInfo, FullGroupInfo, FullPendingEntry, FullStreamInfo
-from logstore.info import GroupInfo
-from logstore.stream import Stream
+from logstore.api.entry import Entry
+from logstore.api.full_info import FullConsumerInfo, FullGroupInfo, FullPendingEntry, FullStreamInfo
+from logstore.api.info import GroupInfo
+from logstore.api.stream import Stream
 from logstore.tools import forms, options
 from logstore.tools.output import Output
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from logstore.api.stream import Stream
 from logstore.codec import codec
 from logstore.errors import InputLineError, UsageError
 from logstore.ids import StreamID
-from logstore.stream import Stream
 from logstore.tools.lines import Row
 
 

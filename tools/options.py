@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from logstore.api.store import Store, open_store
+from logstore.api.stream import Stream
 from logstore.errors import StreamNotFoundError
-from logstore.store import Store, open_store
-from logstore.stream import Stream
 from logstore.tools.output import Output
 
 F = TypeVar("F", bound=Callable[..., Any])

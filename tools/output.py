@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import click
 
-from logstore.entry import Entry
+from logstore.api.entry import Entry
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools import forms, wording
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from logstore.info import PinInfo
-from logstore.store import open_store
+from logstore.api.info import PinInfo
+from logstore.api.store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from logstore.recovery import recover, salvage
-from logstore.recovery.salvage import SalvageReport
+from logstore.recovery import recover
+from logstore.recovery.salvage import run
+from logstore.recovery.salvage.run import SalvageReport
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -38,7 +39,7 @@ def command(output: Output, path: Path, target: Path | None) -> None:
         output.report(found.as_dict())
         return
     with output.progress("Salvaging") as progress:
-        made = salvage.salvage(path, target, progress=progress)
+        made = run.salvage(path, target, progress=progress)
     output.exit_code = output.exit_code if made.whole else EXIT_GONE
     if output.json:
         output.json_object(made.as_dict())

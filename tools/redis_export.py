@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logstore.store import open_store
+from logstore.api.store import open_store
 from logstore.tools import options, redis_options
 from logstore.tools.output import Output
 from logstore.tools.redis_options import MIB, is_server
 
 if TYPE_CHECKING:
-    from logstore.interchange import Peer
+    from logstore.api.dump import Peer
 
 
 @click.command("export")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore.api.store import Store, open_store
 from logstore.options import Sync
-from logstore.store import Store, open_store
 from logstore.tools import options, redis_options
 from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
 from logstore.tools.redis_options import MIB, is_server

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from logstore.engine.caretaker import Caretaker, Compact
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine, log
-from logstore.engine.dues import Adder
-from logstore.engine.flusher import Flusher
+from logstore.engine.commit.committer import Committer
+from logstore.engine.commit.flusher import Flusher
+from logstore.engine.maintenance.due_work import Adder
+from logstore.engine.maintenance.worker import Caretaker, Compact
+from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.waiting import arrivals
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
 
@@ -39,7 +40,8 @@ class Shared:
         self.report = report
         self.committer = Committer(engine)
         if not engine.options.readonly:
-            engine.adder = Adder(engine, self.committer)
+            engine.due_work = Adder(engine, self.committer)
+            engine.hand_out = arrivals.hand_out
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
         self.caretaker = Caretaker(engine, self.committer, compact)

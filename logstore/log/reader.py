@@ -3,8 +3,8 @@
 Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
 against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
 does not fit; the search for frames behind bad bytes is linear in them (``codec.search``). It says
-*that* a frame is bad; whether that is a torn tail or damage is decided in one place (engine.tail).
-Never imports the index.
+*that* a frame is bad; whether that is a torn tail or damage is decided in one place, the
+log tail (``commit.log_tail``). Never imports the index.
 """
 
 from __future__ import annotations

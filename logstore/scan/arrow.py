@@ -22,7 +22,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.engine.core import Engine
+    from logstore.engine.runtime.engine import Engine
     from logstore.scan.shape import Shape
 
 BATCH_BYTES = 8 << 20

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from logstore.engine import nodes, snapshot
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.scan.arrow import Gather

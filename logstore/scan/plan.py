@@ -23,15 +23,17 @@ from pathlib import Path
 
 import msgpack
 
-from logstore.engine import nodes, pins, process, snapshot
-from logstore.engine.core import Engine
-from logstore.engine.process import Identity
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.shm import process
+from logstore.engine.shm.process import Identity
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
+from logstore.index.absence_check import LostRowsError
 from logstore.index.keys import StreamRecord
-from logstore.index.witness import LostRowsError
 from logstore.log import pinfile
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Writer

@@ -12,16 +12,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from logstore.api.dump import Peer
+from logstore.api.store import Store
 from logstore.codec import listpack
-from logstore.engine import exports, snapshot
-from logstore.engine.pieces import PREFIX
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.dump import export as exports
+from logstore.engine.dump.chunks import PREFIX
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, File
-from logstore.interchange import Peer
 from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.value import Node
-from logstore.store import Store
 from logstore.transfer.report import Progress, Report, unwatched
 from logstore.transfer.wanted import Wanted
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from logstore.engine import installs
-from logstore.engine.installs import Edge
+from logstore.api.store import Store
+from logstore.engine.dump import restore
+from logstore.engine.dump.restore import Edge
 from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
 from logstore.fs import LOCAL, File
 from logstore.rdb import dump
 from logstore.rdb.crc64 import crc64
 from logstore.rdb.filereader import FileReader, StreamKey
 from logstore.rdb.value import StreamInfoValue
-from logstore.store import Store
 from logstore.transfer import streampieces
 from logstore.transfer.ahead import ahead
 from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake
@@ -155,7 +155,7 @@ class _Import:
         if not more:
             info = key.info()
             if intake.takes(name, _claim(info)):
-                prepared = installs.settled(piece.parts, piece.after, info)
+                prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
             return
         with intake.piecewise(name) as temporary, ahead(found) as pieces:

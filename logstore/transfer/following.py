@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+from logstore.api.store import Store
 from logstore.errors import IDOrderError, OptionError, PeerError
-from logstore.store import Store
 from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCounts
 from logstore.transfer.mirroring import Mirroring
 from logstore.transfer.replies import by_stream, rows

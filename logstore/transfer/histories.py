@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, StreamID
-from logstore.store import Store
 from logstore.transfer.replies import Rows, rows
 from logstore.transfer.server import Server, StreamFacts
 

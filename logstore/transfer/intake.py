@@ -3,7 +3,7 @@ pieces.
 
 Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
 import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
-of about so many, under another name (``engine.pieces``). Memory holds a few pieces.
+of about so many, under another name (``engine.dump.chunks``). Memory holds a few pieces.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from logstore import arguments
-from logstore.engine import installs, lifetimes, pieces, snapshot
-from logstore.engine.installs import Edge, Part, Prepared
-from logstore.engine.state import State
+from logstore.api import arguments
+from logstore.api.store import Store
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import chunks, restore
+from logstore.engine.dump.restore import Edge, Part, Prepared
+from logstore.engine.features import expiry
+from logstore.engine.runtime import snapshot
 from logstore.errors import (
     CorruptNodeError,
     Error,
@@ -27,7 +30,6 @@ from logstore.errors import (
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.store import Store
 from logstore.transfer.report import Report
 from logstore.transfer.wanted import Wanted
 from logstore.tuples import NamedTuple
@@ -98,14 +100,14 @@ class Intake:
     # -- whole streams --------------------------------------------------------------------------
     def value(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
         """Bring in a stream that is in memory, in the next commit."""
-        self.whole(name, installs.prepare(value), expires_ms)
+        self.whole(name, restore.prepare(value), expires_ms)
 
     def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
         """Bring in a stream that was verified, in the next commit."""
         if prepared.info.many:
             self._large(name, prepared, expires_ms)
             return
-        size = sum(map(installs.part_bytes, prepared.parts))
+        size = sum(map(restore.part_bytes, prepared.parts))
         if self._waiting and self._waiting_bytes + size > PIECE_BYTES:
             self.flush()
         self._waiting.append((name, prepared, expires_ms))
@@ -116,14 +118,14 @@ class Intake:
     def _large(self, name: bytes, prepared: Prepared, expires_ms: int | None) -> None:
         """One with very many groups, in commits of its own."""
         self.flush()
-        pieces.bring(
+        chunks.bring(
             self._commit, name, prepared, replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )  # fmt: skip
         self._report.streams += 1
         self._report.entries += prepared.info.length
 
-    def _commit(self, op: Callable[[State], Any]) -> Any:
+    def _commit(self, op: Callable[[WriteTxn], Any]) -> Any:
         return self._store._commit(op, None)
 
     def flush(self) -> None:
@@ -133,9 +135,9 @@ class Intake:
             return
         replace = self._wanted.replace
 
-        def step(state: State) -> None:
+        def step(state: WriteTxn) -> None:
             for name, prepared, expires_ms in waiting:
-                installs.install(state, name, prepared, replace=replace)
+                restore.install(state, name, prepared, replace=replace)
                 _expire(state, name, expires_ms)
 
         self._store._commit(step, None)
@@ -144,34 +146,34 @@ class Intake:
 
     # -- streams in pieces ----------------------------------------------------------------------
     @contextmanager
-    def piecewise(self, name: bytes) -> Iterator[pieces.Temporary]:
+    def piecewise(self, name: bytes) -> Iterator[chunks.Temporary]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: pieces.Temporary = self._store._commit(
-            lambda state: pieces.begin(state, name), None
+        temporary: chunks.Temporary = self._store._commit(
+            lambda state: chunks.begin(state, name), None
         )
         try:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                self._store._commit(lambda state: pieces.discard(state, temporary), None)
+                self._store._commit(lambda state: chunks.discard(state, temporary), None)
             raise
 
-    def extend(self, temporary: pieces.Temporary, edge: Edge, piece: Piece) -> Edge:
+    def extend(self, temporary: chunks.Temporary, edge: Edge, piece: Piece) -> Edge:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
-        step = partial(pieces.extend, temporary=temporary, before=edge, parts=parts, after=after)
+        step = partial(chunks.extend, temporary=temporary, before=edge, parts=parts, after=after)
         self._store._commit(step, None)
         return after
 
     def finish(
-        self, temporary: pieces.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+        self, temporary: chunks.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
         expires_ms: int | None = None,
     ) -> None:  # fmt: skip
         """The end of a stream that came in pieces: from now on it is there."""
-        installs.check_info(info, edge)
-        installs.check_size(info, 0)
-        pieces.complete(
+        restore.check_info(info, edge)
+        restore.check_size(info, 0)
+        chunks.complete(
             self._commit, temporary, edge, name, info, replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )  # fmt: skip
@@ -179,8 +181,8 @@ class Intake:
         self._report.entries += info.length
 
 
-def _expire(state: State, name: bytes, expires_ms: int | None) -> None:
+def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:
     if expires_ms is not None:
         record = state.record_by_name(name)
         assert record is not None
-        lifetimes.expire_at(state, record, expires_ms)
+        expiry.expire_at(state, record, expires_ms)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from logstore.api.store import Store
 from logstore.ids import StreamID
-from logstore.store import Store
 from logstore.transfer.report import Report
 from logstore.transfer.server import Server, StreamFacts, pages
 from logstore.transfer.wanted import Wanted

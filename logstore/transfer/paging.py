@@ -1,6 +1,6 @@
 """A stream of a server that is too large for a payload, read by pages.
 
-Invariants: entries go to a stream for the time being (``engine.pieces``), which gets its counts,
+Invariants: entries go to a stream for the time being (``dump.chunks``), which gets its counts,
 groups and name in one commit at the end; these, and the entries behind the last page, are read in
 one MULTI, so that they belong together. What is deleted there while pages are read may be here: the
 length here is what is here.
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from logstore.engine.installs import Edge
+from logstore.api.store import Store
+from logstore.engine.dump.restore import Edge
 from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.store import Store
 from logstore.transfer.intake import Intake
 from logstore.transfer.replies import (
     Rows,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from logstore.codec import codec
-from logstore.engine.pieces import PREFIX
+from logstore.engine.dump.chunks import PREFIX
 from logstore.errors import StreamExistsError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from logstore.engine import exports
+from logstore.api.dump import Peer
+from logstore.api.store import Store
+from logstore.engine.dump import export as exports
 from logstore.errors import (
     PeerError,
     StreamExistsError,
@@ -17,10 +19,8 @@ from logstore.errors import (
     TooLargeError,
     shown,
 )
-from logstore.interchange import Peer
 from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
-from logstore.store import Store
 from logstore.transfer.fileexport import expires_ms, names, spelt
 from logstore.transfer.pushing import Pushing
 from logstore.transfer.replies import UnexpectedReply, blob, count

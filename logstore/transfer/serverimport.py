@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from logstore.engine.lifetimes import EXPIRES_MAX_MS
+from logstore.api.store import Store
+from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.rdb import dump
-from logstore.store import Store
 from logstore.transfer import paging
 from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
 from logstore.transfer.replies import blob, integer

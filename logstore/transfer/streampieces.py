@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logstore.engine import installs
-from logstore.engine.installs import Edge, Part
+from logstore.engine.dump import restore
+from logstore.engine.dump.restore import Edge, Part
 from logstore.rdb.filereader import StreamKey
 from logstore.transfer.intake import Piece
 
@@ -23,7 +23,7 @@ def pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
     for part, after in _parts(key):
         parts.append(part)
         edge = after
-        size += installs.part_bytes(part)
+        size += restore.part_bytes(part)
         if size >= most_bytes:
             yield Piece(parts, edge), True
             parts, size = [], 0
@@ -36,11 +36,11 @@ def _parts(key: StreamKey) -> Iterator[tuple[Part, Edge]]:
     while True:
         batch = key.batch(edge.top)
         if len(batch):
-            edge = installs.behind(edge, batch)
+            edge = restore.behind(edge, batch)
             yield batch, edge
             continue
         node = next(nodes, None)
         if node is None:
             return
-        sealed, edge = installs.verify([node], edge)
+        sealed, edge = restore.verify([node], edge)
         yield sealed, edge

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.store import Store
 from logstore.transfer.replies import count, listed, stream_id
 from logstore.transfer.report import Report
 from logstore.transfer.server import Server, checked, pages

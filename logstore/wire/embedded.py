@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine.waiting import wait_streams
+from logstore.engine.waiting.wait import wait_streams
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of

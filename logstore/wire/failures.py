@@ -7,7 +7,7 @@ which clients that compare errors must not see.
 
 from __future__ import annotations
 
-from logstore.engine.groups import NO_KEY as NO_KEY_FOR_GROUP
+from logstore.engine.groups.admin import NO_KEY as NO_KEY_FOR_GROUP
 from logstore.errors import (
     CommittedError,
     DiskFullError,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from logstore.codec import RowBatch, codec
-from logstore.engine import adds
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.streams import add
 from logstore.errors import Error
 from logstore.ids import StreamID
 from logstore.wire.failures import failure_of
@@ -71,7 +71,7 @@ class Adding:
         self._apart = False
         self._refused: dict[int, Failure] = {}
 
-    def __call__(self, state: State) -> list[Run]:
+    def __call__(self, state: WriteTxn) -> list[Run]:
         """Add them all; what became of them, in order. ``Again``: call it in another state."""
         if not self._apart:
             try:
@@ -83,7 +83,7 @@ class Adding:
                 self._apart = True
         return [self._one(state, at) for at in range(self._first, self._end)]
 
-    def _one(self, state: State, at: int) -> Run:
+    def _one(self, state: WriteTxn, at: int) -> Run:
         found = self._refused.get(at)
         if found is not None:
             return found
@@ -96,13 +96,13 @@ class Adding:
             self._refused[at] = failure_of(again.cause)
             raise
 
-    def _add(self, state: State, first: int, end: int) -> Run:
+    def _add(self, state: WriteTxn, first: int, end: int) -> Run:
         buffer = state.buffer
         assert buffer is not None
         mark = buffer.mark()
-        request = adds.Add(self._key, self._rows, first, end, adds.AUTO)
+        request = add.Add(self._key, self._rows, first, end, add.AUTO)
         try:
-            added = adds.add(state, request)
+            added = add.add(state, request)
         except Error as exc:
             if buffer.mark() != mark:
                 raise Again(exc) from exc

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from logstore import arguments, deadletters
-from logstore.engine import snapshot
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
+from logstore.api import arguments, dead_letters
+from logstore.api.store import Store
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError, Error
-from logstore.store import Store
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Cut, Owed
 from logstore.wire.reply import Failure, Reply
@@ -51,7 +51,7 @@ class StoreReader:
 class StateReader:
     """Reads inside a commit: what was done in it so far is seen."""
 
-    def __init__(self, state: State, owed: Owed) -> None:
+    def __init__(self, state: WriteTxn, owed: Owed) -> None:
         self._state = state
         self.rows = owed.rows
         self.check = owed.check
@@ -83,7 +83,7 @@ class _Together:
             if isinstance(step, Change) and step.prepare is not None:
                 step.prepare()
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: WriteTxn) -> None:
         """Decide all of them that did not fail before."""
         buffer = state.buffer
         assert buffer is not None
@@ -105,7 +105,7 @@ class _Together:
                 if buffer.mark() != mark:
                     raise Again(exc) from exc
 
-    def _one(self, state: State, place: int) -> int:
+    def _one(self, state: WriteTxn, place: int) -> int:
         step = self._steps[place]
         if isinstance(step, Block):  # inside a transaction nothing waits
             step = step.attempt
@@ -121,7 +121,7 @@ class _Together:
             raise Failed("ERR this command is not allowed inside a transaction")
         return 1
 
-    def _rows(self, state: State, place: int, step: AddRow | AddRows) -> int:
+    def _rows(self, state: WriteTxn, place: int, step: AddRow | AddRows) -> int:
         """Rows for one stream that follow each other, as one operation; how many steps that are."""
         adding = self._adding.get(place)
         if isinstance(step, AddRows):
@@ -191,14 +191,14 @@ class Runner:
             return work(*given)
 
     def transaction(
-        self, steps: Sequence[Step], unchanged: Callable[[State], bool] | None = None,
+        self, steps: Sequence[Step], unchanged: Callable[[WriteTxn], bool] | None = None,
         owed: Owed | None = None,
     ) -> list[Reply] | None:  # fmt: skip
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
         owed = owed or Owed()
         together = _Together(steps, owed, all_of=True)
 
-        def op(state: State) -> bool:
+        def op(state: WriteTxn) -> bool:
             if unchanged is not None and not unchanged(state):
                 return False
             together(state)
@@ -206,7 +206,7 @@ class Runner:
 
         while True:
             try:
-                went = deadletters.run(self.store, op, None)
+                went = dead_letters.run(self.store, op, None)
             except Again:
                 continue
             if went:
@@ -243,7 +243,7 @@ class Runner:
         together = _Together(steps, owed)
         while True:
             try:
-                deadletters.run(self.store, together, None)
+                dead_letters.run(self.store, together, None)
                 return together.replies
             except Again:
                 continue
@@ -282,7 +282,7 @@ class Runner:
     def _added(self, adding: Adding) -> list[Run]:
         while True:
             try:
-                found: list[Run] = deadletters.run(self.store, adding, None)
+                found: list[Run] = dead_letters.run(self.store, adding, None)
                 return found
             except Again:
                 continue
@@ -291,6 +291,6 @@ class Runner:
         if not isinstance(step, Change) or not step.frees:
             return _refused(step, full)
         try:
-            return step.reply(deadletters.run(self.store, step.op, None, free=True))
+            return step.reply(dead_letters.run(self.store, step.op, None, free=True))
         except (Error, Failed) as exc:
             return failure_of(exc)

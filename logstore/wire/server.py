@@ -20,8 +20,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from logstore.aiowait import Watcher, wait_for
-from logstore.aiowaiter import Waiter
+from logstore.aio.wait import Watcher, wait_for
+from logstore.aio.waiter import Waiter
 from logstore.errors import ClosedError
 from logstore.wire.arrivals import Arrivals, Place
 from logstore.wire.batches import Batches

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from logstore.engine import snapshot
-from logstore.engine.snapshot import Snapshot
+from logstore.api.store import Store
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import OptionError
-from logstore.store import Store
 from logstore.wire.acl import RuleError
 from logstore.wire.audit import Audit
 from logstore.wire.commands import commands_of

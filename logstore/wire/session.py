@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
@@ -220,7 +220,7 @@ class Session:
         if multi.refused:
             raise Failed("EXECABORT Transaction discarded because of previous errors.")
 
-        def unchanged(state: State) -> bool:
+        def unchanged(state: WriteTxn) -> bool:
             return all(version_of(state, key) == version for key, version in watched.items())
 
         def run() -> Reply:
@@ -295,7 +295,7 @@ def held_bytes(words: list[bytes]) -> int:
     return sum(map(len, words)) + WORD_BYTES * len(words)
 
 
-def version_of(state: State, key: bytes) -> object:
+def version_of(state: WriteTxn, key: bytes) -> object:
     """What changes whenever the stream, or one of its groups, does."""
     record = state.record_by_name(key)
     if record is None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logstore.codec import RowBatch
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.wire.owed import Rows
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
 
@@ -53,7 +53,7 @@ def ok(_found: Any) -> Reply:
 class Change(NamedTuple):
     """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk."""
 
-    op: Callable[[State], Any]
+    op: Callable[[WriteTxn], Any]
     reply: Callable[[Any], Reply] = same
     frees: bool = False
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine.commit import Committer, Op
+from logstore.engine.commit.committer import Committer, Op
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import Sync
 

@@ -16,10 +16,10 @@ from logstore import format as fmt
 from logstore.compaction import measure, nodes, output, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.report import CompactionReport
-from logstore.engine import snapshot
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
-from logstore.engine.throttle import no_pause
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.throttle import no_pause
 from logstore.fs import LOCAL
 from logstore.log import chain, names
 from tests.compaction.conftest import Store

@@ -16,8 +16,8 @@ from logstore.codec import codec
 from logstore.compaction import background, measure
 from logstore.compaction.background import Compactor, Victim
 from logstore.compaction.nodes import Chooser, Group, Source, _Merger
-from logstore.engine.commit import Committer
-from logstore.engine.throttle import no_pause
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime.throttle import no_pause
 from logstore.format import Role
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, SegmentRow
@@ -203,7 +203,7 @@ def test_tombstones_are_counted_now_and_then(
     """Not twice at the same place of the log, nor within a minute."""
     counted: list[int] = []
     monkeypatch.setattr(
-        background.deleted, "tombstoned_bytes", lambda *_: counted.append(1) or {1: 5}
+        background.deleted_bytes, "tombstoned_bytes", lambda *_: counted.append(1) or {1: 5}
     )
     monkeypatch.setattr(measure, "rows_and_active", lambda engine: ({1: _row(7)}, 9))
     compactor._counted_at = -1

@@ -10,8 +10,8 @@ import pytest
 import logstore
 from logstore.compaction import background
 from logstore.compaction.background import Compactor
-from logstore.engine import deleted
-from logstore.engine.throttle import no_pause
+from logstore.engine.maintenance import deleted_bytes
+from logstore.engine.runtime.throttle import no_pause
 from tests.engine.procs import Waiting
 from tests.store.look import engine_of
 
@@ -22,13 +22,13 @@ NODES = 2_500
 def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store"
     told, tell = os.pipe()
-    count = deleted.tombstoned_bytes
+    count = deleted_bytes.tombstoned_bytes
 
     def counted(*rest: object) -> dict[int, int]:
         os.write(tell, b"x")
         return count(*rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(background.deleted, "tombstoned_bytes", counted)
+    monkeypatch.setattr(background.deleted_bytes, "tombstoned_bytes", counted)
 
     def work() -> None:
         with logstore.open(path, background=False) as theirs:
@@ -54,6 +54,6 @@ def test_it_is_counted_in_slices(tmp_path: Path) -> None:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(NODES))
         rests: list[int] = []
-        deleted.tombstoned_bytes(engine_of(store), rests.append)
-        assert len(rests) >= NODES // deleted.NODES_A_SNAPSHOT
-        assert deleted.NODES_A_SNAPSHOT <= 1000
+        deleted_bytes.tombstoned_bytes(engine_of(store), rests.append)
+        assert len(rests) >= NODES // deleted_bytes.NODES_A_SNAPSHOT
+        assert deleted_bytes.NODES_A_SNAPSHOT <= 1000

@@ -14,9 +14,9 @@ from logstore import format as fmt
 from logstore.compaction import measure, nodes, runner, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.report import CompactionReport
-from logstore.engine import care, snapshot
-from logstore.engine.commit import Committer
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, names, pinfile
@@ -178,7 +178,7 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
     _, active = measure.rows_and_active(engine)
     victims = measure.victims(engine, 0.1)
     assert len(victims) > 2
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         if not fits:
             with pytest.raises(DiskFullError):
                 runner._one_by_one(engine, committer, report, 0.1)
@@ -199,7 +199,7 @@ def test_between_two_commits_it_rests_for_what_it_did(
     """For the bytes of each node that was written, and for nothing else."""
     engine, committer = store._engine(), Committer(store._engine())
     monkeypatch.setattr(segments, "ITEMS_A_COMMIT", 5)
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         segments.seal(engine, committer)
         groups = list(nodes.groups(engine, Chooser(set(), 0.0)))
         paused: list[int] = []
@@ -216,7 +216,7 @@ def test_between_two_commits_it_rests_for_what_it_did(
     size = names.segment(engine.path, number).stat().st_size
     assert report.written_bytes == size
     # A second pass counts on.
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         segments.seal(engine, committer)
         groups = list(nodes.groups(engine, Chooser({number}, 1.0)))
         segments.write_and_adopt(engine, committer, groups, report)
@@ -230,7 +230,7 @@ def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
     engine, committer = store._engine(), Committer(store._engine())
     report = CompactionReport()
     restated = []
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         for turn in range(3):
             store.stream(b"open").add({b"n": b"%d" % turn}, f"{turn + 1}-0")
             store.stream(f"open-{turn}").add({b"n": b"1"})

@@ -9,7 +9,7 @@ import pytest
 
 import logstore
 from logstore.compaction import runner
-from logstore.engine.commit import Committer
+from logstore.engine.commit.committer import Committer
 from logstore.errors import DiskFullError
 
 SLACK = runner.INDEX_SLACK_BYTES

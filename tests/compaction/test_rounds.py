@@ -14,9 +14,9 @@ import pytest
 import logstore
 from logstore.compaction import background
 from logstore.compaction.background import Compactor, Victim
-from logstore.engine import care
-from logstore.engine.commit import Committer
-from logstore.engine.throttle import no_pause
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.throttle import no_pause
 from logstore.log import names, pinfile
 from logstore.log.pinfile import Pin
 
@@ -56,7 +56,7 @@ def test_an_index_is_copied_if_most_of_it_is_free_and_the_rest_is_small(
     compactor._shrink_index()
     assert engine.index().number == before
     compactor._shrink_next_s = 0.0
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         compactor._shrink_index()  # somebody else is at it
     assert engine.index().number == before
     engine.copy_index, copy = None, engine.copy_index
@@ -80,7 +80,7 @@ def test_a_round_empties_what_is_due_and_then_looks_less_often(
     compactor.tick(no_pause)
     assert rounds == [1]
     compactor._next_s = 0.0
-    with care.alone(engine):
+    with maintenance_locks.alone(engine):
         compactor.tick(no_pause)
     assert rounds == [1]
     assert compactor._next_s > time.monotonic()

@@ -15,8 +15,8 @@ import pytest
 
 import logstore
 from logstore.compaction import background, nodes, runner, segments
-from logstore.engine import checkpoints
-from logstore.engine.throttle import no_pause
+from logstore.engine.maintenance import checkpoint
+from logstore.engine.runtime.throttle import no_pause
 from logstore.recovery.check import check
 from tests.compaction.soak import Between, Soak
 
@@ -83,7 +83,7 @@ def one_round(soak: Soak, other: Path) -> str:
             runner.run(shared.engine, committer, purge=True)
         erased(soak)
     elif kind == "take":
-        checkpoints.take(shared.engine, committer)
+        checkpoint.take(shared.engine, committer)
     elif kind == "rebuild":
         rebuilt(soak)
     elif kind == "read":
@@ -108,8 +108,8 @@ def test_random_runs_end_in_what_a_model_says(
 ) -> None:
     seed = int(os.environ.get("SOAK_SEED", int.from_bytes(os.urandom(4), "little"))) + turn
     print(f"SOAK_SEED={seed - turn} turn {turn}")
-    monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 2)
-    monkeypatch.setattr(checkpoints, "NODES_A_CHUNK", 7)
+    monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 2)
+    monkeypatch.setattr(checkpoint, "NODES_A_CHUNK", 7)
     monkeypatch.setattr(nodes, "NODES_A_BATCH", 9)
     monkeypatch.setattr(background, "MIN_AGE_MS", 0)
     monkeypatch.setattr(background, "INDEX_MIN_BYTES", 1 << 14)

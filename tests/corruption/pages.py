@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine import exports
+from logstore.engine.dump import export
 from logstore.rdb.value import StreamInfoValue
 from tests.corruption.shop import Shop
 
@@ -140,7 +140,7 @@ def _pairs(entry: logstore.Entry[Any] | None) -> Any:
 
 def _info(engine: Any, name: bytes) -> Any:
     try:
-        return _plain(exports.read(engine, name).info)
+        return _plain(export.read(engine, name).info)
     except logstore.StreamNotFoundError:
         return None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine import exports
+from logstore.engine.dump import export
 from logstore.rdb.value import StreamInfoValue
 from logstore.settings import StreamSettings
 
@@ -39,7 +39,7 @@ def look(store: logstore.Store[Any], shop: Shop) -> None:
     for name in store.streams():
         stream = store.stream(name)
         shop.live[name] = entries(store, name)
-        shop.infos[name] = exports.read(store._engine(), name).info
+        shop.infos[name] = export.read(store._engine(), name).info
         shop.settings[name] = stream.settings
         shop.scheduled[name] = [each.pairs for each in stream.scheduled()]
 

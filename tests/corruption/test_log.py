@@ -21,7 +21,7 @@ from logstore.log.reader import LogFrame
 from logstore.log.writer import crc_seed
 from logstore.recovery.check import check
 from logstore.recovery.report import Damage
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.run import salvage
 from tests import figures
 from tests.corruption import frames, shop
 from tests.corruption.injections import INJECTIONS, Injection

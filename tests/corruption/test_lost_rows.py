@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import exports
-from logstore.engine.revival import REBUILDS_MAX
+from logstore.engine.dump import export
+from logstore.engine.runtime.reopen import REBUILDS_MAX
 from logstore.errors import CorruptionError
 from logstore.ids import StreamID
-from logstore.index import keys, producertxn
-from logstore.index.groupkeys import digest
+from logstore.index import keys, producer_txn
+from logstore.index.group_keys import digest
 from logstore.index.txn import IndexTxn
 
 SMALL, LARGE = 90, 2000
@@ -43,7 +43,7 @@ def lose(store: Store, what: Callable[[IndexTxn], None]) -> int:
     generation = store._engine().index()
     with generation.env.begin(write=True) as txn:
         what(IndexTxn(generation, txn))
-    store._engine().kept.clear()
+    store._engine().cache.clear()
     return generation.number
 
 
@@ -206,7 +206,7 @@ def add_once(store: Store) -> None:
 
 def once(store: Store) -> list[tuple[bytes, list[bytes]]]:
     """The names of producers and of their IDs, as an export gives them to others."""
-    known = exports.read(store._engine(), b"small").info.idempotence
+    known = export.read(store._engine(), b"small").info.idempotence
     assert known is not None
     return sorted((producer, sorted(id for id, _ in ids)) for producer, ids in known.producers)
 
@@ -215,7 +215,7 @@ def once(store: Store) -> list[tuple[bytes, list[bytes]]]:
 def test_a_producer_without_its_row_is_not_one_without_a_name(store: Store, row: str) -> None:
     """Its name stands in that row alone: it was read as an empty one, which was never written."""
     add_once(store)
-    before = lose(store, row_of_producer(getattr(producertxn, row)))
+    before = lose(store, row_of_producer(getattr(producer_txn, row)))
     assert once(store) == ONCE
     assert store._engine().index().number == before + 1
 
@@ -223,7 +223,7 @@ def test_a_producer_without_its_row_is_not_one_without_a_name(store: Store, row:
 def test_forgetting_ids_of_a_producer_without_its_row_is_refused(store: Store) -> None:
     """A row made anew would have no name, and a count below nothing. The log is as it was."""
     add_once(store)
-    lose(store, row_of_producer(producertxn._PRODUCER_ROW))
+    lose(store, row_of_producer(producer_txn._PRODUCER_ROW))
 
     def forget(index: IndexTxn) -> None:
         record = index.record_by_name(b"small")

@@ -13,7 +13,7 @@ import logstore
 from logstore.format import Kind
 from logstore.ids import parse_id
 from logstore.recovery.check import check
-from logstore.recovery.salvage import SalvageReport, salvage
+from logstore.recovery.salvage.run import SalvageReport, salvage
 from tests.corruption import frames, shop
 from tests.corruption.shop import Shop
 from tests.tools.commands import invoke, no_traceback, process

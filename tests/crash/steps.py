@@ -19,13 +19,15 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from logstore import opening
+from logstore.api import opening
 from logstore.compaction import runner, segments
 from logstore.compaction.output import Output
-from logstore.engine import attempt, checkpoints, tail
-from logstore.engine.core import Engine
-from logstore.engine.lock import WriterLock
-from logstore.engine.wake import Wake
+from logstore.engine.apply import write_txn
+from logstore.engine.commit import log_tail, pipeline, roll
+from logstore.engine.maintenance import checkpoint
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.log.writer import CommitBuffer
 
@@ -79,7 +81,7 @@ class Task(IntEnum):
 
 # Whose call is which task.
 TASKS: tuple[tuple[Any, str, Task], ...] = (
-    (checkpoints, "take_alone", Task.CHECKPOINT),
+    (checkpoint, "take_alone", Task.CHECKPOINT),
     (segments, "seal", Task.COMPACTION_SEALING),
     (segments, "write_and_adopt", Task.COMPACTION_WRITING),
     (Output, "finish", Task.COMPACTION_WRITING),
@@ -231,10 +233,10 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
     opening.FILES[0] = _SteppingFileSystem(made)
     _around(WriterLock, "acquire", None, mark(Step.LOCKED))
     _around(WriterLock, "release", None, mark(Step.OUTSIDE))
-    _around(Engine, "new_state", None, mark(Step.DECIDING))
+    _around(write_txn, "begin", None, mark(Step.DECIDING))
     _around(CommitBuffer, "encode", None, mark(Step.ENCODED))
     _around(Wake, "begin", None, mark(Step.ANNOUNCED))
-    _around(attempt, "_keep_promise", None, mark(Step.INDEXING))
+    _around(pipeline, "_keep_promise", None, mark(Step.INDEXING))
     _around(Engine, "publish", mark(Step.INDEXED), mark(Step.PUBLISHED))
 
     def finishing(flag: bool) -> Callable[[], None]:
@@ -244,9 +246,9 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
 
         return note
 
-    _around(tail, "check_locked", finishing(True), finishing(False))
+    _around(log_tail, "check_locked", finishing(True), finishing(False))
     _around(
-        Engine, "roll_locked", rolling(True, Step.ROLLING), rolling(False, Step.ROLL_SEGMENT_NAMED)
+        roll, "roll_locked", rolling(True, Step.ROLLING), rolling(False, Step.ROLL_SEGMENT_NAMED)
     )
     for owner, name, part in TASKS:
         _task(owner, name, made, part)

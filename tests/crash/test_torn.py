@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine import process
+from logstore.engine.shm import process
 from logstore.errors import DamagedStoreError
 from logstore.fs import LOCAL
 from logstore.log import names, reader, segment, storefile

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logstore import opening
+from logstore.api import opening
 from logstore.fs import File, FileSystem
 from logstore.oserrors import typed
 

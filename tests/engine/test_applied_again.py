@@ -12,14 +12,15 @@ import pytest
 
 import logstore
 from logstore.codec import codec
-from logstore.engine.apply import apply
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
-from logstore.engine.state import State
+from logstore.engine.apply import write_txn
+from logstore.engine.apply.streams import apply
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime.engine import Engine
 from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
 from logstore.index.keys import Meta
-from logstore.index.settingtxn import OF_GROUP, OF_STREAM
+from logstore.index.setting_txn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
@@ -62,14 +63,14 @@ def test_what_was_applied_may_be_applied_again(share: float, made: Path, tmp_pat
         own = open_generation(fs, copy, 1)
         with own.env.begin(write=True) as txn:
             index = IndexTxn(own, txn)
-            engine.kept.clear()
-            state = engine.new_state(index, index.meta(), 0, 0)
+            engine.cache.clear()
+            state = write_txn.begin(engine, index, index.meta(), 0, 0)
             for each in log[int(share * len(log)) :]:
                 body = each.body()
                 assert body is not None
                 apply(state, each.position, each.payload_bytes, body)
             state.flush()
-        engine.kept.clear()
+        engine.cache.clear()
         own.close()
     was, now = open_untouched(generation, 1), open_untouched(copy, 1)
     assert compare._differences(was, now) == []
@@ -152,7 +153,7 @@ def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
         store.drop("t")
         store.stream("other").add({b"f": b"v"}, "1-0")
 
-        def again(state: State) -> None:
+        def again(state: WriteTxn) -> None:
             for each in log:
                 body = each.body()
                 assert body is not None
@@ -178,8 +179,8 @@ def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
             for nth in range(8)
         ]
 
-        def forget(**change: object) -> Callable[[State], list[int]]:
-            def step(state: State) -> list[int]:
+        def forget(**change: object) -> Callable[[WriteTxn], list[int]]:
+            def step(state: WriteTxn) -> list[int]:
                 body = Idempotent(1, 8, 0, *NOTHING)._replace(**change)  # type: ignore[arg-type]
                 state.emit(body)
                 return [ids.index(id) for id in state.index.producers.by_age(1)]
@@ -202,7 +203,7 @@ def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
         store.stream("s").add({b"f": b"v"}, "1-0")
         lp = codec().new_node(50, 0, [b"f", b"v"])
 
-        def step(state: State) -> None:
+        def step(state: WriteTxn) -> None:
             at = 7 << 32
 
             def done(body: frames.Body) -> Meta:
@@ -259,7 +260,7 @@ def test_a_group_that_was_destroyed_stays_so(share: float, tmp_path: Path) -> No
         group.destroy()
         log = _log(store._engine())
 
-        def again(state: State) -> None:
+        def again(state: WriteTxn) -> None:
             for each in log[int(share * len(log)) :]:
                 body = each.body()
                 assert body is not None

@@ -11,7 +11,7 @@ import pytest
 
 import logstore
 from logstore import fsinfo
-from logstore.engine import care
+from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
 from tests.engine.procs import Forked
 
@@ -26,17 +26,20 @@ def test_the_holder_of_the_care_lock_is_named(
 
     def hold() -> None:
         store = logstore.open(path, background=False)
-        with care.alone(store._live().engine):
+        with maintenance_locks.alone(store._live().engine):
             os.write(say, b"x")
             time.sleep(60)
 
     child = Forked(hold)
     try:
         os.read(ready, 1)
-        monkeypatch.setattr(care, "TOLD_AFTER_S", 0.1)
+        monkeypatch.setattr(maintenance_locks, "TOLD_AFTER_S", 0.1)
         with logstore.open(path, background=False) as store, caplog.at_level(logging.WARNING):
             engine = store._live().engine
-            with pytest.raises(logstore.LockTimeoutError) as found, care.alone(engine, 0.4):
+            with (
+                pytest.raises(logstore.LockTimeoutError) as found,
+                maintenance_locks.alone(engine, 0.4),
+            ):
                 pass
             assert found.value.owner_pid == child.pid
             told = [each.getMessage() for each in caplog.records]

@@ -1,7 +1,7 @@
 """Prevents errors, and false talk of damage, in a process that reads the files of its open store.
 
 The system drops LMDB's locks then, and the next process to open the index takes this one's place
-among the readers (logstore/engine/revival.py).
+among the readers (logstore/engine/runtime/reopen.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine import snapshot
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from tests.store.look import engine_of
 
 OPENED = 40

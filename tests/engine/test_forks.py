@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import registry, tail
+from logstore.engine import registry
+from logstore.engine.commit import log_tail
 from tests.engine.procs import Forked
 
 
@@ -94,7 +95,7 @@ def test_a_fork_waits_for_who_follows_the_log(
         writer.stream("a").add({"n": 1})
         reader = logstore.open(path, readonly=True)
         writer.stream("a").add({"n": 2})
-        apply = tail.apply_commit
+        apply = log_tail.apply_commit
 
         def slowly(*arguments: Any) -> None:
             inside.set()
@@ -111,14 +112,14 @@ def test_a_fork_waits_for_who_follows_the_log(
             Forked(lambda: len(reader.stream("a"))).join()
             found.append("forked")
 
-        monkeypatch.setattr(tail, "apply_commit", slowly)
+        monkeypatch.setattr(log_tail, "apply_commit", slowly)
         threads = [threading.Thread(target=follow), threading.Thread(target=fork)]
         threads[0].start()
         assert inside.wait(60), found
         threads[1].start()
         threads[1].join(0.3)
         assert not found
-        monkeypatch.setattr(tail, "apply_commit", apply)
+        monkeypatch.setattr(log_tail, "apply_commit", apply)
         go_on.set()
         for thread in threads:
             thread.join(60)

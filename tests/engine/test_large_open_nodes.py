@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.opens import OPEN_INLINE_MAX_BYTES
+from logstore.api.store import Store
+from logstore.engine.txn.open_node import OPEN_INLINE_MAX_BYTES
 from logstore.index import keys
 from logstore.index.keys import RUN, OpenNode, Run
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from logstore.store import Store
 from tests.store.look import delete_index, engine_of, everything, stream_nodes
 
 NO_LIMITS: dict[str, Any] = {

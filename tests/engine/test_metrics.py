@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import logstore.aio
-from logstore.engine.metrics import COUNTERS
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.shm.metrics import COUNTERS
 from tests.groups.shop import shop
 from tests.store.look import engine_of
 

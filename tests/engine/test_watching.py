@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine import process
-from logstore.engine.process import GONE, RUNS, STOPPED, WATCHED_MAX
+from logstore.engine.shm import process
+from logstore.engine.shm.process import GONE, RUNS, STOPPED, WATCHED_MAX
 from logstore.fs import SystemFile
 from tests.engine.procs import Forked
 

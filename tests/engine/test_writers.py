@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore import opening
-from logstore.engine import lock, wake
+from logstore.api import opening
+from logstore.engine.shm import control_block, writer_lock
 from logstore.errors import IDOrderError, LockTimeoutError, OptionError
 from logstore.fs import FileSystem
 from logstore.options import Sync
@@ -233,8 +233,8 @@ def test_who_gives_the_lock_back_wakes_one_and_that_one_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here nobody looks by itself before the test gives up."""
-    monkeypatch.setattr(wake, "WAIT_SLICE_S", 900.0)
-    monkeypatch.setattr(lock, "SPIN_NS", 0)
+    monkeypatch.setattr(control_block, "WAIT_SLICE_S", 900.0)
+    monkeypatch.setattr(writer_lock, "SPIN_NS", 0)
     path = tmp_path / "store"
     ready, here = os.pipe()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.core import REBUILD_TRIES
+from logstore.engine.runtime.engine import REBUILD_TRIES
 from logstore.errors import DamagedStoreError
 from logstore.fs import File, FileSystem
 from logstore.log import names

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import logstore
+from logstore.api.store import Store
 from logstore.codec import Codec, native_or_none, pure
 from logstore.errors import Error
 from logstore.ids import StreamID
@@ -25,7 +26,6 @@ from logstore.rdb.value import (
     StreamInfoValue,
     StreamValue,
 )
-from logstore.store import Store
 from tests.fuzz.corpus import using
 
 VERSION = 15

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 
 import logstore
+from logstore.api.store import Store
 from logstore.errors import Error
 from logstore.rdb import dump
-from logstore.store import Store
 from logstore.transfer import Follow, Server, Wanted, follow, import_server
 from tests.fuzz.payloads import _value, signed
 

@@ -13,7 +13,7 @@ from typing import Any
 from logstore.codec import native_or_none, run
 from logstore.errors import CorruptionError, Error
 from logstore.ids import StreamID
-from logstore.index import groupkeys, keys
+from logstore.index import group_keys, keys
 
 KEY = b"key"
 NATIVE_RUN = None if native_or_none is None else native_or_none.PendingRun
@@ -38,10 +38,10 @@ ROWS: list[tuple[bytes, Callable[[bytes], Any]]] = [
     (keys.OpenNode(b"listpack").pack(), keys.OpenNode.unpack),
     (keys.Meta(9, 1, 64, 7).pack(), keys.Meta.unpack),
     (keys.SegmentRow(0, 10, 1, 100, 5).pack(), keys.SegmentRow.unpack),
-    (groupkeys.GroupRecord(3, 1, b"g", StreamID(5, 5)).pack(),
-     lambda value: groupkeys.GroupRecord.unpack(3, value)),
-    (groupkeys.ConsumerRecord(1, b"c", 5, 5, 1).pack(),
-     lambda value: groupkeys.ConsumerRecord.unpack(1, value)),
+    (group_keys.GroupRecord(3, 1, b"g", StreamID(5, 5)).pack(),
+     lambda value: group_keys.GroupRecord.unpack(3, value)),
+    (group_keys.ConsumerRecord(1, b"c", 5, 5, 1).pack(),
+     lambda value: group_keys.ConsumerRecord.unpack(1, value)),
     (_run(), run.PendingRun.unpack),
 ]  # fmt: skip
 SEEDS = [bytes((which,)) + value for which, (value, _) in enumerate(ROWS)]

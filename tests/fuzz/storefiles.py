@@ -17,7 +17,7 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.engine import wake
+from logstore.engine.shm import control_block
 from logstore.errors import CorruptFrameError, Error
 from logstore.fs import LOCAL
 from logstore.log import checkpoint, hint, names, pinfile, segment, storefile
@@ -27,7 +27,7 @@ from logstore.log.frame import Create, Node, encode
 from logstore.log.reader import LogFrame
 from logstore.log.segment import SegmentHead
 from logstore.options import StoreLimits
-from logstore.recovery import boot
+from logstore.recovery import shutdown_marker
 
 UUID = bytes(range(16))
 SEGMENT, POSITION = 2, 2 << 32 | 900
@@ -48,7 +48,7 @@ def _boot() -> bytes:
 
 
 def _wake() -> bytes:
-    return wake.MAGIC + bytes(range(200))
+    return control_block.MAGIC + bytes(range(200))
 
 
 def _hint() -> bytes:
@@ -136,9 +136,9 @@ def _of_head(data: bytes) -> bytes:
 # -- reading --------------------------------------------------------------------------------------
 def _read_wake(store: Path) -> None:
     path = store / "WAKE"
-    wake.Wake.peek(LOCAL, path)
-    wake.Wake.last_failure(LOCAL, path)
-    wake.Wake.last_compaction(LOCAL, path)
+    control_block.Wake.peek(LOCAL, path)
+    control_block.Wake.last_failure(LOCAL, path)
+    control_block.Wake.last_compaction(LOCAL, path)
 
 
 def _read_hint(store: Path) -> None:
@@ -166,7 +166,7 @@ def _read_checkpoint(store: Path) -> None:
 
 FILES: list[tuple[Callable[[], bytes], Callable[[bytes], bytes], Callable[[Path], object]]] = [
     (_store, _of_store, lambda store: storefile.read(LOCAL, store)),
-    (_boot, _of_boot, lambda store: boot.read(LOCAL, store)),
+    (_boot, _of_boot, lambda store: shutdown_marker.read(LOCAL, store)),
     (_wake, bytes, _read_wake),
     (_hint, _of_hint, _read_hint),
     (_checkpoint, _of_checkpoint, _read_checkpoint),

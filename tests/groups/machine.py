@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from logstore.engine import attempt
+from logstore.engine.commit import pipeline
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from tests.groups.answers import Answer, DifferenceError, Group, Refused, Trim, difference
 from tests.groups.profile import REDIS, Profile
@@ -39,7 +39,7 @@ references = st.sampled_from(["keep", "delete", "acked"])
 entries_read = st.sampled_from([None, None, None, -1, 0, 1, 3, 100])
 steps_of_death = st.integers(0, 4)
 # To be killed at a step, a process has another function in its place: no use in a compiled one.
-STEPS_ARE_SEEN = (attempt.__file__ or ".py").endswith(".py")
+STEPS_ARE_SEEN = (pipeline.__file__ or ".py").endswith(".py")
 
 
 class Machine(RuleBasedStateMachine):

@@ -9,22 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore import arguments
-from logstore.engine import (
-    acks,
-    adds,
-    claims,
-    deletes,
-    deliveries,
-    groups,
-    pendings,
-    references,
-    snapshot,
-    trims,
-)
-from logstore.engine.deliveries import Delivered
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
+from logstore.api import arguments
+from logstore.api.store import Store
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import ack, admin, claim, deliver, describe
+from logstore.engine.groups.deliver import Delivered
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams import add, delete, references
+from logstore.engine.streams import trim as trims
 from logstore.errors import (
     GroupExistsError,
     GroupNotFoundError,
@@ -32,7 +25,6 @@ from logstore.errors import (
     UsageError,
 )
 from logstore.ids import StreamID, parse_id
-from logstore.store import Store
 from tests.crash import steps
 from tests.crash.steps import Step
 from tests.groups.answers import Answer, Group, Ms, Refused, Trim
@@ -114,7 +106,7 @@ class Ours:
             return Refused(error.message)
 
     def _commit(
-        self, op: Callable[[State], Any], turn: Callable[[Any], Answer] | None = None
+        self, op: Callable[[WriteTxn], Any], turn: Callable[[Any], Answer] | None = None
     ) -> Answer:
         def call() -> Answer:
             found = self.store._commit(op, None)
@@ -133,12 +125,12 @@ class Ours:
         """As XADD."""
         rule = None if trim is None else _rule(trim)
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
-        request = adds.Add(stream, arguments.rows([pairs], None), 0, 1, id, True, rule)
-        return self._commit(lambda state: adds.add(state, request), lambda added: added.first)
+        request = add.Add(stream, arguments.rows([pairs], None), 0, 1, id, True, rule)
+        return self._commit(lambda state: add.add(state, request), lambda added: added.first)
 
     def delete(self, stream: bytes, ids: Sequence[StreamID]) -> Answer:
         """As XDEL."""
-        return self._commit(lambda state: deletes.delete(state, stream, ids))
+        return self._commit(lambda state: delete.delete(state, stream, ids))
 
     def delete_ids(self, stream: bytes, ids: Sequence[StreamID], references_: str) -> Answer:
         """As XDELEX."""
@@ -155,12 +147,12 @@ class Ours:
     ) -> Answer:
         """As XSETID."""
         return self._commit(
-            lambda state: deletes.set_id(state, stream, last, added, deleted), lambda _: b"OK"
+            lambda state: delete.set_id(state, stream, last, added, deleted), lambda _: b"OK"
         )
 
     def drop(self, stream: bytes) -> Answer:
         """As DEL."""
-        return self._commit(lambda state: deletes.drop(state, stream), int)
+        return self._commit(lambda state: delete.drop(state, stream), int)
 
     # -- groups and consumers -----------------------------------------------------------------
     def create(
@@ -169,7 +161,7 @@ class Ours:
     ) -> Answer:  # fmt: skip
         """As XGROUP CREATE."""
         return self._commit(
-            lambda state: groups.create(
+            lambda state: admin.create(
                 state, stream, group, start, entries_read=entries_read, make_stream=make_stream
             ),
             lambda _: b"OK",
@@ -180,22 +172,22 @@ class Ours:
     ) -> Answer:
         """As XGROUP SETID."""
         return self._commit(
-            lambda state: groups.set_id(state, stream, group, start, entries_read), lambda _: b"OK"
+            lambda state: admin.set_id(state, stream, group, start, entries_read), lambda _: b"OK"
         )
 
     def destroy(self, stream: bytes, group: bytes) -> Answer:
         """As XGROUP DESTROY."""
-        return self._commit(lambda state: groups.destroy(state, stream, group), int)
+        return self._commit(lambda state: admin.destroy(state, stream, group), int)
 
     def create_consumer(self, stream: bytes, group: bytes, consumer: bytes) -> Answer:
         """As XGROUP CREATECONSUMER."""
         return self._commit(
-            lambda state: groups.create_consumer(state, stream, group, consumer), int
+            lambda state: admin.create_consumer(state, stream, group, consumer), int
         )
 
     def delete_consumer(self, stream: bytes, group: bytes, consumer: bytes) -> Answer:
         """As XGROUP DELCONSUMER."""
-        return self._commit(lambda state: groups.delete_consumer(state, stream, group, consumer))
+        return self._commit(lambda state: admin.delete_consumer(state, stream, group, consumer))
 
     # -- deliveries ---------------------------------------------------------------------------
     def read_new(
@@ -203,7 +195,7 @@ class Ours:
     ) -> Answer:
         """As XREADGROUP of ``>``."""
         return self._commit(
-            lambda state: deliveries.read_new(
+            lambda state: deliver.read_new(
                 state, stream, group, consumer, count=count, noack=noack
             ),
             _entries,
@@ -214,22 +206,20 @@ class Ours:
     ) -> Answer:
         """As XREADGROUP of an ID."""
         return self._commit(
-            lambda state: deliveries.read_history(
-                state, stream, group, consumer, after, count=count
-            ),
+            lambda state: deliver.read_history(state, stream, group, consumer, after, count=count),
             _entries,
         )
 
     def ack(self, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> Answer:
         """As XACK."""
-        return self._commit(lambda state: acks.ack(state, stream, group, ids))
+        return self._commit(lambda state: ack.ack(state, stream, group, ids))
 
     def ack_delete(
         self, stream: bytes, group: bytes, ids: Sequence[StreamID], references_: str
     ) -> Answer:
         """As XACKDEL."""
         return self._commit(
-            lambda state: acks.ack_delete(state, stream, group, ids, references_), tuple
+            lambda state: ack.ack_delete(state, stream, group, ids, references_), tuple
         )
 
     def claim(
@@ -237,7 +227,7 @@ class Ours:
     ) -> Answer:
         """As XCLAIM."""
         return self._commit(
-            lambda state: claims.claim(
+            lambda state: claim.claim(
                 state, stream, group, consumer, ids, min_idle_ms=how.min_idle_ms,
                 idle_ms=how.idle_ms, time_ms=how.time_ms, retry_count=how.retry_count,
                 force=how.force, just_id=how.just_id, last_id=how.last_id,
@@ -251,12 +241,12 @@ class Ours:
     ) -> Answer:  # fmt: skip
         """As XAUTOCLAIM."""
 
-        def turn(found: claims.Autoclaimed) -> Answer:
+        def turn(found: claim.Autoclaimed) -> Answer:
             entries = _ids(found.entries) if just_id else _entries(found.entries)
             return found.cursor, entries, tuple(found.deleted)
 
         return self._commit(
-            lambda state: claims.autoclaim(
+            lambda state: claim.autoclaim(
                 state, stream, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
                 just_id=just_id,
             ),
@@ -268,7 +258,7 @@ class Ours:
         """As XPENDING."""
 
         def batch(view: Snapshot) -> Answer:
-            found = pendings.summary(view, stream, group)
+            found = describe.summary(view, stream, group)
             return found.count, found.first, found.last, tuple(found.consumers)
 
         return self._look(batch)
@@ -280,7 +270,7 @@ class Ours:
         """As XPENDING of a range."""
 
         def batch(view: Snapshot) -> Answer:
-            rows = pendings.detail(
+            rows = describe.detail(
                 view, stream, group, start, end, count, consumer=consumer,
                 min_idle_ms=min_idle_ms, now_ms=self._now_ms(),
             )  # fmt: skip
@@ -292,7 +282,7 @@ class Ours:
         """As XINFO GROUPS."""
 
         def batch(view: Snapshot) -> Answer:
-            return tuple(Group(*row[:6]) for row in pendings.group_rows(view, stream))
+            return tuple(Group(*row[:6]) for row in describe.group_rows(view, stream))
 
         return self._look(batch)
 
@@ -301,7 +291,7 @@ class Ours:
 
         def batch(view: Snapshot) -> Answer:
             now_ms = self._now_ms()
-            rows = pendings.consumer_rows(view, stream, group, now_ms)
+            rows = describe.consumer_rows(view, stream, group, now_ms)
             for row in rows:
                 assert row.idle_ms == max(0, now_ms - row.seen_ms)
                 assert row.inactive_ms == (max(0, now_ms - row.active_ms) if row.active_ms >= 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.look import FixedClock
 
 NOW_MS = 1_700_000_000_000

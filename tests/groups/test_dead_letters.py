@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import deadletters
-from logstore.engine import acks, burials
+from logstore.api import dead_letters
+from logstore.engine.groups import ack, dead_letter
 from logstore.ids import StreamID
 from logstore.wire.runner import Runner
 from logstore.wire.steps import Change
@@ -219,7 +219,7 @@ def test_an_entry_that_has_no_room_for_its_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must not stop its group for ever."""
-    monkeypatch.setattr(burials, "ROW_MAX_BYTES", 2000)
+    monkeypatch.setattr(dead_letter, "ROW_MAX_BYTES", 2000)
     with shop(tmp_path, 2) as (store, group, clock):
         store.stream("work").add({"n": "x" * 1500}, id="3-0")
         group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
@@ -288,7 +288,7 @@ def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
 def test_many_at_once_are_buried_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(burials, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(dead_letter, "MOST_ENTRIES", 20)
     caplog.set_level(logging.WARNING, logger="logstore")
     with shop(tmp_path, 50) as (store, group, clock):
         group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
@@ -297,7 +297,7 @@ def test_many_at_once_are_buried_a_part_at_a_time(
         assert numbers(group.read("b", count=2)) == [46, 47]
         assert group.pending().count == 45 - 20 + 2
         moved = [each for each in caplog.messages if "moved to 'dead'" in each]
-        assert len(moved) == deadletters.WARNINGS_MAX
+        assert len(moved) == dead_letters.WARNINGS_MAX
         assert "and 10 more in the same commit" in caplog.messages
         assert store.metrics()["dead_letters"] == 20
         assert numbers(group.autoclaim("b", min_idle=10, start="-", count=100).entries) == []
@@ -372,7 +372,7 @@ def test_what_servers_bury_for_clients_is_told_too(tmp_path: Path, together: boo
         store.on_dead_letter(told.append)
         group.read("a")
         give_back = Change(
-            lambda state: acks.nack(state, b"work", b"g", [StreamID(1, 0)]), lambda done: done
+            lambda state: ack.nack(state, b"work", b"g", [StreamID(1, 0)]), lambda done: done
         )
         runner = Runner(store)
         assert (runner.transaction if together else runner.run)([give_back]) == [1]

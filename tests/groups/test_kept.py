@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import adds, groups
+from logstore.engine.groups import admin
+from logstore.engine.streams import add
 from logstore.ids import ZERO_ID
 from tests.engine.procs import Waiting
 
@@ -58,10 +59,10 @@ def test_names_of_a_commit_that_was_taken_back(tmp_path: Path) -> None:
     """Prevents: a number that went to another name taken for the one that was never written."""
 
     def half(state: Any) -> None:
-        record = adds.create(state, b"x")
-        groups.create(state, b"x", b"g", ZERO_ID)
+        record = add.create(state, b"x")
+        admin.create(state, b"x", b"g", ZERO_ID)
         found = state.groups.named(record.number, b"g")
-        groups.consumer(state, found, b"c")
+        admin.consumer(state, found, b"c")
         raise ValueError("on purpose")
 
     with open_store(tmp_path / "s") as store:

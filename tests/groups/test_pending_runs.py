@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logstore
-from logstore.engine import acks, claims, deliveries, groups, lookup, pendings, snapshot, walks
-from logstore.engine.pendingset import PendingSet
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import ack, admin, claim, deliver, describe
+from logstore.engine.runtime import snapshot
+from logstore.engine.txn import lookup, pel_scan
+from logstore.engine.txn.pel import PendingSet
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.groupkeys import RUN_MAX_ENTRIES, PendingRun
-from logstore.index.grouptxn import FIRST, LAST
+from logstore.index.group_keys import RUN_MAX_ENTRIES, PendingRun
+from logstore.index.group_txn import FIRST, LAST
 from tests.groups.shop import shop
 
 GROUP = 7
@@ -41,7 +43,7 @@ def packed(number: int) -> bytes:
     return StreamID(0, number).packed()
 
 
-def shape(state: State) -> dict[int, tuple[int, int, int]]:
+def shape(state: WriteTxn) -> dict[int, tuple[int, int, int]]:
     """What the runs say, after their form was checked."""
     txn = state.groups.txn
     found: dict[int, tuple[int, int, int]] = {}
@@ -68,7 +70,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
 
     with tempfile.TemporaryDirectory() as place, logstore.open(Path(place) / "s") as store:
 
-        def play(state: State) -> None:
+        def play(state: WriteTxn) -> None:
             model: dict[int, tuple[int, int, int]] = {}
             for time_ms, (what, numbers, consumer) in enumerate(script, 5):
                 pending = PendingSet(state.groups.txn, GROUP)
@@ -92,7 +94,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
                     assert pending.changes.get(each, 0) == changed
                 assert shape(state) == model
             oldest = sorted((v[1], n) for n, v in model.items())
-            walked = [(w.time_ms, w.id.seq) for w in walks.by_idle(state.groups.txn, GROUP, 8)]
+            walked = [(w.time_ms, w.id.seq) for w in pel_scan.by_idle(state.groups.txn, GROUP, 8)]
             assert walked == [pair for pair in oldest if pair[0] <= 8]
 
         store._commit(play, None)
@@ -103,11 +105,11 @@ def look(store: Any) -> Any:
     engine = store._engine()
 
     def once(view: Any) -> Any:
-        rows = pendings.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
-        consumers = pendings.consumer_rows(view, b"s", b"g", 1 << 50)
+        rows = describe.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
+        consumers = describe.consumer_rows(view, b"s", b"g", 1 << 50)
         found = view.index.group(view.record(b"s").number, b"g")
         runs = [run.pack() for run in view.index.groups.runs(found.number)]
-        return found, rows, consumers, pendings.group_rows(view, b"s"), runs
+        return found, rows, consumers, describe.group_rows(view, b"s"), runs
 
     return snapshot.read(engine, once)
 
@@ -119,16 +121,16 @@ def random_step(chance: random.Random, store: Any) -> None:
     rows = look(store)[1]
     some = [row.id for row in chance.sample(rows, min(len(rows), count))]
     moves: list[Any] = [
-        lambda t: deliveries.read_new(t, b"s", b"g", who, count=count),
-        lambda t: deliveries.read_history(t, b"s", b"g", who, ZERO_ID, count=count),
-        lambda t: acks.ack(t, b"s", b"g", some),
-        lambda t: acks.nack(t, b"s", b"g", some[:7]),
-        lambda t: claims.autoclaim(t, b"s", b"g", who, min_idle_ms=0, count=count),
-        lambda t: groups.delete_consumer(t, b"s", b"g", who),
+        lambda t: deliver.read_new(t, b"s", b"g", who, count=count),
+        lambda t: deliver.read_history(t, b"s", b"g", who, ZERO_ID, count=count),
+        lambda t: ack.ack(t, b"s", b"g", some),
+        lambda t: ack.nack(t, b"s", b"g", some[:7]),
+        lambda t: claim.autoclaim(t, b"s", b"g", who, min_idle_ms=0, count=count),
+        lambda t: admin.delete_consumer(t, b"s", b"g", who),
     ]
     weights = [8, 2, 3, 2, 2, 0.3]
     if some:
-        moves.append(lambda t: claims.claim(t, b"s", b"g", who, some, min_idle_ms=0))
+        moves.append(lambda t: claim.claim(t, b"s", b"g", who, some, min_idle_ms=0))
         weights.append(2)
     store._commit(chance.choices(moves, weights)[0], None)
 
@@ -142,7 +144,7 @@ def test_a_rebuild_gives_the_groups_back(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with logstore.open(path) as store:
         store.stream("s").add_many([{"n": n} for n in range(3000)])
-        store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
+        store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
     for round_number in range(6):
         with logstore.open(path) as store:
             for _ in range(40):
@@ -165,8 +167,8 @@ def test_a_dropped_stream_takes_its_groups_along(tmp_path: Path) -> None:
     for again in range(2):
         with logstore.open(path) as store:
             store.stream("s").add({"a": 1})
-            store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
-            store._commit(lambda t: deliveries.read_new(t, b"s", b"g", b"a"), None)
+            store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
+            store._commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
             assert look(store)[0].pending == 1
             store.drop("s")
             engine = store._engine()
@@ -188,10 +190,10 @@ def test_pages_of_pending_entries_go_back(tmp_path: Path) -> None:
     and everybody has left."""
     with logstore.open(tmp_path / "s") as store:
         store.stream("s").add_many([{"n": n} for n in range(1000)])
-        store._commit(lambda t: groups.create(t, b"s", b"g", ZERO_ID), None)
-        given_out = store._commit(lambda t: deliveries.read_new(t, b"s", b"g", b"a"), None)
-        store._commit(lambda t: acks.ack(t, b"s", b"g", [e.id for e in given_out]), None)
-        store._commit(lambda t: groups.delete_consumer(t, b"s", b"g", b"a"), None)
+        store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
+        given_out = store._commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
+        store._commit(lambda t: ack.ack(t, b"s", b"g", [e.id for e in given_out]), None)
+        store._commit(lambda t: admin.delete_consumer(t, b"s", b"g", b"a"), None)
         assert store._engine().index().entries()["groups"] == 2  # the record and the name
 
 

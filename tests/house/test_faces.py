@@ -11,8 +11,8 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aiogroup import AsyncGroup
-from logstore.aiostream import AsyncStream
+from logstore.aio.group import AsyncGroup
+from logstore.aio.stream import AsyncStream
 
 FACES: dict[type, type] = {
     logstore.Store: aio.AsyncStore, logstore.Stream: AsyncStream, logstore.Group: AsyncGroup,

@@ -12,15 +12,20 @@ from tests.house.repo import MAPPED, ROOMS, ROOT, modules, project
 
 def test_every_package_is_listed() -> None:
     on_disk = {
-        ".".join(path.parent.parts if path.parts[0] == "logstore" else ("logstore", path.parts[0]))
+        ".".join(
+            path.parent.parts if path.parts[0] == "logstore" else ("logstore", *path.parent.parts)
+        )
         for path in modules(*ROOMS)
     }
     assert set(project()["tool"]["setuptools"]["packages"]) == on_disk
 
 
-def test_mapped_rooms_are_flat() -> None:
-    nested = [str(path) for path in modules(*MAPPED) if len(path.parts) > 2]
-    assert nested == [], "a package inside a mapped room must be mapped by itself"
+def test_a_folder_inside_a_mapped_room_is_mapped_by_itself() -> None:
+    nested = {path.parent for path in modules(*MAPPED) if len(path.parts) > 2}
+    mapped = project()["tool"]["setuptools"]["package-dir"]
+    assert {mapped.get("logstore." + ".".join(each.parts)) for each in nested} == set(
+        map(str, nested)
+    )
 
 
 def test_every_package_has_an_init() -> None:

@@ -1,6 +1,6 @@
 """Prevents that a thread reads an attribute of a compiled class while its old value is being freed.
 
-mypyc frees the old value before it sets the attribute; logstore/engine/swap.py says what to do.
+mypyc frees the old value before it sets the attribute; logstore/engine/shm/swap.py says what to do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ ONE_THREAD = {
     "PendingSet": "part of a transaction",
     "Queue": "of one waiter",
     "Request": "the leader's until it is done; its caller looks at what came of it behind that",
-    "State": "the view of one transaction",
+    "TxnView": "the view of one transaction",
     "Stay": "of one waiter",
 }
 # Set by who opens a store, before anybody else knows the engine; swapped when it is closed.
-WHEN_OPENED = {("Engine", each) for each in ("adder", "copy_index", "follow", "index_home")}
+WHEN_OPENED = {
+    ("Engine", each) for each in ("copy_index", "due_work", "follow", "hand_out", "index_home")
+}
 
 SAMPLE = """
 class Log:

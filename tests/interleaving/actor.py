@@ -21,9 +21,10 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import logstore
-from logstore.engine import care, registry
+from logstore.engine import registry
+from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
-from logstore.recovery import checklog
+from logstore.recovery import check_log
 from tests.interleaving import stopping
 from tests.interleaving.hands import Hands, Work
 from tests.interleaving.points import Point
@@ -138,8 +139,8 @@ def _serve(
     tempfile.tempdir = str(path.parent)  # private indexes of read-only handles
     stops = stopping.install(stop)
     # Those who meet a stopped process shall not wait for minutes.
-    care.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
-    checklog.LOCK_WAIT_S = timeout_s
+    maintenance_locks.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
+    check_log.LOCK_WAIT_S = timeout_s
     hands = Hands(path, timeout_s)
     stops.home = path
     while True:

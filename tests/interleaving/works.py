@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine import care, sync
+from logstore.engine.commit import durability
+from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.crash.states import look
@@ -239,8 +240,8 @@ def _shrink(at: Hands) -> Answer:
     """As the background does it: the index is copied without its free pages."""
     shared = at.store._live()
     engine = shared.engine
-    with care.alone(engine):
-        sync.flush(engine, shared.committer)
+    with maintenance_locks.alone(engine):
+        durability.flush(engine, shared.committer)
         with shared.committer.locked():
             engine.rebuild_locked(engine.copy_index)
 

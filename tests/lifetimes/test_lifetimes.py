@@ -14,7 +14,8 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.engine import renames, schedules
+from logstore.engine.features import schedule
+from logstore.engine.streams import rename
 from logstore.errors import (
     GroupNotFoundError,
     OptionError,
@@ -125,7 +126,7 @@ def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
         stream.expire(after=4)
         clock.ms += 10_000
         shared = store._live()
-        assert shared.committer.run(schedules.add_due) == 1  # before it was dropped
+        assert shared.committer.run(schedule.add_due) == 1  # before it was dropped
         assert "a" not in store
         wake(store)
         assert store.streams() == ["b"]
@@ -281,7 +282,7 @@ def test_who_waits_under_either_name_is_woken(tmp_path: Path) -> None:
         started = time.monotonic()
 
         def step(state: Any) -> set[bytes]:
-            assert renames.rename(state, b"old", b"new")
+            assert rename.rename(state, b"old", b"new")
             return set(state.woken)
 
         assert store._live().committer.run(step) == {b"old", b"new"}  # not by the next look only

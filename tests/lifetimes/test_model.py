@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import logstore
-from logstore.engine import attempt, checkpoints, snapshot
+from logstore.api.store import Store
+from logstore.engine.commit import pipeline
+from logstore.engine.maintenance import checkpoint
+from logstore.engine.runtime import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from logstore.store import Store
 from tests.schedules.hands import SetClock, lose_index, opened, values, wake
 
 NAMES = ("a", "b", "c", "d")
@@ -168,15 +170,15 @@ def test_a_checkpoint_while_all_changes(
 
         def between(engine: Any, batch: Any) -> Any:
             nonlocal busy
-            if not busy and getattr(batch, "func", None) is checkpoints._stream_rows:
+            if not busy and getattr(batch, "func", None) is checkpoint._stream_rows:
                 busy = True
                 for _ in range(chance.randrange(6)):
                     run.step()
                 busy = False
             return read(engine, batch)
 
-        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
-        monkeypatch.setattr(checkpoints.snapshot, "read", between)
+        monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(checkpoint.snapshot, "read", between)
         store.checkpoint()
         monkeypatch.undo()
         for _ in range(seed % 3):
@@ -201,7 +203,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
     clock, path = SetClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("n").add({"n": "old"})
-        rows, pages = checkpoints._stream_rows, 0
+        rows, pages = checkpoint._stream_rows, 0
 
         def page(view: Any, after: int) -> Any:
             nonlocal pages
@@ -217,9 +219,9 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
                 store.stream("m").add({"n": "new"})
             return read(engine, batch)
 
-        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
-        monkeypatch.setattr(checkpoints, "_stream_rows", page)
-        monkeypatch.setattr(checkpoints.snapshot, "read", between)
+        monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(checkpoint, "_stream_rows", page)
+        monkeypatch.setattr(checkpoint.snapshot, "read", between)
         store.checkpoint()
         monkeypatch.undo()
         assert pages == 3
@@ -261,7 +263,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
                 file = engine.active_file(engine.wake.log().active_segment)
                 file.pwrite = die  # type: ignore[method-assign]
             elif point == "appended":
-                attempt._keep_promise = die
+                pipeline._keep_promise = die
             else:
                 engine.publish = die  # type: ignore[assignment]
             DEATHS[what](store)
@@ -311,7 +313,7 @@ def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
 
 
 def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
-    from logstore.index.expirytxn import ExpiryTxn
+    from logstore.index.expiry_txn import ExpiryTxn
     from logstore.index.txn import IndexTxn
 
     path = tmp_path / "s"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore import opening
-from logstore.engine import attempt, pins, snapshot
+from logstore.api import opening
+from logstore.engine.commit import pipeline
+from logstore.engine.runtime import pins, snapshot
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.scan import plan
@@ -151,7 +152,7 @@ class Both:
         pid = os.fork()
         if not pid:
             try:
-                attempt._keep_promise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+                pipeline._keep_promise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
                 self.store.stream(name).add(list(pairs))
             finally:
                 os._exit(1)

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import logstore
-from logstore import fullinfo, info
-from logstore.engine.metrics import COUNTERS
+from logstore.api import full_info, info
+from logstore.engine.shm.metrics import COUNTERS
 from tests.groups.model import Group
 from tests.model import told
 from tests.model.both import START_MS, Both
@@ -22,7 +22,7 @@ from tests.model.walk import Tally
 def kinds() -> dict[str, set[str]]:
     """Every type that info tells, with its fields."""
     found: dict[str, set[str]] = {}
-    for module in (info, fullinfo):
+    for module in (info, full_info):
         for name, kind in inspect.getmembers(module, inspect.isclass):
             own = is_dataclass(kind) and kind.__module__ == module.__name__
             if own and name not in told.ELSEWHERE:

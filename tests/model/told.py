@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
-from logstore.engine import attempt
+from logstore.engine.commit import pipeline
 from logstore.settings import GroupSettings, StreamSettings
 from tests.groups.model import ID, Consumer, Group, Held, Pairs
 from tests.model.shelf import Shelf, Stream
@@ -140,7 +140,7 @@ def store(
         "index_generation": generation, "disk_bytes": disk_bytes(path),
         "deleted_bytes": sum(dead.values()), "oldest_deleted_segment_ms": min(born, default=0),
         "applied_segment": log.end[0], "applied_offset": log.end[1], "codec": codec_name(),
-        "engine": "interpreted" if attempt.__file__.endswith(".py") else "compiled",
+        "engine": "interpreted" if pipeline.__file__.endswith(".py") else "compiled",
         "compacted_ms": compacted[0], "compacted_bytes": compacted[1], "pins": pins,
     }  # fmt: skip
 
@@ -156,7 +156,7 @@ def segments(log: Log) -> dict[int, tuple[int, ...]]:
 
 def counters(shelf: Shelf, done: dict[str, int]) -> dict[str, int]:
     """Of ``metrics()``: what the model counted, and what the test counted in the log."""
-    from logstore.engine.metrics import COUNTERS
+    from logstore.engine.shm.metrics import COUNTERS
 
     names = [each.replace("_ns", "_s") for each in COUNTERS]
     told = {name: shelf.counts[name] + done.get(name, 0) for name in names}

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import exports, installs, snapshot
+from logstore.api.store import Store
+from logstore.engine.dump import export as exports
+from logstore.engine.dump import restore
+from logstore.engine.runtime import snapshot
 from logstore.errors import ReadOnlyError, SnapshotExpired, StreamNotFoundError
 from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import delete_index
 
@@ -55,8 +57,8 @@ def test_it_comes_back_from_its_own_value(store: Store[bytes]) -> None:
     fill(store, "s", 300)
     value = exports.read(store._engine(), b"s")
     assert value.info.groups[0].nacked
-    prepared = installs.prepare(value)
-    store._commit(lambda state: installs.install(state, b"t", prepared), None)
+    prepared = restore.prepare(value)
+    store._commit(lambda state: restore.install(state, b"t", prepared), None)
     assert exports.read(store._engine(), b"t") == value
     again = [delivery.id for delivery in store.stream("t").group("g").autoclaim(
         "eve", min_idle=0, count=5

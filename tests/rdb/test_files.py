@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logstore.engine import exports, installs
+from logstore.api.store import Store
+from logstore.engine.dump import export, restore
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.rdb import dump
 from logstore.rdb.crc64 import crc64
@@ -22,7 +23,6 @@ from logstore.rdb.filereader import FileReader, verify
 from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.reader import Fill
 from logstore.rdb.writer import length
-from logstore.store import Store
 from tests.peers import servers
 from tests.peers.servers import Peer
 from tests.rdb.test_round_trips import body
@@ -72,7 +72,7 @@ def written(store: Store[bytes], expires_ms: int | None = None) -> bytes:
     writer = FileWriter(pieces.append, [(b"logstore-ver", b"1")])
     engine = store._engine()
     for name in store.streams():
-        with exports.pinned(engine, name) as found:
+        with export.pinned(engine, name) as found:
             nodes = found.nodes(engine)
             writer.stream(name, found.node_count, nodes, found.info, expires_ms)
     writer.finish()
@@ -116,10 +116,10 @@ def test_a_file_that_a_server_saved(peer: Peer, store: Store[bytes], compressed:
         for key in reader.streams():
             found[key.name] = (key.database, key.expires_ms)
             if key.database == 0:
-                stream = installs.prepare(key.value(1 << 20))
+                stream = restore.prepare(key.value(1 << 20))
                 name = key.name
                 store._commit(
-                    lambda state, name=name, stream=stream: installs.install(
+                    lambda state, name=name, stream=stream: restore.install(
                         state, name, stream, replace=True
                     ),
                     None,

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import logstore
-from logstore.engine import installs
+from logstore.api.store import Store
+from logstore.api.stream import Stream
+from logstore.engine.dump import restore
 from logstore.errors import (
     Error,
     IDOrderError,
@@ -27,8 +29,6 @@ from logstore.rdb.crc64 import crc64
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
 from logstore.rdb.writer import length
-from logstore.store import Store
-from logstore.stream import Stream
 from tests.rdb.test_round_trips import body
 
 
@@ -309,7 +309,7 @@ def test_overlapping_nodes_are_refused(store: Store[bytes], payload: bytes) -> N
 def test_too_large_a_stream_is_refused_before_it_is_looked_at(
     monkeypatch: pytest.MonkeyPatch, store: Store[bytes], payload: bytes
 ) -> None:
-    monkeypatch.setattr(installs, "INSTALL_MAX_BYTES", 500)
+    monkeypatch.setattr(restore, "INSTALL_MAX_BYTES", 500)
     with pytest.raises(TooLargeError, match="add_many"):
         store.restore("new", payload)
     monkeypatch.setattr(dump, "PAYLOAD_MAX_BYTES", 100)

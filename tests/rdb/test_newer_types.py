@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from logstore.engine import exports
+from logstore.api.store import Store
+from logstore.engine.dump import export
 from logstore.errors import InvalidPayloadError
 from logstore.ids import StreamID
 from logstore.rdb import dump, streamtypes
 from logstore.rdb.value import Idempotence
 from logstore.rdb.writer import length, string
-from logstore.store import Store
 from tests.rdb.test_hostile import signed
 from tests.rdb.test_round_trips import body
 from tests.store.conftest import OpenStore
@@ -76,7 +76,7 @@ def test_what_is_idempotent_stays_so(open_store: OpenStore, clock: FixedClock) -
         assert made.settings.idempotent_max_ids == 10
         assert made.add({"f": 1}, producer="p", idempotent_id="two") == (6, 0)
         assert len(made) == 8
-        found = exports.read(store._engine(), b"s").info.idempotence
+        found = export.read(store._engine(), b"s").info.idempotence
         assert found is not None
         assert found.producers == PLAIN.producers
         assert found.added == 7
@@ -142,7 +142,7 @@ def test_valkey_has_no_such_types(store: Store[bytes]) -> None:
 def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None:
     """And are remembered as if they had come in one."""
     value = stream(store)
-    plain = exports.read(store._engine(), b"from")
+    plain = export.read(store._engine(), b"from")
     many = Idempotence(
         60, 10_000,
         [(b"p%d" % each, [(b"%d" % at, StreamID(0, 6000 * each + at + 1)) for at in range(6000)])
@@ -151,7 +151,7 @@ def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None
     payload = signed(b"\x1a" + value[1:] + tail(many), 13)
     assert dump.decode(payload).info.many
     store.restore("new", payload)
-    found = exports.read(store._engine(), b"new")
+    found = export.read(store._engine(), b"new")
     assert found.info.idempotence == many
     assert found.nodes == plain.nodes
     assert b"new" in store.streams()

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from logstore.engine import exports
+from logstore.api.store import Store
+from logstore.engine.dump import export
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.rdb import crc64, dump, streamtypes
-from logstore.store import Store
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill, full_info
 from tests.store.conftest import OpenStore
@@ -112,7 +112,7 @@ def test_what_was_given_back_goes_to_a_consumer_without_a_name(
     group = stream.group("g", start="0")
     for each in group.read("alice")[:2]:
         each.nack()
-    found = exports.read(store._engine(), b"s")
+    found = export.read(store._engine(), b"s")
     assert len(found.info.groups[0].nacked) == 2
     peer.command("RESTORE", "s", 0, stream.dump())
     ids = [str(entry.id).encode() for entry in stream.range()]

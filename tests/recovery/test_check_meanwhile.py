@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import logstore
-from logstore.engine import care
+from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
 from logstore.recovery.check import check
 
@@ -44,7 +44,7 @@ def test_a_segment_that_is_sealed_meanwhile_is_looked_at_again(tmp_path: Path) -
             looks.append(done)
             if len(looks) == 1:
                 store.stream("b").add_many([{"v": b"y" * 40_000}] * 3)
-                care.write_missing_hints(store._live().engine)
+                maintenance_locks.write_missing_hints(store._live().engine)
 
         report = check(path, progress=meanwhile)
         assert report.as_dict()["clean"], report.damage

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import checkpoints, groupcopy, snapshot
+from logstore.engine.maintenance import checkpoint, checkpoint_groups
+from logstore.engine.runtime import snapshot
 from logstore.errors import DamagedStoreError
 from logstore.fs import LOCAL
 from logstore.log import names
@@ -171,7 +172,7 @@ def test_a_stream_made_anew_while_it_is_taken_keeps_its_name(
                 store.stream("again").add({"n": "new"})
             return found
 
-        monkeypatch.setattr(checkpoints, "STREAMS_A_CHUNK", 1)
+        monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
         monkeypatch.setattr(snapshot, "read", between)
         store.checkpoint()
         monkeypatch.undo()
@@ -193,7 +194,7 @@ def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
     took it from the log would leave a store that counts an entry it does not have."""
     with logstore.open(tmp_path / "store", sync="os", background=False) as store:
         store.stream("s").add({"n": 1})
-        meta, write = checkpoints._meta, checkpoints.checkpoint.write
+        meta, write = checkpoint._meta, checkpoint.checkpoint.write
         seen: list[tuple[int, int]] = []
 
         def meta_later(engine: Any) -> Any:
@@ -205,8 +206,8 @@ def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
             seen.append((words.durable_upto, words.applied))
             return write(*given)
 
-        monkeypatch.setattr(checkpoints, "_meta", meta_later)
-        monkeypatch.setattr(checkpoints.checkpoint, "write", written)
+        monkeypatch.setattr(checkpoint, "_meta", meta_later)
+        monkeypatch.setattr(checkpoint.checkpoint, "write", written)
         store.checkpoint()
         assert seen == [(store._engine().wake.applied,) * 2]
 
@@ -219,7 +220,7 @@ def test_a_group_made_anew_meanwhile_keeps_its_name(
     with logstore.open(path, background=False) as store:
         stream = store.stream("s")
         stream.add({"n": 1})
-        chunks = groupcopy.chunks
+        chunks = checkpoint_groups.chunks
 
         def chunks_later(engine: Any) -> Any:
             group = stream.group("g")
@@ -229,7 +230,7 @@ def test_a_group_made_anew_meanwhile_keeps_its_name(
             group.configure(redeliver_after=5)
             return chunks(engine)
 
-        monkeypatch.setattr(groupcopy, "chunks", chunks_later)
+        monkeypatch.setattr(checkpoint_groups, "chunks", chunks_later)
         store.checkpoint()
         expected = stream.groups()
     assert check(path).damage == []

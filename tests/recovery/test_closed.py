@@ -13,18 +13,19 @@ import pytest
 
 import logstore
 from logstore.compaction import runner
-from logstore.engine import care, segments
-from logstore.engine.commit import Committer
-from logstore.engine.core import Engine
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks, segments
+from logstore.engine.runtime.engine import Engine
 from logstore.fs import File, FileSystem
 from logstore.log import chain, names, pinfile, segment
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import atrisk, backups, chains, overlay, passes, readonly, restate
-from logstore.recovery.chains import Wanted
+from logstore.recovery import at_risk, backup, open_store, readonly, unsynced
 from logstore.recovery.check import check
-from logstore.recovery.overlay import Repaired
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage import node_chains, repaired_view
+from logstore.recovery.salvage.node_chains import Wanted
+from logstore.recovery.salvage.repaired_view import Repaired
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames, shop
 from tests.recovery import little
 
@@ -41,7 +42,7 @@ class Kept(FileSystem):
     ) -> File:
         file = super().open(path, write=write, create=create, exclusive=exclusive)
         caller = sys._getframe(1)
-        if caller.f_globals["__name__"] == overlay.__name__ and caller.f_back is not None:
+        if caller.f_globals["__name__"] == repaired_view.__name__ and caller.f_back is not None:
             caller = caller.f_back
         if caller.f_globals["__name__"] != segments.__name__:
             self.files.append(file)
@@ -69,7 +70,7 @@ def path(made: Path, tmp_path: Path) -> Path:
 
 def _opened(path: Path, fs: FileSystem) -> Engine:
     options = StoreOptions(background=False)
-    return passes.open_engine(fs, path, options, create=False, limits=StoreLimits())[0]
+    return open_store.open_engine(fs, path, options, create=False, limits=StoreLimits())[0]
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_reader(path: Path, fs: Kept) -> None:
 
 def test_an_opening_and_a_closing(path: Path, fs: Kept) -> None:
     for _ in range(2):
-        passes.close_engine(_opened(path, fs))
+        open_store.close_engine(_opened(path, fs))
     (path / names.LOCK).unlink()
     users = FileSystem().open(path / names.USERS, write=True)
     assert users.try_lock(exclusive=True)
@@ -135,8 +136,8 @@ def test_a_compaction(path: Path, fs: Kept) -> None:
     committer = Committer(engine)
     runner.run(engine, committer, threshold=0.0)
     runner.run(engine, committer, purge=True)
-    care.write_missing_hints(engine)
-    passes.close_engine(engine)
+    maintenance_locks.write_missing_hints(engine)
+    open_store.close_engine(engine)
 
 
 def test_a_pin(tmp_path: Path, fs: Kept) -> None:
@@ -153,10 +154,10 @@ def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
     committer = Committer(engine)
     links = chain.main_links(fs, path, engine.uuid)
     assert set(fs.left) == held
-    assert atrisk.find(engine, links[0].number << 32 | links[0].start_offset) is not None
+    assert at_risk.find(engine, links[0].number << 32 | links[0].start_offset) is not None
     assert set(fs.left) == held
     wanted = [Wanted(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
-    chains.find(fs, path, engine.uuid, engine.seed, wanted)
+    node_chains.find(fs, path, engine.uuid, engine.seed, wanted)
     assert set(fs.left) == held
     with pytest.raises(logstore.CorruptFrameError):
         segment.read_head(fs.open(path / names.STORE), 1, engine.uuid)
@@ -165,11 +166,11 @@ def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
     home.mkdir()
     Repaired(fs, path, home)
     assert set(fs.left) == held
-    backups.take(engine, committer, tmp_path / "backup")
+    backup.take(engine, committer, tmp_path / "backup")
     assert set(fs.left) <= held | {names.segment(path, links[-1].number).name}
-    passes.close_engine(engine)
+    open_store.close_engine(engine)
     engine = _opened(path, fs)
     held = set(fs.left)
-    assert restate.rewrite(engine, links[-2].number << 32) == 2
+    assert unsynced.rewrite(engine, links[-2].number << 32) == 2
     assert set(fs.left) == held
-    passes.close_engine(engine)
+    open_store.close_engine(engine)

@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 
 from logstore.fs import FileSystem
-from logstore.index import scheduletxn
+from logstore.index import schedule_txn
 from logstore.index.env import Generation, open_generation, open_untouched
-from logstore.index.expirytxn import ExpiryTxn
-from logstore.index.groupkeys import idle_key, name_key
+from logstore.index.expiry_txn import ExpiryTxn
+from logstore.index.group_keys import idle_key, name_key
 from logstore.index.keys import StreamRecord
-from logstore.index.settingtxn import OF_STREAM
+from logstore.index.setting_txn import OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import names
-from logstore.recovery import compare, probe
+from logstore.recovery import compare
+from logstore.recovery.salvage import probe
 from tests.corruption import shop
 
 Change = Callable[[IndexTxn], object]
@@ -97,7 +98,7 @@ def _due_row(index: IndexTxn) -> None:
     """One of its two rows, and its count stays."""
     (row,) = index.schedules.due()
     schedules = index.schedules
-    key = scheduletxn._DUE.pack(scheduletxn._BY_DUE, row.due_ms, row.number)
+    key = schedule_txn._DUE.pack(schedule_txn._BY_DUE, row.due_ms, row.number)
     schedules._txn.delete(key, db=schedules._database)
 
 

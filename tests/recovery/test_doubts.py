@@ -17,11 +17,12 @@ from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
 from logstore.log import names, segment
 from logstore.options import StoreOptions
-from logstore.recovery import boot, compare, copying, probe, readonly, trust
-from logstore.recovery.boot import Boot
+from logstore.recovery import compare, index_validity, readonly, shrink_index, shutdown_marker
 from logstore.recovery.check import check
 from logstore.recovery.report import Damage
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage import probe
+from logstore.recovery.salvage.run import salvage
+from logstore.recovery.shutdown_marker import Boot
 from tests.recovery import little
 
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
@@ -41,7 +42,7 @@ def _index(path: Path) -> Path:
 def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
     """Change rows of the index, and make BOOT fit its file again."""
     place = _index(path)
-    known = boot.read(LOCAL, path)
+    known = shutdown_marker.read(LOCAL, path)
     assert known is not None
     own = open_generation(LOCAL, place, known.generation)
     with own.env.begin(write=True) as txn:
@@ -49,8 +50,8 @@ def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
     own.sync()
     own.close()
     file = LOCAL.stat(place / "data.mdb")
-    boot.write(LOCAL, path, known._replace(
-        identity=boot.identity(place / "data.mdb"), clean_bytes=file.size_bytes,
+    shutdown_marker.write(LOCAL, path, known._replace(
+        identity=shutdown_marker.identity(place / "data.mdb"), clean_bytes=file.size_bytes,
         clean_modified_ns=file.modified_ns,
     ))  # fmt: skip
 
@@ -109,11 +110,11 @@ def test_an_index_that_cannot_be_opened_is_told(path: Path) -> None:
     with place.open("r+b") as file:
         file.write(bytes(8192))
     assert place.stat().st_size == size
-    known = boot.read(LOCAL, path)
+    known = shutdown_marker.read(LOCAL, path)
     assert known is not None
     assert times.st_ino == known.identity.inode
     now = LOCAL.stat(place)
-    boot.write(LOCAL, path, known._replace(clean_modified_ns=now.modified_ns))
+    shutdown_marker.write(LOCAL, path, known._replace(clean_modified_ns=now.modified_ns))
     told, damage = _seen(path)
     assert told in ("cannot be opened", "differs from the log")
     assert [each[:3] for each in damage] == [(0, 0, 0)]
@@ -137,56 +138,56 @@ def test_an_index_that_is_not_as_it_was_closed_is_not_used(
 def test_boot_is_whole_or_none(path: Path) -> None:
     place = path / names.BOOT
     whole = place.read_bytes()
-    known = boot.read(LOCAL, path)
+    known = shutdown_marker.read(LOCAL, path)
     assert known is not None
-    assert not boot.damaged(LOCAL, path)
+    assert not shutdown_marker.damaged(LOCAL, path)
     for data in (
         b"", b"\0", bytes(3), bytes(5), bytes(100), whole[:4], whole[:-1], whole + b"\0",
         *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))),
     ):  # fmt: skip
         place.write_bytes(data)
-        assert boot.read(LOCAL, path) is None
-        assert boot.damaged(LOCAL, path)
+        assert shutdown_marker.read(LOCAL, path) is None
+        assert shutdown_marker.damaged(LOCAL, path)
     place.write_bytes(bytes(5))
     why = "BOOT is damaged: the index is rebuilt when the store is opened"
     assert check(path).damage == [Damage(0, 0, 0, why)]
     place.unlink()
-    assert boot.read(LOCAL, path) is None
-    assert not boot.damaged(LOCAL, path)
+    assert shutdown_marker.read(LOCAL, path) is None
+    assert not shutdown_marker.damaged(LOCAL, path)
     place.write_bytes(whole)
-    assert boot.read(LOCAL, path) == known
+    assert shutdown_marker.read(LOCAL, path) == known
 
 
 def test_zeros_are_no_boot(path: Path) -> None:
     """Four of them are the checksum of nothing."""
     (path / names.BOOT).write_bytes(bytes(4))
-    assert boot.read(LOCAL, path) is None
-    assert boot.damaged(LOCAL, path)
+    assert shutdown_marker.read(LOCAL, path) is None
+    assert shutdown_marker.damaged(LOCAL, path)
     assert little.held(path) == {b"x": X, b"y": Y}
 
 
 def test_what_boot_says_comes_back(path: Path) -> None:
-    here = boot.Identity("boot", 2, 3, 4, 5)
+    here = shutdown_marker.Identity("boot", 2, 3, 4, 5)
     for known in (
         Boot(7, here, 8, 9, 10, 11, 12, 13),
-        boot.dirty(7, here, 13),
-        boot.distrusted(13),
+        shutdown_marker.dirty(7, here, 13),
+        shutdown_marker.distrusted(13),
     ):
-        boot.write(LOCAL, path, known)
-        assert boot.read(LOCAL, path) == known
-    assert boot.dirty(7, here, 13) == Boot(7, here, 0, 0, 0, 0, 0, 13)
-    assert boot.distrusted(13).generation == 0
-    assert not boot.distrusted(13).identity.known
+        shutdown_marker.write(LOCAL, path, known)
+        assert shutdown_marker.read(LOCAL, path) == known
+    assert shutdown_marker.dirty(7, here, 13) == Boot(7, here, 0, 0, 0, 0, 0, 13)
+    assert shutdown_marker.distrusted(13).generation == 0
+    assert not shutdown_marker.distrusted(13).identity.known
     assert here.known
     for name, nothing in (("boot_id", ""), ("mount_id", 0), ("inode", 0), ("born_ns", 0)):
         assert not here._replace(**{name: nothing}).known  # type: ignore[arg-type]
 
 
 def test_why_an_index_is_not_trusted() -> None:
-    here = boot.Identity("boot", 2, 3, 4, 5)
-    file = boot.FileStat(3, 4, 11, 12)
+    here = shutdown_marker.Identity("boot", 2, 3, 4, 5)
+    file = shutdown_marker.FileStat(3, 4, 11, 12)
     clean, open_boot = Boot(7, here, 8, 9, 10, 11, 12, 13), Boot(7, here, 0, 0, 0)
-    why = boot.why_distrust
+    why = shutdown_marker.why_distrust
     assert why(clean, here, file) == ""
     assert why(clean, here._replace(boot_id="other", mount_id=99, born_ns=1), file) == ""
     assert why(open_boot, here, file) == ""
@@ -207,17 +208,17 @@ def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
     with logstore.open(path, background=False) as store:
         engine = store._engine()
         size = names.segment(path, 1).stat().st_size
-        trust.check_log_reaches(engine, 1 << 32 | size)
+        index_validity.check_log_reaches(engine, 1 << 32 | size)
         for position, place in ((1 << 32 | size + 1, (1, size)), (5 << 32 | 100, (5, 0))):
             with pytest.raises(logstore.DamagedStoreError) as caught:
-                trust.check_log_reaches(engine, position)
+                index_validity.check_log_reaches(engine, position)
             assert (caught.value.segment, caught.value.offset) == place
         head = segment.SegmentHead(fmt.Role.MAIN, 7, engine.uuid, 6 << 32 | 64, 1, 0)
         segment.create(LOCAL, path, head).close()
-        trust.check_log_reaches(engine, 5 << 32 | 100)
+        index_validity.check_log_reaches(engine, 5 << 32 | 100)
         names.segment(path, 7).unlink()
         engine.accept_loss = True
-        trust.check_log_reaches(engine, 5 << 32 | 100)
+        index_validity.check_log_reaches(engine, 5 << 32 | 100)
         engine.accept_loss = False
 
 
@@ -231,16 +232,16 @@ def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
         shutil.copy(_index(path) / "data.mdb", half / "data.mdb")
         (half / "more").write_bytes(b"x")
         with engine._locked():
-            assert copying.copy(engine) == number + 1
-            known = boot.read(LOCAL, path)
+            assert shrink_index.copy(engine) == number + 1
+            known = shutdown_marker.read(LOCAL, path)
             assert known is not None
             made = names.generation(path, number + 1)
-            assert known == boot.dirty(
-                number + 1, boot.identity(made / "data.mdb"), engine.promised
+            assert known == shutdown_marker.dirty(
+                number + 1, shutdown_marker.identity(made / "data.mdb"), engine.promised
             )
             assert sorted(each.name for each in made.iterdir()) == ["data.mdb"]
             assert not half.exists()
             (names.generation(path, number + 5)).mkdir()
-            assert copying.copy(engine) == number + 6
-            engine.rebuild_locked(copying.copy)
+            assert shrink_index.copy(engine) == number + 6
+            engine.rebuild_locked(shrink_index.copy)
     assert little.held(path) == {b"x": X, b"y": Y}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine import snapshot
+from logstore.engine.runtime import snapshot
 from tests.schedules.hands import START_MS, SetClock, opened, wake
 
 

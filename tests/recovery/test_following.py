@@ -12,14 +12,15 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine import process, snapshot
-from logstore.engine.core import REBUILD_TRIES, Engine
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import REBUILD_TRIES, Engine
+from logstore.engine.shm import process
 from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import frame, names
 from logstore.options import StoreOptions
-from logstore.recovery import boot, readonly
+from logstore.recovery import readonly, shutdown_marker
 from tests.corruption import frames
 from tests.recovery import forged, little
 
@@ -188,9 +189,11 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     assert readonly.published(engine, here) is None
     (path / names.BOOT).write_bytes(kept)
     assert readonly.published(engine, here) == end
-    known = boot.read(LOCAL, path)
+    known = shutdown_marker.read(LOCAL, path)
     assert known is not None
-    boot.write(LOCAL, path, known._replace(identity=known.identity._replace(boot_id="other")))
+    shutdown_marker.write(
+        LOCAL, path, known._replace(identity=known.identity._replace(boot_id="other"))
+    )
     assert readonly.published(engine, here) is None
     assert readonly.published(engine, "other") == end
     (path / names.WAKE).unlink()

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.commit import Committer
-from logstore.engine.fresh import Fresh
+from logstore.engine.apply.new_streams import Fresh
+from logstore.engine.commit import roll
+from logstore.engine.commit.committer import Committer
 from logstore.index.env import DATABASES
 from logstore.recovery.check import check
 
@@ -27,7 +28,7 @@ Rows = dict[str, list[tuple[bytes, bytes]]]
 
 def _roll(store: Store) -> None:
     with Committer(store._engine()).locked() as words:
-        store._engine().roll_locked(words)
+        roll.roll_locked(store._engine(), words)
 
 
 def _many(store: Store, mark: bytes, first: int = 0) -> None:

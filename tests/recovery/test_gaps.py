@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import snapshot
+from logstore.engine.runtime import snapshot
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log import frame as frames
-from logstore.recovery.gaps import Gaps, Orphan
 from logstore.recovery.recover import recover
+from logstore.recovery.replay_guard import Gaps, Orphan
 from logstore.recovery.report import RecoveryReport
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames as stored
 from tests.corruption import shop
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine import process
-from logstore.engine.core import Engine
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm import process
 from logstore.errors import CorruptionError, StoreInUseError
 from logstore.fs import LOCAL, FileStat, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import boot, passes, trust
+from logstore.recovery import index_validity, open_store, shutdown_marker
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from tests.corruption import frames
@@ -78,19 +78,19 @@ def _other(path: Path, then: Callable[[Store], None] = lambda store: None) -> It
 
 def _joined(path: Path, fs: FileSystem = LOCAL) -> tuple[Engine, RecoveryReport]:
     options = StoreOptions(background=False)
-    return passes.open_engine(fs, path, options, create=False, limits=StoreLimits())
+    return open_store.open_engine(fs, path, options, create=False, limits=StoreLimits())
 
 
 def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
-    known = boot.read(LOCAL, path)
+    known = shutdown_marker.read(LOCAL, path)
     with _other(path, lambda store: store.stream("s").add({b"f": b"v"}, "6-0") and None):
         engine, report = _joined(path)
         assert not report.first_opener
         assert (report.index_trusted, report.rebuilt, report.why_not_trusted) == (True, False, "")
         assert (report.commits_finished, report.torn_bytes, report.at_risk) == (0, 0, None)
-        assert engine.promised == trust.promised(LOCAL, path, known) > 0
-        passes.close_engine(engine)
-        now = boot.read(LOCAL, path)
+        assert engine.promised == index_validity.promised(LOCAL, path, known) > 0
+        open_store.close_engine(engine)
+        now = shutdown_marker.read(LOCAL, path)
         assert now is not None
         assert not now.clean_applied  # another one has it open
         with _open(path) as store:
@@ -103,12 +103,12 @@ def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
 
 def test_who_accepts_loss_promises_nothing(path: Path) -> None:
     with _other(path):
-        engine, _ = passes.open_engine(
+        engine, _ = open_store.open_engine(
             LOCAL, path, StoreOptions(background=False), create=False, limits=StoreLimits(),
             accept_loss=True,
         )  # fmt: skip
         assert engine.promised == 0
-        passes.close_engine(engine)
+        open_store.close_engine(engine)
 
 
 def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
         assert report.rebuilt
         with engine.index().env.begin() as txn:
             assert IndexTxn(engine.index(), txn).meta().applied == engine.wake.applied > 0
-        passes.close_engine(engine)
+        open_store.close_engine(engine)
         with _open(path) as store:
             assert _ids(store) == [1, 2, 3, 4, 5]
             store.stream("s").add({b"f": b"v"}, "6-0")
@@ -167,7 +167,7 @@ def test_a_commit_whose_writer_died_is_finished_by_who_joins(path: Path) -> None
         engine, _ = _joined(path)
         assert not engine.wake.in_progress
         assert engine.wake.log().commit == 6
-        passes.close_engine(engine)
+        open_store.close_engine(engine)
         with _open(path) as store:
             assert _ids(store) == [1, 2, 3, 4, 5, 6]
 
@@ -177,7 +177,7 @@ def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
     failed: list[int] = []
     with _other(path):
         _dies(path)
-        wake = passes.Wake(LOCAL, path / names.WAKE)
+        wake = open_store.Wake(LOCAL, path / names.WAKE)
         failed.append(wake.log().applied)
         wake.failed_at = failed[0]
         engine, report = _joined(path)
@@ -185,7 +185,7 @@ def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
         assert report.at_risk is not None
         assert report.at_risk.from_position == failed[0]
         assert [each[1:] for each in report.at_risk.streams] == [((6, 0), (6, 0), 1)]
-        passes.close_engine(engine)
+        open_store.close_engine(engine)
         assert wake.failed_at == failed[0]  # nor is it closed cleanly
 
 
@@ -216,9 +216,9 @@ def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
         store._engine().wake.namespace = 0  # not known: the same then
 
     with _other(path, nowhere):
-        passes.close_engine(_joined(path)[0])
+        open_store.close_engine(_joined(path)[0])
     with _other(path):
-        assert passes.Wake(LOCAL, path / names.WAKE).namespace == process.pid_namespace()
+        assert open_store.Wake(LOCAL, path / names.WAKE).namespace == process.pid_namespace()
         (path / names.WAKE).unlink()
         with pytest.raises(StoreInUseError, match="was removed"):
             _joined(path)
@@ -234,11 +234,13 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
         raise CorruptionError("a row is not right")
 
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "_mark_clean", damaged)
+        patch.setattr(open_store, "_mark_clean", damaged)
         with pytest.raises(CorruptionError, match="not right"):
-            passes.close_engine(engine)
-    known = boot.read(LOCAL, path)
-    assert known == boot.Boot(0, boot.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised)
+            open_store.close_engine(engine)
+    known = shutdown_marker.read(LOCAL, path)
+    assert known == shutdown_marker.Boot(
+        0, shutdown_marker.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised
+    )
     with _open(path) as store:
         assert store.recovery["rebuilt"]
         assert _ids(store) == [1, 2, 3, 4, 5]

@@ -11,11 +11,12 @@ import pytest
 
 import logstore
 from logstore import format as fmt
+from logstore.engine.commit import roll
 from logstore.fs import LOCAL
 from logstore.log import chain, names, segment, storefile
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.run import salvage
 from tests.engine.procs import Forked
 
 
@@ -93,7 +94,7 @@ def test_after_a_clean_close_the_index_does_not_hide_it(tmp_path: Path) -> None:
     with opened(path) as store:
         engine = store._engine()
         with store._live().committer.locked() as words:
-            engine.roll_locked(words)
+            roll.roll_locked(engine, words)
     number = lose_newest(path)
     assert names.hint(path, number - 1).exists()
     with pytest.raises(logstore.DamagedStoreError, match=rf"segment {number}.* is missing"):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import logstore
 from logstore.ids import StreamID
-from logstore.recovery.lostranges import merged
 from logstore.recovery.report import Gone
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.lost_ranges import merged
+from logstore.recovery.salvage.run import salvage
 
 
 def gone(first: int, last: int, **other: object) -> Gone:

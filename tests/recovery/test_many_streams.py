@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine import snapshot
-from logstore.engine.commit import Committer
+from logstore.engine.commit import roll
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import snapshot
 from logstore.index import keys
 from logstore.index import txn as index_txn
 from logstore.recovery.check import check
@@ -37,7 +38,7 @@ def _made(path: Path, *, dropped: bool) -> None:
             for number in rng.sample(range(STREAMS), 20):
                 store.drop(b"stream-%d" % number)
         with Committer(store._engine()).locked() as words:
-            store._engine().roll_locked(words)
+            roll.roll_locked(store._engine(), words)
 
 
 def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:

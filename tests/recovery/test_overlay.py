@@ -19,10 +19,10 @@ from logstore.errors import (
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, names, segment, storefile
 from logstore.options import StoreLimits
-from logstore.recovery import creation
+from logstore.recovery import create
 from logstore.recovery.check import check
-from logstore.recovery.overlay import Overlay, Repaired
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.repaired_view import Overlay, Repaired
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
 from tests.recovery import little
 
@@ -205,9 +205,9 @@ def test_where_names_cannot_be_made_durable_no_store_is_made(tmp_path: Path) -> 
     place = tmp_path / "store"
     place.mkdir()
     with pytest.raises(FileSystemError, match="cannot be synced"):
-        creation.create_store(Refused(OSError(5, "EIO")), place, StoreLimits(), 1)
+        create.create_store(Refused(OSError(5, "EIO")), place, StoreLimits(), 1)
     assert not (place / names.STORE).exists()
-    creation.create_store(Refused(PermissionError(13, "EACCES")), place, StoreLimits(), 1)
+    create.create_store(Refused(PermissionError(13, "EACCES")), place, StoreLimits(), 1)
     assert (place / names.STORE).exists()
 
 
@@ -215,5 +215,5 @@ def test_no_store_is_made_with_limits_that_cannot_be(tmp_path: Path) -> None:
     place = tmp_path / "store"
     place.mkdir()
     with pytest.raises(OptionError):
-        creation.create_store(LOCAL, place, StoreLimits(segment_bytes=1), 1)
+        create.create_store(LOCAL, place, StoreLimits(segment_bytes=1), 1)
     assert list(place.iterdir()) == []

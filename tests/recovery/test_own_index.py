@@ -18,8 +18,8 @@ from logstore.ids import StreamID
 from logstore.index import env
 from logstore.index.keys import StreamRecord
 from logstore.log.reader import LogFrame
-from logstore.recovery.remains import Remains
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.nodes import Remains
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
 from tests.recovery import little
 

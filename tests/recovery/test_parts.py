@@ -19,11 +19,11 @@ from logstore.fs import FileSystem
 from logstore.ids import StreamID
 from logstore.log import chain, names, reader
 from logstore.options import StoreLimits
-from logstore.recovery import atrisk, backups, creation, restate
-from logstore.recovery.chains import Wanted
-from logstore.recovery.checkreport import CheckReport
-from logstore.recovery.gaps import Gaps
+from logstore.recovery import at_risk, backup, create, unsynced
+from logstore.recovery.check_report import CheckReport
+from logstore.recovery.replay_guard import Gaps
 from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.salvage.node_chains import Wanted
 from tests.recovery.order import Told
 
 LIMITS = StoreLimits()
@@ -33,10 +33,10 @@ def test_a_new_store_is_durable_from_the_outside_in(tmp_path: Path) -> None:
     """The directories above it, its own name, its folders, the first segment, and STORE last."""
     fs = Told()
     place = tmp_path / "a" / "b" / "store"
-    creation.make_place(fs, place)
+    create.make_place(fs, place)
     assert fs.done == [("directory", name) for name in (tmp_path.name, "a", "b")]
     fs.done.clear()
-    creation.create_store(fs, place, LIMITS, 1)
+    create.create_store(fs, place, LIMITS, 1)
     assert fs.done[0] == ("directory", "b")
     number = fs.done.index(("rename", names.segment(place, 1).name))
     store = fs.done.index(("rename", names.STORE))
@@ -49,26 +49,26 @@ def test_a_new_store_is_durable_from_the_outside_in(tmp_path: Path) -> None:
 def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
     """Empty, or begun and left; not with other files, nor with a log that has frames."""
     fs = FileSystem()
-    creation.check_free(fs, tmp_path)
-    for folder in creation.FOLDERS:
+    create.check_free(fs, tmp_path)
+    for folder in create.FOLDERS:
         (tmp_path / folder).mkdir()
     (tmp_path / names.LOCK).touch()
     (tmp_path / f"x{names.TEMPORARY}").touch()
     first = names.segment(tmp_path, 1)
     first.write_bytes(bytes(fmt.SEGMENT_HEAD_BYTES))
-    creation.check_free(fs, tmp_path)
+    create.check_free(fs, tmp_path)
     first.write_bytes(bytes(fmt.SEGMENT_HEAD_BYTES + 1))
     with pytest.raises(NotAStoreError, match="other files"):
-        creation.check_free(fs, tmp_path)
+        create.check_free(fs, tmp_path)
     with pytest.raises(NotAStoreError, match="other files"):
-        creation.create_store(fs, tmp_path, LIMITS, 1)
+        create.create_store(fs, tmp_path, LIMITS, 1)
     (tmp_path / names.STORE).touch()
-    creation.check_free(fs, tmp_path)  # it is one: whoever reads STORE judges it
+    create.check_free(fs, tmp_path)  # it is one: whoever reads STORE judges it
     for name in (names.STORE, names.segment(tmp_path, 1)):
         (tmp_path / name).unlink()
     (tmp_path / "letter.txt").touch()
     with pytest.raises(NotAStoreError, match="other files"):
-        creation.check_free(fs, tmp_path)
+        create.check_free(fs, tmp_path)
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 9, 10, 11, 25])
@@ -76,7 +76,7 @@ def test_a_copy_has_as_many_bytes_as_it_should(
     limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if they are no multiple of what is copied at once, or the file is shorter."""
-    monkeypatch.setattr(backups, "COPY_BYTES", 4)
+    monkeypatch.setattr(backup, "COPY_BYTES", 4)
     source, target = tmp_path / "from", tmp_path / "to"
     source.write_bytes(b"0123456789")
     fs = Told()
@@ -86,7 +86,7 @@ def test_a_copy_has_as_many_bytes_as_it_should(
 
     engine: Any = Engine()
     engine.fs = fs
-    backups._copy(engine, source, target, limit)
+    backup._copy(engine, source, target, limit)
     assert target.read_bytes() == b"0123456789"[:limit]
     assert fs.done == [("sync", "to")]
 
@@ -108,7 +108,7 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
         left = files[1].with_name(files[1].name + names.TEMPORARY)
         left.write_bytes(bytes(len(before[1][0]) + 9000))  # of a run that did not end
         fs = engine.fs = Told()
-        assert restate.rewrite(engine, fmt.position(links[1].number, 99)) == len(links) - 1
+        assert unsynced.rewrite(engine, fmt.position(links[1].number, 99)) == len(links) - 1
         assert engine.wake.failed_at == 0
         for path, (data, inode) in list(zip(files, before, strict=True))[1:]:
             assert path.read_bytes() == data[: path.stat().st_size]
@@ -152,10 +152,10 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
             )
         ]  # fmt: skip
         assert len({each.segment for each in frames}) > 2
-        assert atrisk.find(engine, 0) is None
+        assert at_risk.find(engine, 0) is None
         starts = sorted({at for at, *_ in added if at})
         for start in starts[:: len(starts) // 12] + starts[-5:]:
-            found = atrisk.find(engine, start)
+            found = at_risk.find(engine, start)
             assert found is not None
             behind = [each for each in frames if each.position >= start]
             assert found.from_position == start
@@ -165,7 +165,7 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
             expected = []
             for name in sorted({name for at, name, _ in added if at >= start}):
                 ids = [id for at, of, id in added if of == name and at >= start]
-                expected.append(atrisk.Endangered(name, ids[0], ids[-1], len(ids)))
+                expected.append(at_risk.Endangered(name, ids[0], ids[-1], len(ids)))
             assert found.streams == expected
 
 

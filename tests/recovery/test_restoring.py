@@ -12,8 +12,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine import snapshot
-from logstore.engine.core import Engine
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
 from logstore.errors import DamagedStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -22,7 +22,7 @@ from logstore.log import chain, checkpoint, names, segment
 from logstore.recovery import restore
 from logstore.recovery.recover import recover
 from logstore.recovery.report import Damage, RecoveryReport
-from logstore.recovery.salvage import salvage
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
 from tests.recovery import little
 

@@ -11,15 +11,15 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine import snapshot
-from logstore.engine.core import Engine
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
 from logstore.index.env import open_untouched
-from logstore.index.groupkeys import GroupRecord
+from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import SegmentRow, StreamRecord
 from logstore.log import names
-from logstore.recovery import boot, compare, trust
+from logstore.recovery import compare, index_validity, shutdown_marker
 from tests.corruption import shop
 
 LATER_MS = 1 << 42
@@ -152,9 +152,9 @@ def test_an_index_names_a_frame_that_the_log_must_hold(tmp_path: Path) -> None:
     with logstore.open(path, encoding=None, background=False) as store:
         engine = store._engine()
         store.stream("s").add({b"f": b"v"})
-        open_boot = boot.read(engine.fs, engine.path)
+        open_boot = shutdown_marker.read(engine.fs, engine.path)
         assert open_boot is not None
-        trust.check_applied(engine, engine.index(), open_boot)
+        index_validity.check_applied(engine, engine.index(), open_boot)
         segment = names.segment(path, 1)
         whole = segment.read_bytes()
         last = snapshot.read(engine, lambda view: view.meta.last_frame)
@@ -166,9 +166,9 @@ def test_an_index_names_a_frame_that_the_log_must_hold(tmp_path: Path) -> None:
         ):
             segment.write_bytes(data)
             with pytest.raises(CorruptionError, match=why):
-                trust.check_applied(engine, engine.index(), open_boot)
+                index_validity.check_applied(engine, engine.index(), open_boot)
         segment.write_bytes(whole)
         segment.rename(path / "away")
         with pytest.raises(CorruptionError, match="ahead"):
-            trust.check_applied(engine, engine.index(), open_boot)
+            index_validity.check_applied(engine, engine.index(), open_boot)
         (path / "away").rename(segment)

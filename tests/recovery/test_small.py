@@ -13,20 +13,22 @@ import logstore
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
-from logstore.engine import opens, snapshot
-from logstore.engine.commit import Committer
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import snapshot
+from logstore.engine.txn import open_node
 from logstore.errors import CorruptNodeError, FileSystemError
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.index.expirytxn import ExpiryTxn
+from logstore.index.expiry_txn import ExpiryTxn
 from logstore.log import chain, frame, names
 from logstore.log.writer import CommitBuffer
-from logstore.recovery import backups, chains, creation, gaps, traces
-from logstore.recovery.chains import Wanted
+from logstore.recovery import backup, create, replay_guard
 from logstore.recovery.check import _Check, check
 from logstore.recovery.recover import recover
-from logstore.recovery.traces import _Trace
+from logstore.recovery.salvage import lost, node_chains
+from logstore.recovery.salvage.lost import _Trace
+from logstore.recovery.salvage.node_chains import Wanted
 from tests.corruption import frames
 from tests.recovery import forged, little
 from tests.recovery.order import Told
@@ -50,21 +52,21 @@ def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _Trace | None) ->
     buffer.add(body)
     data = buffer.encode(0, 0)
     size = len(data)
-    assert traces._trace(data + b"more", size) == (size, said)
-    assert traces._trace(data, size + 100) == (size, said)
-    assert traces._trace(data, size - 1) == (0, None)  # longer than what is damaged
+    assert lost._trace(data + b"more", size) == (size, said)
+    assert lost._trace(data, size + 100) == (size, said)
+    assert lost._trace(data, size - 1) == (0, None)  # longer than what is damaged
     for cut in range(fmt.FRAME_HEAD_BYTES):
-        assert traces._trace(data[:cut], size) == (0, None)
-    assert traces._trace(bytes(len(data)), size) == (0, None)
+        assert lost._trace(data[:cut], size) == (0, None)
+    assert lost._trace(bytes(len(data)), size) == (0, None)
     for offset, byte in ((fmt.FRAME_MARK_OFFSET, 1), (28, 255)):
         changed = bytearray(data)
         changed[offset] ^= byte
-        found = traces._trace(bytes(changed), size)
+        found = lost._trace(bytes(changed), size)
         assert found in ((0, None), (size, None), (size, said))
         if offset == fmt.FRAME_MARK_OFFSET:
             assert found == (0, None)
     if said is not None:  # its kind tells, but its body does not reach so far
-        assert traces._trace(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
+        assert lost._trace(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
 
 
 def test_a_network_is_no_place_for_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +81,12 @@ def test_a_network_is_no_place_for_a_store(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(fsinfo, "mount_type", kind)
     assert "nfs4" in fsinfo.NETWORK_TYPES
-    creation.check_place(LOCAL, tmp_path / "a" / "b" / "c")
-    creation.check_place(LOCAL, tmp_path)
+    create.check_place(LOCAL, tmp_path / "a" / "b" / "c")
+    create.check_place(LOCAL, tmp_path)
     assert asked == [tmp_path, tmp_path]
     for place in (tmp_path / "far", tmp_path / "far" / "store"):
         with pytest.raises(FileSystemError, match="network file system"):
-            creation.check_place(LOCAL, place)
+            create.check_place(LOCAL, place)
     assert asked[2:] == [tmp_path / "far"] * 2
 
 
@@ -167,18 +169,18 @@ def test_whose_append_a_frame_is() -> None:
     assert [id for _, *id in codec().ids(longer, 5, 0)] == [[5, 0], [9, 3]]
     added = longer[len(lp) - 1 : -1]
     elements = int.from_bytes(longer[4:6], "little") - int.from_bytes(lp[4:6], "little")
-    skeleton = opens.skeleton(lp)
+    skeleton = open_node.skeleton(lp)
     body = frame.Append(1, 9, 3, 1, elements, added)
-    assert gaps.own_ids(skeleton, StreamID(5, 0), body) == ((9, 3), (9, 3))
-    assert gaps.own_ids(skeleton, StreamID(5, 1), body) is None
-    assert gaps.own_ids(skeleton, StreamID(4, 0), body) is None
-    assert gaps.own_ids(skeleton, StreamID(5, 0), body._replace(last_seq=4)) is None
-    assert gaps.own_ids(skeleton, StreamID(5, 0), body._replace(last_ms=8)) is None
+    assert replay_guard.own_ids(skeleton, StreamID(5, 0), body) == ((9, 3), (9, 3))
+    assert replay_guard.own_ids(skeleton, StreamID(5, 1), body) is None
+    assert replay_guard.own_ids(skeleton, StreamID(4, 0), body) is None
+    assert replay_guard.own_ids(skeleton, StreamID(5, 0), body._replace(last_seq=4)) is None
+    assert replay_guard.own_ids(skeleton, StreamID(5, 0), body._replace(last_ms=8)) is None
     broken = 0
     for place in range(len(added)):
         data = added[:place] + bytes([added[place] ^ 0x41]) + added[place + 1 :]
         try:
-            found = gaps.own_ids(skeleton, StreamID(5, 0), body._replace(data=data))
+            found = replay_guard.own_ids(skeleton, StreamID(5, 0), body._replace(data=data))
         except CorruptNodeError:
             broken += 1
             continue
@@ -194,7 +196,7 @@ def test_a_node_is_not_begun_by_bytes_that_are_none(path: Path) -> None:
     forged.append(path, frame.Open(1, 20, 0, 20, 0, 1, bytes(lp)))
     uuid = frames.uuid(path)
     wanted = [Wanted(1, StreamID(20, 0), 1 << 64), Wanted(1, StreamID(1, 1), 1 << 64)]
-    found = chains.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
+    found = node_chains.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
     assert list(found) == [(1, StreamID(1, 1))]
 
 
@@ -236,7 +238,7 @@ def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
         store.checkpoint()
         engine = store._engine()
         fs = engine.fs = Told()
-        backups.take(engine, Committer(engine), copy)
+        backup.take(engine, Committer(engine), copy)
         engine.fs = LOCAL
     made = fs.done.index(("rename", names.STORE))
     for done in (

@@ -23,7 +23,7 @@ from logstore.log import frame as frames
 from logstore.log import names, reader
 from logstore.log.writer import CommitBuffer, crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import passes
+from logstore.recovery import open_store
 from logstore.recovery.check import check
 from tests.log.test_format_page import Held
 
@@ -101,10 +101,10 @@ def test_an_opening_reads_a_tail_a_few_times(tmp_path: Path, kind: str) -> None:
     """Two scans, one search, one copy; whatever stands there."""
     tail = TAILS[kind]()
     path, fs = torn(tmp_path, tail), Counting()
-    engine, report = passes.open_engine(
+    engine, report = open_store.open_engine(
         fs, path, StoreOptions(background=False), create=False, limits=StoreLimits()
     )
-    passes.close_engine(engine)
+    open_store.close_engine(engine)
     assert report.torn_bytes == len(tail)
     assert Path(report.saved_to).read_bytes() == tail
     assert fs.read_bytes <= 8 * len(tail) + 8 * MIB

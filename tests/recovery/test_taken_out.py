@@ -11,9 +11,9 @@ import pytest
 
 import logstore
 from logstore.errors import OptionError
-from logstore.recovery import salvage as salvaging
 from logstore.recovery.check import check
-from logstore.recovery.salvage import SalvageReport, salvage
+from logstore.recovery.salvage import run as salvaging
+from logstore.recovery.salvage.run import SalvageReport, salvage
 from tests.corruption import shop
 from tests.corruption.shop import FAR_MS, Shop
 

@@ -17,7 +17,7 @@ from logstore.log import segment
 from logstore.log.frame import Node
 from logstore.log.reader import LogFrame
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import UNSEEN, salvage
+from logstore.recovery.salvage.run import UNSEEN, salvage
 from tests.corruption import frames
 from tests.recovery import little
 

@@ -13,8 +13,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.commit import Committer
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
@@ -49,10 +49,10 @@ def _compacted(path: Path) -> tuple[int, int]:
     return next((n, size) for n, (h, size) in heads.items() if h.role == fmt.Role.COMPACTED)
 
 
-Change = Callable[[State, StreamRecord], object]
+Change = Callable[[WriteTxn, StreamRecord], object]
 
 
-def _node(state: State, first: int, last: int) -> None:
+def _node(state: WriteTxn, first: int, last: int) -> None:
     locator = Locator(9 << 32, 10, 1, StreamID(last, last))
     state.index.put_node(1, StreamID(first, 0), locator)
 
@@ -93,7 +93,7 @@ def test_which_nodes_come_back(name: str, made: Path, tmp_path: Path) -> None:
         nodes = [each for each in frames.of(path, number) if each.kind == Kind.NODE]
         other = nodes[0]._replace(payload=b"\x09" + nodes[0].payload[1:])  # of no stream
 
-        def step(state: State) -> None:
+        def step(state: WriteTxn) -> None:
             record = state.record(1)
             assert record is not None
             assert record.open_version
@@ -125,7 +125,7 @@ def test_a_vector_counts_for_its_version_alone(made: Path, tmp_path: Path) -> No
         number, _ = _compacted(path)
         node = next(each for each in frames.of(path, number) if each.kind == Kind.NODE)
 
-        def step(state: State) -> None:
+        def step(state: WriteTxn) -> None:
             for version, kept in ((node.position, b"\x05"), (node.position + 1, b"")):
                 restore._put(state, node, {(1, 1, 1): (version, b"\x05")})
                 locator = state.index.node(1, StreamID(1, 1))
@@ -152,7 +152,7 @@ def test_live_bits_count_the_nodes_of_a_segment(role: int, made: Path, tmp_path:
         def loaded(bits: int, position: int) -> tuple[list[int], list[LogFrame]]:
             found: list[Any] = []
 
-            def step(state: State) -> None:
+            def step(state: WriteTxn) -> None:
                 for master, _ in list(state.index.nodes(1)):
                     state.index.delete_node(1, master)
                 unsure = restore._load_segment(

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import logstore
-from logstore.engine import nodes, snapshot
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
 from logstore.ids import StreamID
 
 START_MS = 1_700_000_000_000

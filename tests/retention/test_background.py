@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine import care
+from logstore.engine.runtime import maintenance_locks
 from logstore.errors import LockTimeoutError
 from logstore.log import names
 from logstore.recovery.check import check
@@ -133,14 +133,14 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
 
 
 def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
-    from logstore.engine.retention import Retention
+    from logstore.engine.features.retention import Retention
 
     with opened(tmp_path / "store", Clock()) as store:
         store.stream("s").add_many({"n": n} for n in range(500))
         store.stream("s").configure(max_entries=10)
         shared = store._live()
         retention = Retention(shared.engine, shared.committer)
-        with care.alone(shared.engine, 0, names.LOG):
+        with maintenance_locks.alone(shared.engine, 0, names.LOG):
             retention.tick()
             assert len(store.stream("s")) == 500
         retention.tick()
@@ -154,16 +154,16 @@ def test_a_forked_child_does_not_keep_the_care_lock(tmp_path: Path) -> None:
     """A child made in the middle of a compaction would keep it from all until its end."""
     with opened(tmp_path / "store", Clock()) as store:
         engine = store._live().engine
-        with care.alone(engine):
+        with maintenance_locks.alone(engine):
             child = Forked(lambda: time.sleep(600))
-            with pytest.raises(LockTimeoutError), care.alone(engine, 0):
+            with pytest.raises(LockTimeoutError), maintenance_locks.alone(engine, 0):
                 pass
         try:
-            with care.alone(engine, 0):
+            with maintenance_locks.alone(engine, 0):
                 pass
         finally:
             child.kill()
-        with care.alone(engine):
+        with maintenance_locks.alone(engine):
             Forked(lambda: None).join()  # nor does its end give the lock up
-            with pytest.raises(LockTimeoutError), care.alone(engine, 0):
+            with pytest.raises(LockTimeoutError), maintenance_locks.alone(engine, 0):
                 pass

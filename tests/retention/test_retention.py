@@ -199,7 +199,7 @@ def test_a_range_goes_on_while_its_stream_is_trimmed(tmp_path: Path) -> None:
 
 def test_a_damaged_node_does_not_keep_other_streams_from_it(tmp_path: Path) -> None:
     """The stream whose next node cannot be read is passed over, and told of, in the background."""
-    from logstore.engine.retention import Retention
+    from logstore.engine.features.retention import Retention
 
     path, clock = tmp_path / "store", Clock()
     with opened(path, clock) as store:

@@ -18,8 +18,8 @@ import pytest
 import logstore
 from logstore.compaction import background
 from logstore.compaction.background import Compactor
-from logstore.engine import care
-from logstore.engine.throttle import StoppedError, Throttle, no_pause
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.throttle import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.engine.procs import Forked
@@ -135,14 +135,14 @@ def test_it_waits_for_nobody_and_two_do_not_meet(tmp_path: Path) -> None:
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
         shared = store._live()
-        with care.alone(shared.engine):
+        with maintenance_locks.alone(shared.engine):
             Compactor(shared.engine, shared.committer).tick(no_pause)
         assert not store.metrics()["compactions"]
 
 
 def test_segments_that_a_scan_names_are_left_alone_for_a_while(tmp_path: Path) -> None:
     """Else each look would take two checkpoints for nothing."""
-    from logstore.engine import pins
+    from logstore.engine.runtime import pins
 
     clock = Clock()
     with opened(tmp_path / "store", clock) as store:
@@ -193,7 +193,7 @@ def test_stopped_between_any_two_steps_nothing_is_lost(tmp_path: Path) -> None:
 def taken(store: logstore.Store[bytes]) -> bool:
     """Whether somebody holds the care lock."""
     try:
-        with care.alone(store._live().engine, 0):
+        with maintenance_locks.alone(store._live().engine, 0):
             return False
     except logstore.LockTimeoutError:
         return True
@@ -292,7 +292,7 @@ def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: Any) -> None:
 CHURN = """
 import os, sys, time, logstore
 from logstore.compaction import background
-from logstore.engine import retention
+from logstore.engine.features import retention
 background.LOOK_S, background.SHARE, background.MIN_AGE_MS = 0.1, 0.9, 0
 retention.LOOK_S = 0.1
 path = sys.argv[1]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import logstore
+from logstore.api.store import Store
+from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import plan, read
 from logstore.scan.arrow import Gather
 from logstore.scan.plan import Plan
-from logstore.store import Store
-from logstore.stream import Stream
 
 Row = tuple[str, list[tuple[bytes, bytes]]]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from logstore.api.store import Store
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import read
 from logstore.scan.arrow import Gather
-from logstore.store import Store
 from tests.scan.look import make_plan, make_store
 
 NUMBERS = itertools.count()

@@ -14,13 +14,15 @@ import pytest
 from crc32c import crc32c
 
 from logstore import format as fmt
-from logstore.engine import caretaker, pins, process
-from logstore.engine.process import Identity
+from logstore.api.store import Store
+from logstore.engine.maintenance import worker
+from logstore.engine.runtime import pins
+from logstore.engine.shm import process
+from logstore.engine.shm.process import Identity
 from logstore.errors import OptionError, SnapshotExpired
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
-from logstore.store import Store
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 
 HOUR_MS = 3_600_000
@@ -62,7 +64,7 @@ def test_a_pin_goes_with_the_process_it_is_for(tmp_path: Path) -> None:
 def test_the_background_gives_back_what_the_dead_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caretaker, "PINS_LOOK_S", 0.1)
+    monkeypatch.setattr(worker, "PINS_LOOK_S", 0.1)
     with someone() as owner, make_store(tmp_path / "s") as store:
         fill(store)
         make_plan(store, b"x", owner=process.identity(owner.pid))
@@ -91,7 +93,7 @@ def test_only_a_process_that_is_seen_to_be_gone_is_gone() -> None:
 
 def test_the_nearest_ancestor_of_a_name() -> None:
     code = (
-        "import os; from logstore.engine import process; "
+        "import os; from logstore.engine.shm import process; "
         "print(process.ancestor('sh'), process.ancestor('nobody'), os.getppid())"
     )
     done = subprocess.run(
@@ -249,12 +251,12 @@ def test_what_is_held_by_whom_and_since_when(store: Store[bytes], tmp_path: Path
 
 
 def test_an_export_that_is_read_slowly_keeps_its_pin(store: Store[bytes], tmp_path: Path) -> None:
-    from logstore.engine import exports
+    from logstore.engine.dump import export
 
     with store:
         fill(store)
         engine = store._engine()
-        with exports.pinned(engine, b"x") as found:
+        with export.pinned(engine, b"x") as found:
             (pin,) = store.pins()
             assert (pin.purpose, pin.pid) == ("dump", process.identity().pid)
             assert len(list(found.nodes(engine))) == found.node_count

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine import pins
+from logstore.engine.runtime import pins
 from logstore.errors import FileSystemError, SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import pinfile

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logstore.api.store import Store
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.scan import plan
-from logstore.store import Store
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()

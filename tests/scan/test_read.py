@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from logstore.engine import pins
+from logstore.api.store import Store
+from logstore.engine.runtime import pins
 from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpired
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
 from logstore.scan.arrow import Gather
 from logstore.scan.plan import Plan
-from logstore.store import Store
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 
 WITHOUT_INDEX = """

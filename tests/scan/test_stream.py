@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logstore.api.store import Store
 from logstore.codec import codec_name
 from logstore.errors import ClosedError, OptionError
 from logstore.ids import StreamID
 from logstore.scan import arrow, live
-from logstore.store import Store
 from tests.scan.look import batch_rows, make_store, rows_of
 
 NUMBERS = itertools.count()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine import attempt
-from logstore.engine.core import Engine
+from logstore.engine.commit import pipeline
+from logstore.engine.runtime.engine import Engine
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
@@ -26,7 +26,7 @@ LIMIT_S = 60.0
 
 def linger(chance: random.Random) -> None:
     """Make commits long at their dangerous places, so that kills fall into them."""
-    keep, publish = attempt._keep_promise, Engine.publish
+    keep, publish = pipeline._keep_promise, Engine.publish
 
     def slow_keep(*given: Any) -> None:
         time.sleep(chance.uniform(0, 0.004))
@@ -36,7 +36,7 @@ def linger(chance: random.Random) -> None:
         time.sleep(chance.uniform(0, 0.004))
         return publish(self, *given)
 
-    attempt._keep_promise = slow_keep
+    pipeline._keep_promise = slow_keep
     Engine.publish = slow_publish  # type: ignore[method-assign]
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from logstore import ScheduleKey
+from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.recovery.check import check
-from logstore.store import Store
 from tests.schedules.hands import SetClock, lose_index, opened, waiting, wake
 
 NAMES = ("a", "b")

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import attempt, checkpoints, schedulecopy
-from logstore.engine.core import Engine
+from logstore.api.store import Store
+from logstore.engine.commit import pipeline
+from logstore.engine.maintenance import checkpoint, checkpoint_schedule
+from logstore.engine.runtime.engine import Engine
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from logstore.store import Store
 from tests.schedules.hands import START_MS, SetClock, lose_index, opened, values, waiting, wake
 
 NAMES = ("a", "b", "c")
@@ -58,7 +59,7 @@ def test_a_checkpoint_while_all_changes(
     clock = SetClock()
     pages = 0
     with opened(tmp_path / "s", clock) as store:
-        rows, groups = schedulecopy._rows, checkpoints.groupcopy.chunks
+        rows, groups = checkpoint_schedule._rows, checkpoint.checkpoint_groups.chunks
 
         def page(*given: Any, **named: Any) -> Any:
             nonlocal pages
@@ -70,7 +71,7 @@ def test_a_checkpoint_while_all_changes(
                 step(store, clock, chance)
             return groups(engine)
 
-        read = schedulecopy.snapshot.read
+        read = checkpoint_schedule.snapshot.read
 
         def between(engine: Engine, batch: Any) -> Any:
             if getattr(batch, "func", None) is page:
@@ -78,10 +79,10 @@ def test_a_checkpoint_while_all_changes(
                     step(store, clock, chance)
             return read(engine, batch)
 
-        monkeypatch.setattr(schedulecopy, "ROWS_A_CHUNK", 2)
-        monkeypatch.setattr(schedulecopy, "_rows", page)
-        monkeypatch.setattr(schedulecopy.snapshot, "read", between)
-        monkeypatch.setattr(checkpoints.groupcopy, "chunks", copied)
+        monkeypatch.setattr(checkpoint_schedule, "ROWS_A_CHUNK", 2)
+        monkeypatch.setattr(checkpoint_schedule, "_rows", page)
+        monkeypatch.setattr(checkpoint_schedule.snapshot, "read", between)
+        monkeypatch.setattr(checkpoint.checkpoint_groups, "chunks", copied)
         for _ in range(30):
             step(store, clock, chance)
         store.checkpoint()
@@ -125,7 +126,7 @@ def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, poin
                 file = engine.active_file(engine.wake.log().active_segment)
                 file.pwrite = die  # type: ignore[method-assign]
             elif point == "appended":
-                attempt._keep_promise = die
+                pipeline._keep_promise = die
             else:
                 engine.publish = die  # type: ignore[assignment]
             wake(store)

@@ -12,7 +12,9 @@ import pytest
 
 import logstore
 from logstore import OptionError, ScheduleKey, StreamID, TooLargeError
-from logstore.engine import schedules
+from logstore.api.scheduling import DUE_MAX_MS, FIELDS_MAX_BYTES, when
+from logstore.api.store import Store
+from logstore.engine.features import schedule
 from logstore.errors import (
     CorruptFrameError,
     EntryTypeError,
@@ -24,8 +26,6 @@ from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
 from logstore.log.scheduleframe import Scheduled, Unscheduled, packed
-from logstore.scheduling import DUE_MAX_MS, FIELDS_MAX_BYTES, when
-from logstore.store import Store
 from tests.schedules.hands import START_MS, SetClock, opened, values, waiting, wake
 
 
@@ -66,13 +66,13 @@ def test_entries_come_in_the_order_of_time_then_of_scheduling(
 ) -> None:
     """Also over several streams and commits, and behind entries that were added meanwhile."""
     a, b = store.stream("a"), store.stream("b")
-    for number in range(2 * schedules.BATCH_ENTRIES):
+    for number in range(2 * schedule.BATCH_ENTRIES):
         (a, b)[number % 2].schedule({"n": str(number)}, at=START_MS + 10 + number % 7 // 3)
     a.schedule({"n": "late"}, at=START_MS + 5_000)
     clock.ms += 1_000
     a.add({"n": "first"})
     wake(store)
-    order = sorted(range(2 * schedules.BATCH_ENTRIES), key=lambda number: number % 7 // 3)
+    order = sorted(range(2 * schedule.BATCH_ENTRIES), key=lambda number: number % 7 // 3)
     assert values(a) == ["first", *(str(each) for each in order if each % 2 == 0)]
     assert values(b) == [str(each) for each in order if each % 2]
     assert waiting(a) == ["late"]
@@ -202,7 +202,7 @@ def test_a_stream_without_an_id_left_keeps_nobody_waiting(
     full.delete(MAX_ID)
     store.drop("full")
     full.schedule({"n": "3"}, after=1)
-    clock.ms += schedules.PUT_OFF_MS
+    clock.ms += schedule.PUT_OFF_MS
     wake(store)
     assert values(full) == ["3"]
 
@@ -280,7 +280,7 @@ def test_a_batch_does_not_end_in_the_middle_of_an_entry(
     store: Store[Any], clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large entries make small batches; each is added, in order."""
-    monkeypatch.setattr(schedules, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(schedule, "BATCH_BYTES", 1000)
     stream = store.stream("a")
     for number in range(10):
         stream.schedule({"n": str(number), "v": "x" * 600}, after=1)

@@ -19,10 +19,11 @@ import pytest
 import logstore
 import logstore.aio
 from logstore import Entry
-from logstore.engine import dues, schedules
-from logstore.engine.pace import PACE
+from logstore.api.store import Store
+from logstore.engine.features import schedule
+from logstore.engine.maintenance import due_work
+from logstore.engine.shm.pace import PACE
 from logstore.errors import DiskFullError
-from logstore.store import Store
 from tests.engine.procs import Forked
 
 PATIENT_S = 900.0
@@ -178,7 +179,7 @@ def test_many_readers_and_one_entry(store: Store[Any]) -> None:
 
 def test_more_than_a_batch_reaches_who_waits_for_the_last(store: Store[Any]) -> None:
     """A reader of another stream adds what is in front of its own entry."""
-    count = 3 * schedules.BATCH_ENTRIES
+    count = 3 * schedule.BATCH_ENTRIES
     due_ms = time.time_ns() // 1_000_000 + 300
     with store.transaction() as tx:
         for number in range(count):
@@ -203,7 +204,7 @@ def test_what_cannot_be_added_fails_no_reader(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk: the reader waits on, it is said once and not all the time, and tried again."""
-    monkeypatch.setattr(dues, "RETRY_S", 3.0)
+    monkeypatch.setattr(due_work, "RETRY_S", 3.0)
     tries: list[float] = []
 
     def full(*_: Any) -> None:
@@ -213,7 +214,7 @@ def test_what_cannot_be_added_fails_no_reader(
     stream = store.stream("a")
     stream.schedule({"n": "1"}, after=0)
     with monkeypatch.context() as failing:
-        failing.setattr(dues.reserve, "check", full)
+        failing.setattr(due_work.reserve, "check", full)
         assert stream.read("0", timeout=0.2) == []
         assert len(tries) == 1
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["full"]
@@ -225,16 +226,16 @@ def test_what_cannot_be_added_fails_no_reader(
 def test_a_reader_with_another_thread_at_it(store: Store[Any]) -> None:
     """While one thread adds, another looks again soon, and does not add the same."""
     engine = store._engine()
-    assert engine.adder is not None
+    assert engine.due_work is not None
     stream = store.stream("a")
     stream.schedule({"n": "1"}, after=0)
-    with engine.adder._busy, ThreadPoolExecutor(1) as pool:
+    with engine.due_work._busy, ThreadPoolExecutor(1) as pool:
         found = pool.submit(read, store)
         time.sleep(0.1)
         assert not found.done()
-        engine.adder._busy.release()
+        engine.due_work._busy.release()
         [entry] = found.result()
-        engine.adder._busy.acquire()
+        engine.due_work._busy.acquire()
     assert entry.fields["n"] == "1"
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from logstore.clock import SYSTEM_CLOCK
-from logstore.engine import pins, process
+from logstore.engine.runtime import pins
+from logstore.engine.shm import process
 from logstore.fs import LOCAL
 from tests.scan.look import make_store
 from tests.spark.conftest import SCRATCH

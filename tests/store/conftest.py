@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.peers.servers import peer, redis_peer, valkey_peer
 from tests.store.look import FixedClock
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from logstore.api.store import Store
 from logstore.codec import codec
-from logstore.engine import nodes, snapshot
-from logstore.engine.commit import ready_locked
-from logstore.engine.core import Engine
-from logstore.engine.snapshot import Snapshot
-from logstore.store import Store
+from logstore.engine.commit.committer import ready_locked
+from logstore.engine.commit.roll import roll_locked
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
 from tests.peers.dump import build_dump, node_key
 
 Node = tuple[bytes, bytes]  # 16-byte key, listpack
@@ -88,7 +90,7 @@ def roll(store: Store[Any]) -> None:
     with shared.committer.mutex:
         engine.lock.acquire(engine.wake, 10)
         try:
-            engine.roll_locked(ready_locked(engine))
+            roll_locked(engine, ready_locked(engine))
         finally:
             engine.lock.release(engine.wake)
 

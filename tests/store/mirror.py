@@ -15,8 +15,8 @@ import pytest
 import redis
 
 import logstore
+from logstore.api.store import Store
 from logstore.ids import MAX_ID, StreamID
-from logstore.store import Store
 from tests.codec.strategies import next_id
 from tests.peers.dump import Metadata, parse_dump
 from tests.peers.servers import Peer

@@ -21,9 +21,9 @@ from typing import Any
 
 import logstore
 from logstore import Error
-from logstore.bufferedgroup import TransactionGroup
-from logstore.bufferedstream import TransactionStream
-from logstore.store import Store
+from logstore.api.buffered_group import TransactionGroup
+from logstore.api.buffered_stream import TransactionStream
+from logstore.api.store import Store
 from tests.store.look import FixedClock
 
 PINNED = Path(__file__).with_name("odd_arguments.txt")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from logstore import IDOrderError, InvalidIDError, StreamID
+from logstore.api.store import Store
 from logstore.ids import MAX_ID, U64_MAX
-from logstore.store import Store
 from tests.store.look import FixedClock, everything
 
 

@@ -21,8 +21,8 @@ from logstore import (
     TooLargeError,
     UsageError,
 )  # fmt: skip
+from logstore.api.store import Store
 from logstore.codec import Codec, native_or_none, pure
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import everything, log_bytes
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from logstore import InvalidEntryError, OptionError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.conftest import OpenStore
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import logstore
 from logstore import ClosedError, OptionError, ReadOnlyError
+from logstore.api.store import Store
 from logstore.engine import registry
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import engine_of, everything
 

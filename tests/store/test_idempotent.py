@@ -11,9 +11,11 @@ import pytest
 
 import logstore.aio
 from logstore import StreamID
+from logstore.api.store import Store
 from logstore.codec.fingerprint import fingerprint
-from logstore.engine import checkpoints, snapshot
-from logstore.engine.forgetting import Forgetting
+from logstore.engine.features.idempotent_expiry import Forgetting
+from logstore.engine.maintenance import checkpoint as checkpoints
+from logstore.engine.runtime import snapshot
 from logstore.errors import (
     EntryTypeError,
     IDOrderError,
@@ -23,7 +25,6 @@ from logstore.errors import (
     TooLargeError,
     UsageError,
 )
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import FixedClock, engine_of
 
@@ -401,7 +402,7 @@ def test_a_checkpoint_may_be_taken_while_others_add(
     for name in "abcdef":
         store[name].add_many([(str(each), {"n": 1}) for each in range(20)], producer=name)
         store[name].add_many([(str(each), {"n": 1}) for each in range(7)], producer="both")
-    monkeypatch.setattr("logstore.engine.producercopy.ROWS_A_CHUNK", 4)
+    monkeypatch.setattr("logstore.engine.maintenance.checkpoint_producers.ROWS_A_CHUNK", 4)
     read = snapshot.read
     steps = 0
 

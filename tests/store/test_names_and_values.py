@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logstore import EntryTypeError, TooLargeError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import delete_index, everything
 

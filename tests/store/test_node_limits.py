@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from logstore.engine import opens, snapshot
+from logstore.api.store import Store
+from logstore.engine.runtime import snapshot
+from logstore.engine.txn import open_node as opens
 from logstore.index.keys import OpenNode, StreamRecord
-from logstore.store import Store
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
 from tests.store.conftest import OpenStore

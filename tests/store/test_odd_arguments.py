@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore import OptionError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store import odd
 from tests.store.look import FixedClock
 

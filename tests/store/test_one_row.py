@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine import adds, snapshot
-from logstore.engine.snapshot import Snapshot
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams import add
 
 
 class Ticking:
@@ -60,15 +61,15 @@ def test_short_and_long_way_write_the_same(
 ) -> None:
     monkeypatch.setattr("logstore.log.storefile.new_uuid", lambda: bytes(16))
     taken: list[bool] = []
-    short = adds._add_one
+    short = add._add_one
 
     def counted(*arguments: object) -> bool:
         taken.append(short(*arguments))  # type: ignore[arg-type]
         return taken[-1]
 
-    monkeypatch.setattr(adds, "_add_one", counted)
+    monkeypatch.setattr(add, "_add_one", counted)
     one = workload(tmp_path / "short", 7, **limits)
-    monkeypatch.setattr(adds, "_add_one", lambda *_: False)
+    monkeypatch.setattr(add, "_add_one", lambda *_: False)
     other = workload(tmp_path / "long", 7, **limits)
     assert one == other
     assert taken.count(True) > 100, "the short way was hardly taken"

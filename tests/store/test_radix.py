@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
+from logstore.api.radix import radix_tree
 from logstore.ids import StreamID
-from logstore.radix import radix_tree
 
 
 def key(*parts: int) -> bytes:

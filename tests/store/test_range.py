@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logstore import InvalidIDError, OptionError, StreamID
-from logstore.engine import ranges
-from logstore.engine.core import Engine
+from logstore.api.store import Store
+from logstore.api.stream import Stream
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.streams import read
 from logstore.ids import MAX_ID
-from logstore.store import Store
-from logstore.stream import Stream
 from tests.store.look import engine_of, roll
 
 
@@ -87,18 +87,18 @@ def test_it_reads_a_batch_at_a_time(
 ) -> None:
     stream = filled(store)
     reads: list[int] = []
-    real = ranges.read_batch
+    real = read.read_batch
 
-    def counted(engine: Engine, *args: Any, **options: Any) -> ranges.Batch:
+    def counted(engine: Engine, *args: Any, **options: Any) -> read.Batch:
         reads.append(engine.segments.body_reads)
         return real(engine, *args, **options)
 
-    monkeypatch.setattr(ranges, "read_batch", counted)
+    monkeypatch.setattr(read, "read_batch", counted)
     entries = stream.range(reverse=reverse)
     assert reads == []
     next(entries)
     assert len(reads) == 1
-    assert engine_of(store).segments.body_reads - reads[0] <= ranges.NODES_MAX
+    assert engine_of(store).segments.body_reads - reads[0] <= read.NODES_MAX
     list(entries)
     assert len(reads) == 4  # 200 nodes
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.api.store import Store
 from logstore.ids import MAX_ID
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import logstore.aio
 from logstore import Entry, OptionError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.conftest import OpenStore
 
 SIZE = 16 + 1 + 10  # of an entry with one field "v" of 10 bytes

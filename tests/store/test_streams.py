@@ -6,8 +6,8 @@ import pytest
 
 import logstore
 from logstore import StreamNotFoundError, UsageError
+from logstore.api.store import Store
 from logstore.ids import ZERO_ID
-from logstore.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import delete_index, everything
 

@@ -11,8 +11,8 @@ import pytest
 
 import logstore
 from logstore import OptionError
+from logstore.api.store import Store
 from logstore.redis import Redis
-from logstore.store import Store
 from tests.store.look import FixedClock
 
 NOW_S = 1_700_000_000

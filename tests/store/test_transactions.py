@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logstore import IDOrderError, UsageError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.conftest import OpenStore
 from tests.store.look import FixedClock, delete_index, engine_of, everything, log_bytes
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from logstore import OptionError
-from logstore.store import Store
+from logstore.api.store import Store
 from tests.store.look import FixedClock, everything
 
 

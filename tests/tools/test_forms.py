@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.entry import Entry
+from logstore.api.entry import Entry
 from logstore.ids import StreamID
 from logstore.tools import forms
 from logstore.tools.lines import Row, read_json

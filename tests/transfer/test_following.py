@@ -17,8 +17,8 @@ import pytest
 import redis
 
 import logstore
+from logstore.api.store import Store
 from logstore.errors import Error, IDOrderError
-from logstore.store import Store
 from logstore.transfer import Follow, Report, Server, Wanted, follow
 from tests.store.conftest import OpenStore
 from tests.tools.commands import COMMAND, environment, invoke

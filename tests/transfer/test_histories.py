@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from logstore.api.store import Store
 from logstore.ids import parse_id
-from logstore.store import Store
 from logstore.transfer import Report
 from tests.transfer.durable import DurableServer
 from tests.transfer.test_following import add, client, followed, ids, until

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from logstore.api.store import Store
 from logstore.errors import Error, PeerError
-from logstore.store import Store
 from logstore.transfer import Follow, Server, Wanted, bounds, export_server, follow, import_server
 from tests.transfer.hostile import (
     NOTHING,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.api.store import Store
 from logstore.errors import (
     Error,
     FileSystemError,
@@ -21,7 +22,6 @@ from logstore.errors import (
     StreamExistsError,
 )
 from logstore.rdb.crc64 import crc64
-from logstore.store import Store
 from logstore.transfer import Wanted, import_file, intake
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill

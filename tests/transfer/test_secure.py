@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from logstore.api.store import Store
 from logstore.errors import PeerError
-from logstore.store import Store
 from logstore.transfer import Server, Wanted, export_server, import_server
 from logstore.wire.server import Listen
 from tests.peers.servers import Peer, binary_of

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.api.store import Store
 from logstore.errors import OptionError, PeerError, StreamExistsError
 from logstore.rdb import dump
-from logstore.store import Store
 from logstore.transfer import (
     Server,
     Wanted,

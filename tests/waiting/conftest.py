@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import arrivals, groups
-from logstore.engine.pace import PACE
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.groups import admin
+from logstore.engine.shm.pace import PACE
+from logstore.engine.waiting import arrivals
 
 PATIENT_S = 900.0  # longer than any test may take
 
@@ -34,7 +35,7 @@ def own_pace() -> Iterator[None]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was seen at all was seen lately."""
-    monkeypatch.setattr(groups, "SEEN_MS", 600_000)
+    monkeypatch.setattr(admin, "SEEN_MS", 600_000)
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import logstore
-from logstore.engine import process
-from logstore.engine.carried import CARRIED_BYTES
-from logstore.engine.hands import NO_ONE
-from logstore.engine.slots import FREE
-from logstore.engine.stay import Stay, Tried
-from logstore.engine.tickets import take_turn
-from logstore.group import Group
-from logstore.store import Store
+from logstore.api.group import Group
+from logstore.api.store import Store
+from logstore.engine.shm import process
+from logstore.engine.shm.carried import CARRIED_BYTES
+from logstore.engine.shm.mailbox import NO_ONE
+from logstore.engine.shm.waiters import FREE
+from logstore.engine.waiting.session import Stay, Tried
+from logstore.engine.waiting.tickets import take_turn
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import aio, workloop
+from logstore import aio
+from logstore.api import work_loop
 from tests.engine.procs import Forked
 from tests.waiting.crowd import LONG_S, SOON_S, eventually
 
@@ -317,7 +318,7 @@ def test_a_worker_handles_retries_and_buries(tmp_path: Path, plain: bool) -> Non
 def test_an_idle_worker_is_stopped_before_its_round_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: int | None
 ) -> None:
-    monkeypatch.setattr(workloop, "ROUND_S", 600.0)
+    monkeypatch.setattr(work_loop, "ROUND_S", 600.0)
 
     async def work(store: aio.AsyncStore) -> None:
         stop = asyncio.Event()

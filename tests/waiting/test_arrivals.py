@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import groupwait
-from logstore.engine import arrivals, deliveries, futex, line
-from logstore.engine.waitwords import Waits, line_of
-from logstore.engine.wake import Wake
-from logstore.store import Store
+from logstore.api import group_wait
+from logstore.api.store import Store
+from logstore.engine.commit import queue as line
+from logstore.engine.groups import deliver
+from logstore.engine.shm import futex
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.wait_words import Waits, line_of
+from logstore.engine.waiting import arrivals
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
@@ -140,14 +143,14 @@ def test_an_add_does_not_deliver_what_was_there_before_it(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who was woken for that is about to read it."""
-    held, attempt = threading.Event(), groupwait._Stand.attempt
+    held, attempt = threading.Event(), group_wait._Stand.attempt
 
     def slow(self: Any, ahead: Any) -> Any:
         held.wait(SOON_S)
         return attempt(self, ahead)
 
     monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", 3)
-    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
     (first,) = reading(store, "first", count=0)
     add(store, 0, 1, 2, 3)
     add(store, 4)
@@ -230,7 +233,7 @@ def test_an_add_does_not_fail_for_those_who_wait(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception
 ) -> None:
     (first,) = reading(store, "first")
-    fresh = deliveries.fresh
+    fresh = deliver.fresh
     fails = [True]
 
     def once(*args: Any) -> Any:
@@ -239,7 +242,7 @@ def test_an_add_does_not_fail_for_those_who_wait(
             raise error
         return fresh(*args)
 
-    monkeypatch.setattr(deliveries, "fresh", once)
+    monkeypatch.setattr(deliver, "fresh", once)
     before = commits(store)
     add(store, 0)
     assert first.wait() == [0]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import groupwait
-from logstore.engine.carried import CARRIED_BYTES, Carried
-from logstore.engine.hands import GIVEN, Hand
+from logstore.api import group_wait
+from logstore.api.store import Store
+from logstore.engine.shm.carried import CARRIED_BYTES, Carried
+from logstore.engine.shm.mailbox import GIVEN, Hand
 from logstore.ids import StreamID
-from logstore.store import Store
 from tests.compaction.dumps import everywhere
 from tests.engine.procs import Forked
 from tests.waiting.crowd import LONG_S, eventually, group_of, queued, takers
@@ -114,14 +114,14 @@ def test_what_a_killed_waiter_was_handed_is_erased(store: Store[Any]) -> None:
 def test_what_is_erased_between_hand_and_waiter_is_looked_up(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collect = groupwait._Stand.collect
+    collect = group_wait._Stand.collect
 
     def late(self: Any, hand: Any) -> Any:
-        monkeypatch.setattr(groupwait._Stand, "collect", collect)
+        monkeypatch.setattr(group_wait._Stand, "collect", collect)
         store.stream("work").delete(hand.first, purge=True)
         return collect(self, hand)
 
-    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    monkeypatch.setattr(group_wait._Stand, "collect", late)
     waiting = Reading(store, "c", count=1)
     add(store, 7)
     eventually(lambda: store.metrics()["handed"] == 1)

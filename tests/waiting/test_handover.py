@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import groupwait
-from logstore.engine.slots import SERVED
-from logstore.engine.waitwords import Waits
-from logstore.engine.wake import Wake
-from logstore.store import Store
+from logstore.api import group_wait
+from logstore.api.store import Store
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.wait_words import Waits
+from logstore.engine.shm.waiters import SERVED
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
@@ -105,14 +105,14 @@ def test_each_gets_as_many_as_it_asks_for(store: Store[Any]) -> None:
 def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -> None:
     """The first was woken and is not awake yet: who comes meanwhile needs not wait for it."""
     held = threading.Event()
-    attempt = groupwait._Stand.attempt
+    attempt = group_wait._Stand.attempt
 
     def slow(self: Any, ahead: Any) -> Any:
         if self._wait.consumer == b"first" and store.stream("work").first is not None:
             held.wait(SOON_S)
         return attempt(self, ahead)
 
-    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=2)
     add(store, *range(5))
     found = group_of(store).read("third", count=1, timeout=LONG_S)
@@ -163,14 +163,14 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
 def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     store: Store[Any], monkeypatch: Any
 ) -> None:
-    collect = groupwait._Stand.collect
+    collect = group_wait._Stand.collect
 
     def late(self: Any, hand: Any) -> Any:
         if not store.metrics()["deleted_entries"]:
             store.stream("work").delete(hand.first)
         return collect(self, hand)
 
-    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    monkeypatch.setattr(group_wait._Stand, "collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     add(store, 0, 1, pad=BULKY)
     assert first.wait() == [0]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import groups, offers
-from logstore.engine.slots import PLAIN
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.groups import admin
+from logstore.engine.shm.waiters import PLAIN
+from logstore.engine.waiting import offers
 from tests.store.look import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
 from tests.waiting.test_handover import Reading, add, commits
@@ -44,7 +45,7 @@ def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
 
 def test_who_was_not_is_written_down(store: Store[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     served_once(store)
-    monkeypatch.setattr(groups, "SEEN_MS", 0)
+    monkeypatch.setattr(admin, "SEEN_MS", 0)
     before = commits(store)
     waiting = Reading(store, "c", count=1)
     assert commits(store) == before + 1

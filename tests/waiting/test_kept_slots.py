@@ -14,12 +14,15 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.engine import flusher, futex, offers, places, ticket
-from logstore.engine.hands import Hands
-from logstore.engine.pace import PACE
-from logstore.engine.places import BARE_MAX
-from logstore.engine.ticket import GroupTicket, Queue
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.commit import flusher
+from logstore.engine.shm import futex, saved_waiter
+from logstore.engine.shm.mailbox import Hands
+from logstore.engine.shm.pace import PACE
+from logstore.engine.shm.saved_waiter import BARE_MAX
+from logstore.engine.waiting import offers
+from logstore.engine.waiting import queue as ticket
+from logstore.engine.waiting.queue import GroupTicket, Queue
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
@@ -276,8 +279,8 @@ def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a process that waits for nothing any more."""
-    monkeypatch.setattr(places, "KEPT_S", 0.1)
-    monkeypatch.setattr(places, "SWEEP_S", 0.0)
+    monkeypatch.setattr(saved_waiter, "KEPT_S", 0.1)
+    monkeypatch.setattr(saved_waiter, "SWEEP_S", 0.0)
     monkeypatch.setattr(flusher, "READER_CHECK_POLLS", 1)
     with logstore.open(tmp_path / "store", sync="os") as store:
         group_of(store)

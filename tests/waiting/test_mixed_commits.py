@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from logstore.engine import deliveries
-from logstore.engine.hands import NOTHING
-from logstore.engine.waitwords import Waits, line_of
+from logstore.api.store import Store
+from logstore.engine.groups import deliver as deliveries
+from logstore.engine.shm.mailbox import NOTHING
+from logstore.engine.shm.wait_words import Waits, line_of
 from logstore.errors import Error
 from logstore.log.writer import CommitBuffer
-from logstore.store import Store
 from tests.store.look import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
 from tests.waiting.test_handover import Reading, add

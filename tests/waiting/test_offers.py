@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import aio, arguments, groupwait
-from logstore.engine import adds, groups, handover, walks
-from logstore.engine.hands import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
-from logstore.engine.slots import IDLE
-from logstore.engine.waitwords import Waits
-from logstore.store import Store
+from logstore import aio
+from logstore.api import arguments, group_wait
+from logstore.api.store import Store
+from logstore.engine.groups import admin
+from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
+from logstore.engine.shm.wait_words import Waits
+from logstore.engine.shm.waiters import IDLE
+from logstore.engine.streams import add as adds
+from logstore.engine.txn import pel_scan
+from logstore.engine.waiting import handoff
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
     BULKY,
@@ -48,10 +52,10 @@ def hand_over(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
     def step(state: Any) -> list[int]:
         batch = arguments.rows([{"n": n} for n in range(numbers)], None)
         adds.add(state, adds.Add(b"work", batch, 0, numbers, adds.AUTO))
-        found = groups.existing(state, b"work", b"g")
+        found = admin.existing(state, b"work", b"g")
         rows = waits.slots.waiting(key)
         for _ in range(times):
-            handover.hand_over(state, waits, *found, rows)
+            handoff.hand_over(state, waits, *found, rows)
         return [waits.hands.state(row.slot) for row in rows]
 
     given: list[int] = store._commit(step, None)
@@ -105,7 +109,7 @@ def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], wh
     (had,) = group.read(whose, count=1)
     waiting = Reading(store, "c", count=1)
     key = key_of(store)
-    found = group._view(lambda view: walks.find(view.index.groups, key, had.id))
+    found = group._view(lambda view: pel_scan.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
     (row,) = waits.slots.waiting(key)
@@ -152,14 +156,14 @@ def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
 ) -> None:
     """They are awake by now, and two would do the work of one."""
     held = threading.Event()
-    attempt = groupwait._Stand.attempt
+    attempt = group_wait._Stand.attempt
 
     def slow(self: Any, ahead: Any) -> Any:
         if self._wait.consumer == b"first" and store.stream("work").first is not None:
             held.wait(5)
         return attempt(self, ahead)
 
-    monkeypatch.setattr(groupwait._Stand, "attempt", slow)
+    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
     first = Reading(store, "first", count=1)
     add(store, 0)
     second = Reading(store, "second", count=1)
@@ -180,7 +184,7 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
 
     def fails(state: Any) -> None:
         adds.add(state, adds.Add(b"work", arguments.rows([{"n": 0}], None), 0, 1, adds.AUTO))
-        assert handover.hand_over(state, waits, *groups.existing(state, b"work", b"g"), rows)
+        assert handoff.hand_over(state, waits, *admin.existing(state, b"work", b"g"), rows)
         offered.append(waits.hands.state(rows[0].slot))
         raise logstore.UsageError("mine")
 
@@ -196,7 +200,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody delivered that: it would come once more."""
-    collect = groupwait._Stand.collect
+    collect = group_wait._Stand.collect
 
     def late(self: Any, hand: Any) -> Any:
         store.drop("work")
@@ -204,7 +208,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
         group_of(store)
         return collect(self, hand)
 
-    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    monkeypatch.setattr(group_wait._Stand, "collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     add(store, 0, 1, pad=BULKY)
     assert first.wait() == [0]

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import slots
-from logstore.engine.pace import PACE
-from logstore.engine.stay import Tried
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.shm import waiters
+from logstore.engine.shm.pace import PACE
+from logstore.engine.waiting.session import Tried
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
@@ -300,7 +300,7 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
 def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "SLOTS", 4)
+    monkeypatch.setattr(waiters, "SLOTS", 4)
     group = group_of(store)
     table = engine_of(store).wake.waits.slots
     with store._live().committer.locked():

@@ -18,13 +18,14 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aiowait import Watcher
-from logstore.engine import futex, ticket
-from logstore.engine.slots import PLAIN, WAITING
-from logstore.engine.stay import Stay
-from logstore.engine.ticket import GroupTicket
-from logstore.engine.waitwords import Waits, every_offset
-from logstore.store import Store
+from logstore.aio.wait import Watcher
+from logstore.api.store import Store
+from logstore.engine.shm import futex
+from logstore.engine.shm.wait_words import Waits, every_offset
+from logstore.engine.shm.waiters import PLAIN, WAITING
+from logstore.engine.waiting import queue as ticket
+from logstore.engine.waiting.queue import GroupTicket
+from logstore.engine.waiting.session import Stay
 from tests.store.look import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
 from tests.waiting.test_handover import Reading, add

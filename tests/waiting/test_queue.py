@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.pace import PACE
-from logstore.engine.stay import Tried
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.shm.pace import PACE
+from logstore.engine.waiting.session import Tried
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, take

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.waitwords import line_of
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.shm.wait_words import line_of
 from tests.engine.procs import Forked
 from tests.waiting.crowd import LONG_S, SOON_S
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from logstore import groupwait
-from logstore.engine import offers
-from logstore.engine.carried import CARRIED_BYTES, ENTRIES_MAX, ROOM_BYTES, Carried
-from logstore.engine.hands import GIVEN, Hand
-from logstore.engine.places import BARE_MAX
-from logstore.engine.slots import Slots
+from logstore.api import group_wait
+from logstore.api.store import Store
+from logstore.engine.shm.carried import CARRIED_BYTES, ENTRIES_MAX, ROOM_BYTES, Carried
+from logstore.engine.shm.mailbox import GIVEN, Hand
+from logstore.engine.shm.saved_waiter import BARE_MAX
+from logstore.engine.shm.waiters import Slots
+from logstore.engine.waiting import offers
 from logstore.ids import StreamID
-from logstore.store import Store
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
     BULKY,
@@ -182,14 +182,14 @@ def test_what_is_carried_is_what_it_was_given(
     """As of the peers' blocked clients: what was deleted since it was given is given all the same;
     what is too large for a hand is looked up, and is gone.
     """
-    collect = groupwait._Stand.collect
+    collect = group_wait._Stand.collect
 
     def late(self: Any, hand: Any) -> Any:
-        monkeypatch.setattr(groupwait._Stand, "collect", collect)
+        monkeypatch.setattr(group_wait._Stand, "collect", collect)
         store.stream("work").delete(hand.first)
         return collect(self, hand)
 
-    monkeypatch.setattr(groupwait._Stand, "collect", late)
+    monkeypatch.setattr(group_wait._Stand, "collect", late)
     waiting = Reading(store, "c", count=1)
     add(store, 7, pad=pad)
     if pad:

@@ -18,11 +18,11 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aiogroup import AsyncGroup
-from logstore.engine import slots as slots_module
-from logstore.engine.pace import PACE
-from logstore.engine.stay import Tried
-from logstore.store import Store
+from logstore.aio.group import AsyncGroup
+from logstore.api.store import Store
+from logstore.engine.shm import waiters as slots_module
+from logstore.engine.shm.pace import PACE
+from logstore.engine.waiting.session import Tried
 from tests.store.look import engine_of
 from tests.waiting import crowd
 from tests.waiting.crowd import (

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import offers, snapshot
-from logstore.engine.slots import PLAIN
-from logstore.engine.waitwords import line_of
-from logstore.store import Store
+from logstore.api.store import Store
+from logstore.engine.runtime import snapshot
+from logstore.engine.shm.wait_words import line_of
+from logstore.engine.shm.waiters import PLAIN
+from logstore.engine.waiting import offers
 from tests.engine.procs import Forked
 from tests.store.look import engine_of
 from tests.waiting.crowd import (

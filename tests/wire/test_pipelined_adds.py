@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.api.store import Store
 from logstore.errors import DiskFullError
-from logstore.store import Store
 from logstore.wire.batches import RUN_MAX_REQUESTS, Batches
 from logstore.wire.service import Service
 from logstore.wire.steps import AddRows

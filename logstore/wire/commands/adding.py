@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logstore import arguments
+from logstore.api import arguments
 from logstore.codec.fingerprint import fingerprint
-from logstore.engine import adds, configures, idempotent
-from logstore.engine.adds import AUTO, Added, AutoID
-from logstore.engine.idempotent import Asked
-from logstore.engine.state import State
-from logstore.engine.trims import TrimRule
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.features import settings
+from logstore.engine.streams import add
+from logstore.engine.streams import idempotency as idempotent
+from logstore.engine.streams.add import AUTO, Added, AutoID
+from logstore.engine.streams.idempotency import Asked
+from logstore.engine.streams.trim import TrimRule
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
@@ -43,8 +45,8 @@ def xadd(session: Session, words: Words) -> Step:
     if options.producer is not None:
         return _idempotent(_request(key, pairs, ids, options), options.producer, options.name)
 
-    def op(state: State) -> Added | None:
-        return adds.add(state, _request(key, pairs, ids, options))
+    def op(state: WriteTxn) -> Added | None:
+        return add.add(state, _request(key, pairs, ids, options))
 
     change = Change(op, _first)
     if ids is AUTO and options.create and options.rule is None:
@@ -54,12 +56,12 @@ def xadd(session: Session, words: Words) -> Step:
 
 def _request(
     key: bytes, pairs: list[tuple[bytes, bytes]], ids: AutoID | StreamID, options: _Options
-) -> adds.Add:
+) -> add.Add:
     batch = arguments.rows([pairs], None)
-    return adds.Add(key, batch, 0, 1, ids, options.create, options.rule)
+    return add.Add(key, batch, 0, 1, ids, options.create, options.rule)
 
 
-def _idempotent(request: adds.Add, producer: bytes, name: bytes | None) -> Step:
+def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
     if request.ids is not AUTO:
         raise Failed("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
     iid = fingerprint(request.batch.flat(0)) if name is None else name
@@ -152,7 +154,7 @@ def xcfgset(_session: Session, words: Words) -> Step:
             raise Failed(f"ERR {word.decode()} must be between 1 and {most} {unit}")
     if not changes:
         raise Failed("ERR At least one parameter must be specified")
-    return Change(lambda state: configures.stream(state, key, changes, create=False), ok)
+    return Change(lambda state: settings.stream(state, key, changes, create=False), ok)
 
 
 def xidmprecord(_session: Session, words: Words) -> Step:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from logstore.engine import nodelimits
+from logstore.engine.features import node_limits
 from logstore.options import ENTRY_MAX_BYTES
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed
@@ -113,7 +113,7 @@ def config_set(session: Session, words: Words) -> Step:
     shared = session.database.store._live()
 
     def change() -> Reply:
-        nodelimits.change(shared.engine, shared.committer, wanted)
+        node_limits.change(shared.engine, shared.committer, wanted)
         return begin()
 
     return Admin(change)

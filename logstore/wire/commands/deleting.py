@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logstore.engine import deletes, references
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.streams import delete, references
 from logstore.ids import StreamID
 from logstore.wire.commands.trimming import REFERENCES
 from logstore.wire.failures import SYNTAX, Failed
@@ -20,10 +20,10 @@ def xdel(_session: Session, words: Words) -> Step:
     key = words.next()
     rest = words.rest()
 
-    def op(state: State) -> int:
+    def op(state: WriteTxn) -> int:
         if state.record_by_name(key) is None:
             return 0  # the peers do not look at the IDs then
-        return deletes.delete(state, key, [strict_id(word) for word in rest])
+        return delete.delete(state, key, [strict_id(word) for word in rest])
 
     return Change(op, frees=True)
 
@@ -74,7 +74,7 @@ def xdelex(_session: Session, words: Words) -> Step:
     key = words.next()
     block = IdBlock(words)
 
-    def op(state: State) -> list[int]:
+    def op(state: WriteTxn) -> list[int]:
         if state.record_by_name(key) is None:
             return [-1] * block.count
         return list(references.delete_ids(state, key, block.ids(), block.mode))
@@ -103,7 +103,7 @@ def xsetid(_session: Session, words: Words) -> Step:
                 )
         else:
             raise Failed(SYNTAX)
-    return Change(lambda state: deletes.set_id(state, key, last, added, deleted), ok)
+    return Change(lambda state: delete.set_id(state, key, last, added, deleted), ok)
 
 
 _SLOW = ("write", "stream", "slow")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logstore import interchange
-from logstore.engine import installs, lifetimes
-from logstore.engine.lifetimes import EXPIRES_MAX_MS
-from logstore.engine.schedules import When
-from logstore.engine.state import State
+from logstore.api import dump
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import restore as installs
+from logstore.engine.features import expiry
+from logstore.engine.features.expiry import EXPIRES_MAX_MS
+from logstore.engine.features.schedule import When
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import OK, Reply
@@ -32,7 +33,7 @@ def dumped(session: Session, words: Words) -> Step:
 
     def work() -> Reply:
         try:
-            return interchange.payload(store, key, peer)
+            return dump.payload(store, key, peer)
         except StreamNotFoundError:
             return None
 
@@ -41,7 +42,7 @@ def dumped(session: Session, words: Words) -> Step:
 
     def find(reader: Reader) -> Reply:  # as the transaction has it so far
         try:
-            return reader.once(lambda view: interchange.payload_in(view, key, peer))
+            return reader.once(lambda view: dump.payload_in(view, key, peer))
         except StreamNotFoundError:
             return None
 
@@ -91,12 +92,12 @@ class _Restoring:
         """Decode the payload, or find out why it cannot be."""
         if self._stream is None and self._error is None:
             try:
-                self._stream = interchange.prepared(self._payload)
+                self._stream = dump.prepared(self._payload)
             except Error as error:
                 self._error = error
             self._payload = b""
 
-    def step(self, state: State) -> None:
+    def step(self, state: WriteTxn) -> None:
         """All of it as part of a commit."""
         self._check_free(state)
         installs.install(state, self._key, self._prepared(), replace=self._replace)
@@ -108,14 +109,14 @@ class _Restoring:
         if self._stream is None or not self._stream.info.many:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
-            interchange.install(
+            dump.install(
                 database.store, self._key, self._stream, replace=self._replace, last=self._expire
             )
         except StreamExistsError:
             raise Failed(BUSY) from None
         return OK
 
-    def _check_free(self, state: State) -> None:
+    def _check_free(self, state: WriteTxn) -> None:
         if not self._replace and state.record_by_name(self._key) is not None:
             raise Failed(BUSY)
 
@@ -124,10 +125,10 @@ class _Restoring:
             raise self._error or Failed(SYNTAX)
         return self._stream
 
-    def _expire(self, state: State) -> None:
+    def _expire(self, state: WriteTxn) -> None:
         if self._ttl:
             at_ms = self._ttl if self._absolute else self._ttl + state.now_ms
-            lifetimes.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
+            expiry.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [

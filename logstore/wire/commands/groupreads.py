@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from logstore.engine import deliveries, groups, offers
-from logstore.engine.deliveries import Delivered
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import admin, deliver
+from logstore.engine.groups.deliver import Delivered
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.waiting import offers
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
 from logstore.wire.failures import SYNTAX, Failed
@@ -45,11 +46,11 @@ class _Asked(NamedTuple):
         """The streams."""
         return [key for key, _ in self.options.streams]
 
-    def starts(self, state: State) -> list[tuple[bytes, StreamID | None]]:
+    def starts(self, state: WriteTxn) -> list[tuple[bytes, StreamID | None]]:
         """Where to read each stream from; None: what is new. One after the other, as the peers."""
         found: list[tuple[bytes, StreamID | None]] = []
         for key, word in self.options.streams:
-            groups.existing(state, key, self.group, deliveries.WHERE)
+            admin.existing(state, key, self.group, deliver.WHERE)
             if word in (b"$", b"+"):
                 raise Failed(_MEANINGLESS.format(word.decode(), word.decode()))
             found.append((key, _after(word)))
@@ -111,7 +112,7 @@ class _GroupRead:
         self._asked = asked
         self._came = False
 
-    def op(self, state: State) -> list[tuple[bytes, bool, list[Delivered]]]:
+    def op(self, state: WriteTxn) -> list[tuple[bytes, bool, list[Delivered]]]:
         """Deliver; by stream, whether it was its history, and the entries."""
         asked = self._asked
         left = Budget(asked.options)
@@ -121,12 +122,12 @@ class _GroupRead:
                 break
             count = max(0, left.count())
             if after is None:
-                entries = deliveries.read_new(
+                entries = deliver.read_new(
                     state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
                     claim_idle_ms=asked.claim_idle_ms, max_bytes=left.max_bytes,
                 )  # fmt: skip
             else:
-                entries = deliveries.read_history(
+                entries = deliver.read_history(
                     state, key, asked.group, asked.consumer, after, count=count
                 )
             left.spend([each.items for each in entries])
@@ -145,12 +146,12 @@ class _GroupRead:
             ]
         return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
 
-    def arrive(self, state: State) -> None:
+    def arrive(self, state: WriteTxn) -> None:
         """As who finds nothing: the consumer is made, and was seen."""
         asked = self._asked
         for key in asked.keys:
-            _, found = groups.existing(state, key, asked.group, deliveries.WHERE)
-            groups.seen(state, found, groups.consumer(state, found, asked.consumer))
+            _, found = admin.existing(state, key, asked.group, deliver.WHERE)
+            admin.seen(state, found, admin.consumer(state, found, asked.consumer))
 
     def worth(self, reader: Reader) -> bool:
         """Whether a read would give something, be it an error; the first makes the consumer."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from logstore.engine import groups
-from logstore.engine.groups import NO_KEY
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import admin
+from logstore.engine.groups.admin import NO_KEY
 from logstore.ids import StreamID
 from logstore.wire.failures import Failed
 from logstore.wire.reply import Simple
@@ -66,11 +66,11 @@ def create(_session: Session, words: Words) -> Step:
     key, name, at = words.next(), words.next(), words.next()
     make_stream, read = _options(words, "CREATE", make=True)
 
-    def op(state: State) -> None:
+    def op(state: WriteTxn) -> None:
         if not make_stream and state.record_by_name(key) is None:
             raise Failed(f"ERR {NO_KEY}")  # the peers look at the ID after it
         start: StreamID | None = None if at == b"$" else strict_id(at)
-        groups.create(state, key, name, start, entries_read=read, make_stream=make_stream)
+        admin.create(state, key, name, start, entries_read=read, make_stream=make_stream)
 
     return Change(op, ok)
 
@@ -80,10 +80,10 @@ def set_id(_session: Session, words: Words) -> Step:
     key, name, at = words.next(), words.next(), words.next()
     _, read = _options(words, "SETID", make=False)
 
-    def op(state: State) -> None:
-        groups.managed(state, key, name)  # the peers look at the ID after it
+    def op(state: WriteTxn) -> None:
+        admin.managed(state, key, name)  # the peers look at the ID after it
         start: StreamID | None = None if at == b"$" else loose_id(at)
-        groups.set_id(state, key, name, start, read)
+        admin.set_id(state, key, name, start, read)
 
     return Change(op, ok)
 
@@ -91,19 +91,19 @@ def set_id(_session: Session, words: Words) -> Step:
 def destroy(_session: Session, words: Words) -> Step:
     """As XGROUP DESTROY."""
     key, name = words.next(), words.next()
-    return Change(lambda state: groups.destroy(state, key, name), int, frees=True)
+    return Change(lambda state: admin.destroy(state, key, name), int, frees=True)
 
 
 def create_consumer(_session: Session, words: Words) -> Step:
     """As XGROUP CREATECONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
-    return Change(lambda state: groups.create_consumer(state, key, name, consumer), int)
+    return Change(lambda state: admin.create_consumer(state, key, name, consumer), int)
 
 
 def delete_consumer(_session: Session, words: Words) -> Step:
     """As XGROUP DELCONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
-    return Change(lambda state: groups.delete_consumer(state, key, name, consumer), frees=True)
+    return Change(lambda state: admin.delete_consumer(state, key, name, consumer), frees=True)
 
 
 def helped(_session: Session, _words: Words) -> Step:

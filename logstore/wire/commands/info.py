@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from logstore import describe, describefull
-from logstore.engine import pendings
-from logstore.engine.lag import signed
-from logstore.entry import Entry
-from logstore.fullinfo import FullConsumerInfo, FullGroupInfo
-from logstore.info import StreamInfo
+from logstore.api import describe, describe_full
+from logstore.api.entry import Entry
+from logstore.api.full_info import FullConsumerInfo, FullGroupInfo
+from logstore.api.info import StreamInfo
+from logstore.engine.groups import describe as pendings
+from logstore.engine.txn.lag import signed
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
@@ -100,7 +100,7 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
     profile, store = session.service.profile, session.database.store
 
     def find(reader: Reader) -> Reply:
-        info = describefull.full_info_on(reader.once, store, key, count)
+        info = describe_full.full_info_on(reader.once, store, key, count)
         return head(info, profile) | {
             b"entries": [flat(each) for each in info.entries],
             b"groups": [_group(each, profile) for each in info.group_infos],

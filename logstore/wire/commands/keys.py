@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from logstore.engine import deletes
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams import delete as deletes
 from logstore.index.keys import StreamRecord
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
@@ -30,7 +30,7 @@ def delete(_session: Session, words: Words) -> Step:
     """As DEL and UNLINK."""
     keys = words.rest()
 
-    def op(state: State) -> int:
+    def op(state: WriteTxn) -> int:
         return sum(deletes.drop(state, key) for key in keys)
 
     return Change(op, frees=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from logstore.engine import copies, lifetimes, renames
-from logstore.engine.lifetimes import EXPIRES_MAX_MS, Condition
-from logstore.engine.schedules import When
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import copy as copies
+from logstore.engine.features import expiry
+from logstore.engine.features.expiry import EXPIRES_MAX_MS, Condition
+from logstore.engine.features.schedule import When
+from logstore.engine.streams import rename as renames
 from logstore.index.keys import StreamRecord
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply
@@ -60,7 +62,7 @@ def copy(session: Session, words: Words) -> Step:
     if source == target:
         raise Failed(SAME)
 
-    def op(state: State) -> bool:
+    def op(state: WriteTxn) -> bool:
         if state.record_by_name(source) is None:
             return False
         return copies.copy(state, source, target, replace=replace)
@@ -80,10 +82,10 @@ def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
             raise _invalid(name)
         when = When(when_ms, from_now)
 
-        def op(state: State) -> bool:
+        def op(state: WriteTxn) -> bool:
             if from_now and when_ms + state.now_ms > EXPIRES_MAX_MS:
                 raise _invalid(name)
-            return lifetimes.expire(state, key, when, conditions)
+            return expiry.expire(state, key, when, conditions)
 
         return Change(op, int, frees=True)
 
@@ -110,7 +112,7 @@ def _conditions(words: Words) -> frozenset[Condition]:
 
 def persist(_session: Session, words: Words) -> Step:
     """As PERSIST."""
-    return Change(partial(lifetimes.persist, name=words.next()), int)
+    return Change(partial(expiry.persist, name=words.next()), int)
 
 
 def _telling(told: Callable[[int, int], int]) -> Parse:

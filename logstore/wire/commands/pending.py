@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from logstore.engine import acks, claims, groups, pendings
-from logstore.engine.claims import Autoclaimed
-from logstore.engine.deliveries import Delivered
-from logstore.engine.state import State
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import ack, admin, claim, describe
+from logstore.engine.groups.claim import Autoclaimed
+from logstore.engine.groups.deliver import Delivered
 from logstore.ids import StreamID
 from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
 from logstore.wire.failures import SYNTAX, Failed
@@ -43,10 +43,10 @@ def xack(_session: Session, words: Words) -> Step:
     key, group = words.next(), words.next()
     rest = words.rest()
 
-    def op(state: State) -> int:
-        if groups.maybe(state, key, group) is None:
+    def op(state: WriteTxn) -> int:
+        if admin.maybe(state, key, group) is None:
             return 0  # the peers do not look at the IDs then
-        return acks.ack(state, key, group, [strict_id(word) for word in rest])
+        return ack.ack(state, key, group, [strict_id(word) for word in rest])
 
     return Change(op, frees=True)
 
@@ -56,10 +56,10 @@ def xackdel(_session: Session, words: Words) -> Step:
     key, group = words.next(), words.next()
     block = IdBlock(words)
 
-    def op(state: State) -> list[int]:
-        if groups.maybe(state, key, group) is None:
+    def op(state: WriteTxn) -> list[int]:
+        if admin.maybe(state, key, group) is None:
             return [-1] * block.count
-        return list(acks.ack_delete(state, key, group, block.ids(), block.mode))
+        return list(ack.ack_delete(state, key, group, block.ids(), block.mode))
 
     return Change(op, frees=True)
 
@@ -93,7 +93,7 @@ def xnack(_session: Session, words: Words) -> Step:
         else:
             raise Failed(f"ERR Unrecognized XNACK option '{shown(word)}'")
     return Change(
-        lambda state: acks.nack(
+        lambda state: ack.nack(
             state, key, group, ids, mode=_MODES[mode], retry_count=retry, force=force
         )
     )
@@ -120,7 +120,7 @@ def xpending(_session: Session, words: Words) -> Step:
     def find(reader: Reader) -> Reply:
         now_ms = reader.now_ms
         rows = reader.once(
-            lambda view: pendings.detail(
+            lambda view: describe.detail(
                 view, key, group, low, high, count, consumer=consumer, min_idle_ms=min_idle_ms,
                 now_ms=now_ms,
             )
@@ -131,7 +131,7 @@ def xpending(_session: Session, words: Words) -> Step:
 
 
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
-    found = reader.once(lambda view: pendings.summary(view, key, group))
+    found = reader.once(lambda view: describe.summary(view, key, group))
     if not found.count:
         return [0, None, None, NULL_ARRAY]
     assert found.first is not None
@@ -147,8 +147,8 @@ def xclaim(_session: Session, words: Words) -> Step:
     idle, *rest = words.rest()
     just_id = b"JUSTID" in [word.upper() for word in rest]
 
-    def op(state: State) -> list[Delivered]:
-        groups.existing(state, key, group)  # before the peers look at what follows
+    def op(state: WriteTxn) -> list[Delivered]:
+        admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
         ids: list[StreamID] = []
         for word in rest:
@@ -157,7 +157,7 @@ def xclaim(_session: Session, words: Words) -> Step:
             except Failed:  # the first word that is no ID begins the options
                 break
         options = _claim_options(Words(rest, len(ids)))
-        return claims.claim(
+        return claim.claim(
             state, key, group, consumer, ids, min_idle_ms=max(0, min_idle_ms), **options
         )
 
@@ -210,7 +210,7 @@ def xautoclaim(_session: Session, words: Words) -> Step:
         return [bytes(found.cursor), entries, [bytes(each) for each in found.deleted]]
 
     return Change(
-        lambda state: claims.autoclaim(
+        lambda state: claim.autoclaim(
             state, key, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
             just_id=just_id,
         ),

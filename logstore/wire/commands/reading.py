@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import NodeEntry
-from logstore.engine import ranges
-from logstore.engine.room import Room, entry_bytes
+from logstore.engine.groups.budget import Room, entry_bytes
+from logstore.engine.streams import read as ranges
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply

@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 import logstore
-from logstore.engine import snapshot
-from logstore.engine.snapshot import Snapshot
-from logstore.engine.state import State
-from logstore.index.expirytxn import ExpiryTxn
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.index.expiry_txn import ExpiryTxn
 from logstore.log import frame as frames
 from logstore.wire.counts import human
 from logstore.wire.failures import SYNTAX, Failed
@@ -152,7 +152,7 @@ def flush(session: Session, words: Words) -> Step:
     return _FLUSH
 
 
-def _flush(state: State) -> None:
+def _flush(state: WriteTxn) -> None:
     state.flush()  # so that the index has what a transaction did before
     for record in list(state.index.records()):
         state.emit(frames.Drop(record.number))

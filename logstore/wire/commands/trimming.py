@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logstore.engine import trims
-from logstore.engine.trims import TrimRule
+from logstore.engine.streams import trim
+from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
@@ -94,7 +94,7 @@ def xtrim(session: Session, words: Words) -> Step:
         if not parser.take(words):
             raise Failed(SYNTAX)
     rule = parser.rule()
-    return Change(lambda state: trims.trim_named(state, key, rule), frees=True)
+    return Change(lambda state: trim.trim_named(state, key, rule), frees=True)
 
 
 COMMANDS = [

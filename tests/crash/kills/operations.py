@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import logstore
-from logstore.delivery import Delivery
+from logstore.api.delivery import Delivery
 from logstore.options import Sync
 from tests.crash.kills import names, own
 from tests.crash.kills.own import Result, State, Step

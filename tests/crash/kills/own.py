@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 import logstore
-from logstore.engine.claims import ATTEMPTS_AN_ENTRY
+from logstore.engine.groups.claim import ATTEMPTS_AN_ENTRY
 from tests.crash.kills import names
 from tests.crash.kills.names import SMALL, number, tagged
 

@@ -14,7 +14,7 @@ import lmdb
 import pytest
 
 import logstore
-from logstore.engine.core import Engine
+from logstore.engine.runtime.engine import Engine
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import chain, hint, names
 from logstore.recovery.check import check

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import format as fmt
-from logstore import fsinfo, opening
-from logstore.engine import process
+from logstore import fsinfo
+from logstore.api import opening
+from logstore.engine.shm import process
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import names, segment, storefile

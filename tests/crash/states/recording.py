@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logstore import fsinfo, opening
-from logstore.engine import process
-from logstore.engine.core import Engine
-from logstore.engine.lock import WriterLock
-from logstore.engine.wake import Wake
+from logstore import fsinfo
+from logstore.api import opening
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm import process
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import names, storefile

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine import attempt
+from logstore.engine.commit import pipeline
 from tests.crash.states.look import START_MS, short
 from tests.crash.states.model import Model, Pairs, value
 from tests.crash.states.workload import Do, Session, Workload
@@ -134,12 +134,12 @@ def interrupted(n: int) -> Do:
         raise KeyboardInterrupt
 
     def do(at: Session) -> None:
-        promise, attempt._keep_promise = attempt._keep_promise, interrupt
+        promise, pipeline._keep_promise = pipeline._keep_promise, interrupt
         try:
             with pytest.raises(logstore.CommittedInterrupt):
                 at.store.stream("a").add({"v": value(n)}, id=f"{n}-1")
         finally:
-            attempt._keep_promise = promise
+            pipeline._keep_promise = promise
 
     return Do(f"interrupted {n}", do, lambda model: model.add("a", f"{n}-1", pairs(n)))
 

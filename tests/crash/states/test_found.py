@@ -9,7 +9,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore import opening
+from logstore.api import opening
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, names, reader, segment, storefile
 from logstore.log.writer import crc_seed

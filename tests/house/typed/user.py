@@ -19,8 +19,8 @@ from logstore import (
     StreamInfo,
     aio,
 )
-from logstore.aiogroup import AsyncGroup
-from logstore.aiostream import AsyncStream
+from logstore.aio.group import AsyncGroup
+from logstore.aio.stream import AsyncStream
 
 
 def plain(flag: bool) -> None:

@@ -1,0 +1,254 @@
+"""Typed access to consumer groups inside one LMDB transaction, reading or writing.
+
+Invariants: as of ``txn``: every value is checked against its CRC before it is used, and a cursor
+never outlives its transaction. A row of the idle index is written and removed with its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from logstore.index import group_keys as keys
+from logstore.index.env import Generation
+from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
+from logstore.index.keys import seal, unseal
+
+FIRST, LAST = bytes(16), b"\xff" * 16
+END = LAST + b"\x00"  # above every ID
+DECODED_MAX_RUNS = 64
+_run_prefix = keys.run_prefix
+
+# A run with the bounds of what is its: from the first ID to that of the run behind it, exclusive.
+# Without a run: there is none for these.
+Near: TypeAlias = tuple[bytes, PendingRun | None, bytes]
+
+
+class DecodedRuns:
+    """A writer's: runs as they are stored, by key, and by group the one that was used last."""
+
+    __slots__ = ("by_key", "near")
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, PendingRun] = {}
+        self.near: dict[int, Near] = {}
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self.by_key.clear()
+        self.near.clear()
+
+
+def _stored(value: bytes) -> PendingRun:
+    run = PendingRun.unpack(value)
+    run.stored = (run.first, run.oldest_ms)
+    return run
+
+
+class GroupTxn:
+    """The groups as one transaction sees them."""
+
+    __slots__ = ("_cursor", "_database", "decoded", "txn")
+
+    def __init__(self, generation: Generation, txn: Any) -> None:
+        self._database = generation.groups
+        self.txn = txn
+        self.decoded: DecodedRuns | None = None  # a writer's
+        self._cursor: Any = None
+
+    def _get(self, key: bytes) -> bytes | None:
+        data = self.txn.get(key, db=self._database)
+        return None if data is None else unseal(key, data)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self.txn.put(key, seal(key, value), db=self._database)
+
+    def _delete(self, key: bytes) -> None:
+        self.txn.delete(key, db=self._database)
+
+    def _rows(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        with self.txn.cursor(db=self._database) as cursor:
+            if cursor.set_range(prefix + after):
+                for key, data in cursor:
+                    if not key.startswith(prefix):
+                        return
+                    yield key, unseal(key, data)
+
+    # -- groups -------------------------------------------------------------------------------
+    def number(self, stream: int, name: bytes) -> int | None:
+        """The number of a group by name."""
+        value = self._get(keys.name_key(stream, name))
+        return None if value is None else int.from_bytes(value, "little")
+
+    def group(self, number: int) -> GroupRecord | None:
+        """A group's record."""
+        value = self._get(keys.group_key(number))
+        return None if value is None else GroupRecord.unpack(number, value)
+
+    def named(self, stream: int, name: bytes) -> GroupRecord | None:
+        """A group's record by name."""
+        number = self.number(stream, name)
+        return None if number is None else self.group(number)
+
+    def of_stream(self, stream: int) -> list[GroupRecord]:
+        """A stream's groups, by name."""
+        found = [
+            self.group(int.from_bytes(value, "little"))
+            for _, value in self._rows(keys.stream_prefix(stream))
+        ]
+        return sorted((each for each in found if each is not None), key=lambda each: each.name)
+
+    def all_groups(self, after: int = 0) -> Iterator[GroupRecord]:
+        """Every group with a number above ``after``."""
+        while True:
+            with self.txn.cursor(db=self._database) as cursor:
+                if not cursor.set_range(keys.group_key(after + 1)):
+                    return
+                key, data = cursor.item()
+                after = int.from_bytes(key[:8], "big")
+                found = None
+                if key[8:] == keys.group_key(0)[8:]:
+                    found = GroupRecord.unpack(after, unseal(key, data))
+            if found is not None:
+                yield found
+
+    def put_name(self, group: GroupRecord) -> None:
+        """Bind a group's name."""
+        self._put(keys.name_key(group.stream, group.name), group.number.to_bytes(8, "little"))
+
+    def put_group(self, group: GroupRecord) -> None:
+        """Store a group's record."""
+        self._put(keys.group_key(group.number), group.pack())
+
+    def delete_group(self, group: GroupRecord) -> None:
+        """Remove a group with all that stands under its number."""
+        if self.number(group.stream, group.name) == group.number:
+            self._delete(keys.name_key(group.stream, group.name))
+        if self.decoded is not None:
+            self.decoded.clear()
+        prefix = keys.group_prefix(group.number)
+        with self.txn.cursor(db=self._database) as cursor:
+            found = cursor.set_range(prefix)
+            while found and cursor.key().startswith(prefix):
+                found = cursor.delete()
+
+    # -- consumers ----------------------------------------------------------------------------
+    def consumer_number(self, group: int, name: bytes) -> int | None:
+        """The number of a consumer by name."""
+        value = self._get(keys.consumer_name_key(group, name))
+        return None if value is None else int.from_bytes(value, "little")
+
+    def consumer(self, group: int, number: int) -> ConsumerRecord | None:
+        """A consumer's record."""
+        value = self._get(keys.consumer_key(group, number))
+        return None if value is None else ConsumerRecord.unpack(number, value)
+
+    def consumers(self, group: int) -> list[ConsumerRecord]:
+        """A group's consumers, by name."""
+        prefix = keys.consumer_key(group, 0)[:9]
+        found = [
+            ConsumerRecord.unpack(int.from_bytes(key[9:], "big"), value)
+            for key, value in self._rows(prefix)
+        ]
+        return sorted(found, key=lambda each: each.name)
+
+    def put_consumer(self, group: int, consumer: ConsumerRecord) -> None:
+        """Store a consumer's record."""
+        self._put(keys.consumer_key(group, consumer.number), consumer.pack())
+
+    def put_consumer_name(self, group: int, consumer: ConsumerRecord) -> None:
+        """Bind a consumer's name."""
+        key = keys.consumer_name_key(group, consumer.name)
+        self._put(key, consumer.number.to_bytes(4, "little"))
+
+    def delete_consumer(self, group: int, consumer: ConsumerRecord) -> None:
+        """Remove a consumer's record and name."""
+        self._delete(keys.consumer_key(group, consumer.number))
+        self._delete(keys.consumer_name_key(group, consumer.name))
+
+    # -- runs of pending entries ----------------------------------------------------------------
+    def run_floor(self, group: int, id: bytes) -> PendingRun | None:
+        """The run with the largest first ID not above ``id``; who changes it stores it again."""
+        return self.around(group, id)[1]
+
+    def around(self, group: int, id: bytes) -> Near:
+        """The same with its bounds: of IDs between them nothing else need be asked."""
+        decoded = self.decoded
+        if decoded is not None:
+            near = decoded.near.get(group)
+            if near is not None and near[0] <= id < near[2]:
+                return near
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = self.txn.cursor(db=self._database)
+        prefix = _run_prefix(group)
+        key = prefix + id
+        upper, low, run = END, b"", None
+        if cursor.set_range(key + b"\x00"):
+            found = cursor.key()
+            if found.startswith(prefix):
+                upper = found[len(prefix) :]
+        if cursor.prev() or cursor.last():
+            found = cursor.key()
+            if found <= key and found.startswith(prefix):
+                low = found[len(prefix) :]
+                run = self._run(found, cursor)
+        near = (low, run, upper)
+        if decoded is not None:
+            self.keep_near(group, near)
+        return near
+
+    def _run(self, key: bytes, cursor: Any) -> PendingRun:
+        decoded = self.decoded
+        run = None if decoded is None else decoded.by_key.get(key)
+        if run is None:
+            run = _stored(unseal(key, cursor.value()))
+            if decoded is not None:
+                if len(decoded.by_key) >= DECODED_MAX_RUNS:
+                    decoded.clear()
+                decoded.by_key[key] = run
+        return run
+
+    def keep_near(self, group: int, near: Near) -> None:
+        """The run that was used last, as it is stored now."""
+        if self.decoded is not None:
+            if len(self.decoded.near) >= DECODED_MAX_RUNS:
+                self.decoded.near.clear()
+            self.decoded.near[group] = near
+
+    def runs(self, group: int, start: bytes = FIRST) -> Iterator[PendingRun]:
+        """Runs that may hold IDs from ``start`` on; do not change runs meanwhile."""
+        floor = self.run_floor(group, start)
+        low = floor.first if floor is not None else start
+        for _, value in self._rows(keys.run_key(group, b""), low):
+            yield _stored(value)
+
+    def put_run(self, group: int, run: PendingRun) -> None:
+        """Store a run, or remove one without entries, and its row of the idle index."""
+        decoded, before = self.decoded, run.stored
+        if decoded is not None:
+            decoded.near.pop(group, None)
+        prefix = _run_prefix(group)
+        now = (run.first, run.oldest_ms) if len(run) else None
+        if before is not None and (now is None or before[0] != now[0]):
+            key = prefix + before[0]
+            self._delete(key)
+            if decoded is not None:
+                decoded.by_key.pop(key, None)
+        if before is not None and before != now:
+            self._delete(keys.idle_key(group, before[1], before[0]))
+        run.stored = now
+        if now is None:
+            return
+        key = prefix + now[0]
+        self._put(key, run.pack())
+        if decoded is not None:
+            decoded.by_key[key] = run
+        if before != now:
+            self._put(keys.idle_key(group, now[1], now[0]), b"")
+
+    def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
+        """Runs by their oldest delivery time: that time, and the first ID."""
+        prefix = keys.idle_key(group, 0, b"")[:9]
+        for key, _ in self._rows(prefix):
+            yield keys.idle_parts(key)

@@ -1,0 +1,235 @@
+"""Typed access to what is remembered of idempotent adds, inside one LMDB transaction.
+
+A stream's producers have names, an idempotent ID of a producer has the entry that it gave. Beside
+that row stand two that sort by the entry's ID: one among all of the stream, for what expires, and
+one among those of its producer, for what is evicted.
+
+Invariants: the three rows of an ID come and go together, and how many a producer and a stream have
+follows from them, whatever was there before; a producer without IDs has no row; names of any length
+stand for themselves by a digest in keys, and whole in values, each sealed with a CRC.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from logstore.ids import StreamID
+from logstore.index.absence_check import LostRowsError
+from logstore.index.env import Generation
+from logstore.index.group_keys import digest
+from logstore.index.keys import seal, unseal
+from logstore.tuples import NamedTuple
+
+_STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER = b"spiao"
+_KEY = struct.Struct(">BQ")  # what the row is, the stream; then digests and IDs
+_HEAD, _DIGEST = _KEY.size, 16
+_TALLY = struct.Struct("<QQQQ")
+_COUNT = struct.Struct("<I")
+_ID = struct.Struct(">QQ")
+_PRODUCER_END = _HEAD + _DIGEST
+_BY_AGE_ID_END = _HEAD + _ID.size
+
+
+class Tally(NamedTuple):
+    """What is counted of a stream."""
+
+    producers: int = 0  # that have IDs remembered
+    ids: int = 0  # remembered now
+    added: int = 0  # entries, in the stream's whole life
+    duplicates: int = 0  # adds that added nothing, in the stream's whole life
+
+
+class Remembered(NamedTuple):
+    """One idempotent ID of one producer, and the entry that it gave."""
+
+    stream: int
+    producer: bytes
+    name: bytes
+    id: StreamID
+
+
+class ProducerTxn:
+    """The producers of all streams, as one transaction sees them."""
+
+    __slots__ = ("_database", "_generation", "_txn")
+
+    def __init__(self, generation: Generation, txn: Any) -> None:
+        self._database = generation.producers
+        self._generation = generation.number
+        self._txn = txn
+
+    # -- looking ------------------------------------------------------------------------------
+    def tally(self, stream: int) -> Tally:
+        """What is counted of a stream."""
+        value = self._get(_KEY.pack(_STREAM_ROW, stream))
+        return Tally() if value is None else Tally._make(_TALLY.unpack(value))
+
+    def count(self, stream: int, producer: bytes) -> int:
+        """How many IDs of a producer are remembered."""
+        value = self._get(_KEY.pack(_PRODUCER_ROW, stream) + digest(producer))
+        return 0 if value is None else int(_COUNT.unpack_from(value)[0])
+
+    def find(self, stream: int, producer: bytes, name: bytes) -> StreamID | None:
+        """The entry that an idempotent ID gave."""
+        value = self._get(_KEY.pack(_ID_ROW, stream) + digest(producer) + digest(name))
+        return None if value is None else StreamID(*_ID.unpack_from(value))
+
+    def gave(self, stream: int, id: StreamID) -> bool:
+        """Whether an entry is remembered as given by an idempotent ID, of whichever producer."""
+        prefix = _KEY.pack(_BY_AGE, stream) + _ID.pack(*id)
+        return any(True for _ in self._rows(prefix, prefix))
+
+    def by_age(self, stream: int) -> Iterator[StreamID]:
+        """The entries of all producers, oldest first; do not change them meanwhile."""
+        prefix = _KEY.pack(_BY_AGE, stream)
+        for key, _ in self._rows(prefix, prefix):
+            yield StreamID(*_ID.unpack_from(key, _HEAD))
+
+    def of_producer(self, stream: int, producer: bytes) -> Iterator[tuple[StreamID, bytes]]:
+        """Entries of a producer and digests of their names, oldest first; the same holds."""
+        prefix = _KEY.pack(_BY_PRODUCER, stream) + digest(producer)
+        for key, _ in self._rows(prefix, prefix):
+            yield StreamID(*_ID.unpack_from(key, _PRODUCER_END)), key[-_DIGEST:]
+
+    def tallies(self, after: int = 0) -> Iterator[tuple[int, Tally]]:
+        """Streams with a number above ``after``, and what is counted of each."""
+        for key, value in self._rows(_KEY.pack(_STREAM_ROW, after + 1), bytes([_STREAM_ROW])):
+            yield _KEY.unpack(key)[1], Tally._make(_TALLY.unpack(value))
+
+    def all(self, after: bytes = b"") -> Iterator[tuple[bytes, Remembered]]:
+        """All that is remembered behind a key, each with its own key."""
+        producer: tuple[bytes, bytes] = (b"", b"")
+        start = after + b"\x00" if after else bytes([_ID_ROW])
+        for key, value in self._rows(start, bytes([_ID_ROW])):
+            owner = bytes([_PRODUCER_ROW]) + key[1:_PRODUCER_END]
+            if owner != producer[0]:
+                row = self._get(owner)
+                if row is None:
+                    raise LostRowsError("the index lost a producer", self._generation)
+                producer = (owner, row[_COUNT.size :])
+            stream = _KEY.unpack_from(key)[1]
+            id = StreamID(*_ID.unpack_from(value))
+            yield key, Remembered(stream, producer[1], value[_ID.size :], id)
+
+    def of_stream(self, stream: int) -> Iterator[Remembered]:
+        """All that is remembered of a stream, a producer's IDs side by side."""
+        count = 0
+        for _, found in self.all(_KEY.pack(_ID_ROW, stream)):
+            if found.stream != stream:
+                break
+            count += 1
+            yield found
+        if count != self.tally(stream).ids:
+            raise LostRowsError("the index lost idempotent IDs", self._generation)
+
+    # -- changing -----------------------------------------------------------------------------
+    def remember(self, stream: int, producer: bytes, items: list[tuple[StreamID, bytes]]) -> None:
+        """Put idempotent IDs of a producer, with the entries that they gave."""
+        if not items:
+            return
+        owner, fresh = digest(producer), 0
+        for id, name in items:
+            mine = digest(name)
+            key = _KEY.pack(_ID_ROW, stream) + owner + mine
+            before = self._get(key)
+            if before is None:
+                fresh += 1
+            else:
+                self._delete_ordered(stream, before[: _ID.size], owner, mine)
+            packed = _ID.pack(*id)
+            self._put(key, packed + name)
+            self._put(_KEY.pack(_BY_AGE, stream) + packed + owner + mine, b"")
+            self._put(_KEY.pack(_BY_PRODUCER, stream) + owner + packed + mine, b"")
+        self._count(stream, owner, fresh, producer)
+
+    def forget(self, stream: int, first: StreamID, last: StreamID) -> None:
+        """Forget what gave entries of a closed interval, of all producers."""
+        prefix = _KEY.pack(_BY_AGE, stream)
+        low, high = prefix + _ID.pack(*first), prefix + _ID.pack(*last)
+        gone: dict[bytes, int] = {}
+        with self._txn.cursor(db=self._database) as cursor:
+            found = cursor.set_range(low)
+            while found and (key := cursor.key())[:_BY_AGE_ID_END] <= high:
+                owner = key[_BY_AGE_ID_END:-_DIGEST]
+                self._delete(stream, key[_HEAD:_BY_AGE_ID_END], owner, key[-_DIGEST:])
+                gone[owner] = gone.get(owner, 0) + 1
+                found = cursor.set_range(low)
+        for owner, count in gone.items():
+            self._count(stream, owner, -count)
+
+    def evict(self, stream: int, producer: bytes, upto: StreamID) -> None:
+        """Forget what gave entries of one producer, up to an ID."""
+        owner, gone = digest(producer), 0
+        prefix = _KEY.pack(_BY_PRODUCER, stream) + owner
+        high = prefix + _ID.pack(*upto)
+        with self._txn.cursor(db=self._database) as cursor:
+            found = cursor.set_range(prefix)
+            while found and prefix <= (key := cursor.key())[: len(high)] <= high:
+                packed = key[_PRODUCER_END : _PRODUCER_END + _ID.size]
+                self._delete(stream, packed, owner, key[-_DIGEST:])
+                gone += 1
+                found = cursor.set_range(prefix)
+        self._count(stream, owner, -gone)
+
+    def set_counts(self, stream: int, added: int, duplicates: int) -> None:
+        """Set what is counted of the stream's whole life."""
+        tally = self.tally(stream)._replace(added=added, duplicates=duplicates)
+        self._put(_KEY.pack(_STREAM_ROW, stream), _TALLY.pack(*tally))
+
+    def drop(self, stream: int) -> None:
+        """The stream went, and all that is its."""
+        if self._get(_KEY.pack(_STREAM_ROW, stream)) is None:
+            return
+        for kind in (_STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER):
+            prefix = _KEY.pack(kind, stream)
+            with self._txn.cursor(db=self._database) as cursor:
+                while cursor.set_range(prefix) and cursor.key().startswith(prefix):
+                    cursor.delete()
+
+    # -- inside -------------------------------------------------------------------------------
+    def _count(self, stream: int, owner: bytes, by: int, name: bytes = b"") -> None:
+        """A producer has so many IDs more; with its first one its row comes, with its last goes."""
+        if not by:
+            return
+        key = _KEY.pack(_PRODUCER_ROW, stream) + owner
+        value = self._get(key)
+        before = 0 if value is None else int(_COUNT.unpack_from(value)[0])
+        after = before + by
+        if after < 0:
+            raise LostRowsError("the index lost a producer", self._generation)
+        if after:
+            whole = name if value is None else value[_COUNT.size :]
+            self._put(key, _COUNT.pack(after) + whole)
+        else:
+            self._txn.delete(key, db=self._database)
+        tally = self.tally(stream)
+        tally = tally._replace(
+            ids=tally.ids + by, producers=tally.producers + (not before) - (not after)
+        )
+        self._put(_KEY.pack(_STREAM_ROW, stream), _TALLY.pack(*tally))
+
+    def _delete(self, stream: int, packed: bytes, owner: bytes, mine: bytes) -> None:
+        self._txn.delete(_KEY.pack(_ID_ROW, stream) + owner + mine, db=self._database)
+        self._delete_ordered(stream, packed, owner, mine)
+
+    def _delete_ordered(self, stream: int, packed: bytes, owner: bytes, mine: bytes) -> None:
+        self._txn.delete(_KEY.pack(_BY_AGE, stream) + packed + owner + mine, db=self._database)
+        self._txn.delete(_KEY.pack(_BY_PRODUCER, stream) + owner + packed + mine, db=self._database)
+
+    def _rows(self, start: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._txn.cursor(db=self._database) as cursor:
+            if not cursor.set_range(start):
+                return
+            for key, data in cursor:
+                if not key.startswith(prefix):
+                    return
+                yield key, unseal(key, data)
+
+    def _get(self, key: bytes) -> bytes | None:
+        data = self._txn.get(key, db=self._database)
+        return None if data is None else unseal(key, data)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._txn.put(key, seal(key, value), db=self._database)

@@ -1,0 +1,317 @@
+"""The store for asyncio: ``async with logstore.aio.open(path) as store``.
+
+The names are those of the plain faces, with the same arguments; calls are awaited and run in a few
+threads of the store's own. What is an attribute there and must look into the store is awaited as a
+method here: ``await stream.last()``; ``len(x)`` is ``await x.len()``, ``y in x`` is
+``await x.contains(y)``, and what is iterated there is iterated with ``async for``. Who waits for
+entries holds no thread: see ``aio.wait``.
+
+Invariants: an AsyncStore belongs to the event loop that opened it. Tasks that wait for a group take
+tickets, as threads and other processes do, and all of them are served first come, first served; a
+time-out keeps the place for the same task. A read with ``timeout=0`` is out of turn.
+
+A task that is cancelled loses nothing: what it would have read stays in the stream, and what a
+group delivered to it in that moment is pending with its consumer, and comes by ``backlog`` (with
+``noack`` nothing is pending, and such entries are gone). A write that was cancelled may have
+happened. ``Delivery.ack`` and ``nack`` are plain calls, which may wait for a disk: in a task
+await ``group.ack(delivery.id)``, or use ``tx.ack(delivery)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from weakref import WeakSet
+
+from logstore.aio.stream import AsyncStream
+from logstore.aio.wait import Watcher, closed, wait_for
+from logstore.api import read as reading
+from logstore.api.dead_letters import OnDead
+from logstore.api.entry import Entry
+from logstore.api.info import PinInfo, StoreInfo
+from logstore.api.store import Store, open_store
+from logstore.api.transaction import Transaction
+from logstore.clock import Clock
+from logstore.ids import IDLike, StreamID
+from logstore.options import COMPACT_RATE_BYTES_S, Sync
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bytes, str)
+THREADS = 4
+
+
+class open(Generic[T]):  # noqa: N801
+    """Open a store, as ``logstore.open`` with its options: ``async with`` it, or await it."""
+
+    @overload
+    def __init__(
+        self: open[bytes], path: str | os.PathLike[str], *, sync: Sync = ...,
+        encoding: None = ..., readonly: bool = ..., create: bool = ...,
+        lock_timeout: float | timedelta = ..., background: bool = ..., clock: Clock | None = ...,
+        node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
+        segment_bytes: int | None = ..., compact_rate: float | None = ...,
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: open[str], path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str,
+        readonly: bool = ..., create: bool = ..., lock_timeout: float | timedelta = ...,
+        background: bool = ..., clock: Clock | None = ..., node_max_bytes: int | None = ...,
+        node_max_entries: int | None = ..., segment_bytes: int | None = ...,
+        compact_rate: float | None = ...,
+    ) -> None: ...  # fmt: skip
+    def __init__(
+        self, path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
+        readonly: bool = False, create: bool | Literal["auto"] = True,
+        lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
+        node_max_bytes: int | None = None, node_max_entries: int | None = None,
+        segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
+    ) -> None:  # fmt: skip
+        opener: Callable[..., Store[Any]] = open_store
+        self._open: Callable[[], Store[T]] = partial(
+            opener, path, sync=sync, encoding=encoding, readonly=readonly, create=create,
+            lock_timeout=lock_timeout, background=background, clock=clock,
+            node_max_bytes=node_max_bytes, node_max_entries=node_max_entries,
+            segment_bytes=segment_bytes, compact_rate=compact_rate,
+        )  # fmt: skip
+        self._store: AsyncStore[T] | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore[T]]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> AsyncStore[T]:
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open))
+        try:
+            return AsyncStore(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
+
+    async def __aenter__(self) -> AsyncStore[T]:
+        self._store = await self
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if self._store is not None:
+            await self._store.close()
+
+
+def _close_opened(opening: asyncio.Future[Store[T]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+class AsyncStore(Generic[T]):
+    """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`."""
+
+    def __init__(self, store: Store[T]) -> None:
+        self._store: Store[T] = store
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-aio")
+        self._watcher = Watcher(store._engine)
+        self._readers: WeakSet[asyncio.Task[Any]] = WeakSet()  # see ``aio.turn``
+        self._closed = False
+
+    async def _run(self, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+        if self._closed:
+            raise closed()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(work, *args, **named))
+
+    async def close(self) -> None:
+        """Give the store back; who waits is told by ClosedError."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watcher.close()
+
+        def end() -> None:
+            self._watcher.join()
+            self._store.close()
+
+        ending = asyncio.get_running_loop().run_in_executor(self._threads, end)
+        self._threads.shutdown(wait=False)
+        await asyncio.shield(ending)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._store)[1:]}"
+
+    @property
+    def path(self) -> Path:
+        """The store's directory."""
+        return self._store.path
+
+    @property
+    def encoding(self) -> str | None:
+        """The encoding of text; None: names and fields are bytes."""
+        return self._store.encoding
+
+    # -- streams ------------------------------------------------------------------------------
+    def stream(self, name: str | bytes) -> AsyncStream[T]:
+        """A handle of a stream; nothing is created before the first add."""
+        return AsyncStream(self, self._store.stream(name))
+
+    def __getitem__(self, name: str | bytes) -> AsyncStream[T]:
+        return self.stream(name)
+
+    async def contains(self, name: str | bytes) -> bool:
+        """Whether there is such a stream."""
+        return await self._run(self._store.__contains__, name)
+
+    async def len(self) -> int:
+        """How many streams there are."""
+        return await self._run(self._store.__len__)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        for name in await self.streams():
+            yield name
+
+    async def streams(self) -> list[T]:
+        """Names of all streams, sorted."""
+        return await self._run(self._store.streams)
+
+    async def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Make an empty stream; False if there is one already."""
+        return await self._run(self._store.create, name, sync=sync)
+
+    async def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
+        """Remove a stream with all its entries; False if there is none."""
+        return await self._run(self._store.drop, name, sync=sync)
+
+    async def rename(
+        self, old: str | bytes, new: str | bytes, *, replace: bool = True, sync: Sync | None = None
+    ) -> bool:
+        """Call a stream otherwise, as ``Store.rename``."""
+        return await self._run(self._store.rename, old, new, replace=replace, sync=sync)
+
+    async def copy(
+        self, source: str | bytes, target: str | bytes, *, replace: bool = False,
+        sync: Sync | None = None,
+    ) -> bool:  # fmt: skip
+        """Copy a stream with its groups, as ``Store.copy``."""
+        return await self._run(self._store.copy, source, target, replace=replace, sync=sync)
+
+    async def restore(
+        self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None
+    ) -> AsyncStream[T]:
+        """A stream of a DUMP payload, as ``Store.restore``."""
+        made = await self._run(self._store.restore, name, payload, replace=replace, sync=sync)
+        return AsyncStream(self, made)
+
+    async def read(
+        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
+        max_count: int | None = None, max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0, block: None = None,
+    ) -> dict[T, list[Entry[T]]]:  # fmt: skip
+        """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
+        reading.refuse_block(block)
+        store, deadline = self._store, reading.deadline_of(timeout)
+        read = partial(store.read, count=count, max_count=max_count, max_bytes=max_bytes)
+        if timeout == 0 or not isinstance(after, Mapping) or not after:
+            return await self._run(read, after, timeout=timeout)
+
+        def first() -> tuple[dict[T, StreamID], dict[T, list[Entry[T]]]]:
+            starts: dict[Any, StreamID] = {}
+            for name, given in after.items():
+                starts[name] = reading._start(store.stream(name), given)
+            return starts, read(after)
+
+        starts, found = await self._run(first)
+        if found:
+            return found
+        names = [store.stream(name)._name for name in starts]
+        begun: Any = starts
+
+        async def attempt() -> dict[T, list[Entry[T]]]:
+            return await self._run(read, begun)
+
+        return await wait_for(self._watcher, names, attempt, deadline) or {}
+
+    def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction[T]:
+        """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.
+
+        ``tx`` is the plain object: it only collects, and the commit runs in a thread.
+        """
+        return AsyncTransaction(self, self._store.transaction(sync=sync))
+
+    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
+        """As ``Store.on_dead_letter``: a plain function, called in a thread."""
+        return self._store.on_dead_letter(callback)
+
+    # -- durability and care ------------------------------------------------------------------
+    async def sync(self) -> None:
+        """Make everything that was acknowledged durable before it returns."""
+        await self._run(self._store.sync)
+
+    @property
+    def durable_upto(self) -> tuple[int, int]:
+        """Segment and offset up to which the log is durable; a lower bound."""
+        return self._store.durable_upto
+
+    async def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
+        """Give deleted space back, as ``Store.compact``; a report is returned."""
+        return await self._run(self._store.compact, purge=purge, threshold=threshold)
+
+    async def retain(self) -> int:
+        """Drop at once what streams do not keep by their settings; how many entries went."""
+        return await self._run(self._store.retain)
+
+    async def checkpoint(self) -> int:
+        """Take a checkpoint now; its bytes."""
+        return await self._run(self._store.checkpoint)
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """A copy of the store in a new directory, taken without stopping anybody."""
+        await self._run(self._store.backup, path)
+
+    async def info(self) -> StoreInfo:
+        """What the store holds and where it stands."""
+        return await self._run(self._store.info)
+
+    async def pins(self) -> list[PinInfo]:
+        """As ``Store.pins``."""
+        return await self._run(self._store.pins)
+
+    async def release_pins(self, *ids: str) -> int:
+        """As ``Store.release_pins``."""
+        return await self._run(self._store.release_pins, *ids)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing but
+        a look at the files of pins.
+        """
+        return self._store.metrics()
+
+    @property
+    def recovery(self) -> dict[str, Any]:
+        """What opening found and did."""
+        return self._store.recovery
+
+
+class AsyncTransaction(Generic[T]):
+    """``async with`` around a transaction; commits unless the block raises."""
+
+    def __init__(self, store: AsyncStore[T], tx: Transaction[T]) -> None:
+        self._store: AsyncStore[T] = store
+        self._tx: Transaction[T] = tx
+
+    async def __aenter__(self) -> Transaction[T]:
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if kind is not None:
+            self._tx.__exit__(kind, error, trace)
+        elif not self._tx._over:
+            await self._store._run(self._tx.commit)

@@ -1,0 +1,346 @@
+"""A stream of an AsyncStore: the same names as :class:`logstore.Stream`, awaited.
+
+Invariants: calls run in the threads of the store; who waits for entries holds none. Arguments are
+those of the plain face, which a test compares: it says what each is for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from logstore.aio.group import AsyncGroup
+from logstore.api import arguments, read
+from logstore.api.configuring import KEEP, Amount, Keep, Length
+from logstore.api.dump import Peer
+from logstore.api.entry import Entry, IDRuns
+from logstore.api.full_info import FullStreamInfo
+from logstore.api.info import GroupInfo, StreamInfo
+from logstore.api.outcome import DeleteOutcome
+from logstore.api.scheduling import ScheduledEntry, ScheduleKey
+from logstore.api.stream import Stream
+from logstore.codec import Row
+from logstore.engine.features.expiry import Condition
+from logstore.ids import IDLike, StreamID
+from logstore.options import References, Sync
+from logstore.settings import StreamSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logstore.aio.store import AsyncStore
+
+R = TypeVar("R")
+T = TypeVar("T", bytes, str)
+PAGE_ENTRIES = 256  # entries an iterator fetches at once
+
+
+class AsyncStream(Generic[T]):
+    """One stream of an AsyncStore; the options are those of :class:`logstore.Stream`."""
+
+    def __init__(self, store: AsyncStore[T], stream: Stream[T]) -> None:
+        self._store: AsyncStore[T] = store
+        self._stream: Stream[T] = stream
+        self._run = store._run
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._stream)[1:]}"
+
+    @property
+    def name(self) -> T:
+        """The name, as bytes or in the store's encoding."""
+        return self._stream.name
+
+    # -- adding -------------------------------------------------------------------------------
+    @overload
+    async def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: Literal[True] = True,
+        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID: ...  # fmt: skip
+    @overload
+    async def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
+    ) -> StreamID | None: ...  # fmt: skip
+    async def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
+    ) -> StreamID | None:  # fmt: skip
+        """Add one entry, as ``Stream.add``; its ID."""
+        return await self._run(lambda: self._stream.add(
+            fields, id, maxlen=maxlen, minid=minid, approximate=approximate, limit=limit,
+            references=references, create=create, producer=producer, idempotent_id=idempotent_id,
+            sync=sync,
+        ))  # fmt: skip
+
+    async def add_many(
+        self,
+        rows: Iterable[Row | tuple[IDLike, Row]] | AsyncIterable[Row | tuple[IDLike, Row]], *,
+        batch: int = 1000, maxlen: int | None = None, minid: IDLike | None = None,
+        approximate: bool = True, limit: int | None = None, references: References = "keep",
+        create: bool = True, producer: str | bytes | None = None, sync: Sync | None = None,
+    ) -> IDRuns:  # fmt: skip
+        """Add rows, as ``Stream.add_many``: an iterable, which runs in a thread, or an async one,
+        which runs in the event loop. An async one holds no thread while it waits for its next row.
+        """
+        options: dict[str, Any] = {
+            "batch": batch, "maxlen": maxlen, "minid": minid, "approximate": approximate,
+            "limit": limit, "references": references, "create": create, "producer": producer,
+            "sync": sync,
+        }  # fmt: skip
+        if not isinstance(rows, AsyncIterable):
+            return await self._run(self._stream.add_many, rows, **options)
+        given, feed = IDRuns(), _Feed()
+        steps = self._stream._adding(given, feed, **options)
+        async for row in rows:
+            feed.rows.append(row)
+            if len(feed.rows) >= batch and not await self._run(next, steps, False):
+                return given
+        if feed.rows:
+            await self._run(next, steps, False)
+        return given
+
+    # -- reading ------------------------------------------------------------------------------
+    async def get(self, id: IDLike) -> Entry[T] | None:
+        """The entry with this ID, or None."""
+        return await self._run(self._stream.get, id)
+
+    async def contains(self, id: IDLike) -> bool:
+        """Whether there is an entry with this ID."""
+        return await self._run(self._stream.__contains__, id)
+
+    async def len(self) -> int:
+        """How many entries there are."""
+        return await self._run(self._stream.__len__)
+
+    def range(
+        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncIterator[Entry[T]]:  # fmt: skip
+        """Entries of an interval, lazily, as ``Stream.range``."""
+        return self._pages(self._stream.range(start, end, count=count, reverse=reverse))
+
+    def __aiter__(self) -> AsyncIterator[Entry[T]]:
+        return self.range()
+
+    async def _pages(self, found: Iterator[R], size: int = PAGE_ENTRIES) -> AsyncIterator[R]:
+        def page() -> list[R]:
+            return list(itertools.islice(found, size))
+
+        while items := await self._run(page):
+            for each in items:
+                yield each
+
+    async def read(
+        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
+    ) -> list[Entry[T]]:  # fmt: skip
+        """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
+        read.refuse_block(block)
+        raw = self._stream._name
+        found = await self._store.read(
+            {raw: after}, count=count, max_count=max_count, max_bytes=max_bytes, timeout=timeout
+        )
+        return next(iter(found.values()), [])
+
+    def follow(
+        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> AsyncIterator[Entry[T]]:  # fmt: skip
+        """Entries above an ID and all that come, as ``Stream.follow``.
+
+        What "$" stands for is settled when the iteration begins.
+        """
+        arguments.check_count(count, "count")
+        read.deadline_of(timeout)
+        return self._follow(after, timeout, count or read.FOLLOW_COUNT)
+
+    async def _follow(
+        self, after: IDLike, timeout: float | timedelta | None, count: int
+    ) -> AsyncIterator[Entry[T]]:
+        start = await self._run(read._start, self._stream, after)
+        newest = after in ("+", b"+")
+        found = await self.read(after, count=count) if newest else []
+        found = found or await self.read(start, count=count, timeout=timeout)
+        while found:
+            for each in found:
+                yield each
+            start = max(start, found[-1].id)
+            found = await self.read(start, count=count, timeout=timeout)
+
+    async def first(self) -> Entry[T] | None:
+        """The entry with the smallest ID, or None."""
+        return await self._run(lambda: self._stream.first)
+
+    async def last(self) -> Entry[T] | None:
+        """The entry with the largest ID, or None."""
+        return await self._run(lambda: self._stream.last)
+
+    async def last_id(self) -> StreamID:
+        """The last ID ever given; it survives deletes. 0-0 before the first add."""
+        return await self._run(lambda: self._stream.last_id)
+
+    async def scan(
+        self, start: IDLike = "-", end: IDLike = "+", *,
+        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        batch_rows: int = 65536,
+    ) -> AsyncIterator[pa.RecordBatch]:  # fmt: skip
+        """Entries of an interval as Arrow record batches, as ``Stream.scan``: ``async for``."""
+        scanned = partial(self._stream.scan, start, end, columns=columns, batch_rows=batch_rows)
+        async for batch in self._pages(iter(await self._run(scanned)), 1):
+            yield batch
+
+    # -- scheduling and expiring --------------------------------------------------------------
+    @overload
+    async def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: Literal[True] = True,
+        sync: Sync | None = None,
+    ) -> ScheduleKey: ...  # fmt: skip
+    @overload
+    async def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool, sync: Sync | None = None,
+    ) -> ScheduleKey | None: ...  # fmt: skip
+    async def schedule(
+        self, fields: Row, *, at: datetime | int | None = None,
+        after: timedelta | float | None = None, create: bool = True, sync: Sync | None = None,
+    ) -> ScheduleKey | None:  # fmt: skip
+        """Keep an entry until its time, as ``Stream.schedule``; its key."""
+        return await self._run(
+            lambda: self._stream.schedule(fields, at=at, after=after, create=create, sync=sync)
+        )
+
+    async def cancel(self, key: ScheduleKey | str, *, sync: Sync | None = None) -> bool:
+        """Schedule an entry no longer, as ``Stream.cancel``."""
+        return await self._run(self._stream.cancel, key, sync=sync)
+
+    def scheduled(self) -> AsyncIterator[ScheduledEntry[T]]:
+        """What is scheduled and was not added yet, lazily, as ``Stream.scheduled``."""
+        return self._pages(self._stream.scheduled())
+
+    async def expire(
+        self, *, after: timedelta | float | None = None, at: datetime | int | None = None,
+        only: Condition | None = None, sync: Sync | None = None,
+    ) -> bool:  # fmt: skip
+        """Let the stream expire, as ``Stream.expire``."""
+        return await self._run(self._stream.expire, after=after, at=at, only=only, sync=sync)
+
+    async def persist(self, *, sync: Sync | None = None) -> bool:
+        """Let the stream expire no longer, as ``Stream.persist``."""
+        return await self._run(self._stream.persist, sync=sync)
+
+    async def expires_at(self) -> datetime | None:
+        """When the stream expires, as ``Stream.expires_at``."""
+        return await self._run(lambda: self._stream.expires_at)
+
+    async def ttl(self) -> timedelta | None:
+        """How long it is until the stream expires, as ``Stream.ttl``."""
+        return await self._run(lambda: self._stream.ttl)
+
+    # -- deleting -----------------------------------------------------------------------------
+    async def delete(
+        self, id: IDLike, *more_ids: IDLike, references: References = "keep",
+        purge: bool = False, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Delete entries by ID, as ``Stream.delete``; how many there were."""
+        return await self._run(
+            self._stream.delete, id, *more_ids, references=references, purge=purge, sync=sync
+        )
+
+    async def delete_each(
+        self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
+    ) -> list[DeleteOutcome]:
+        """Delete entries by ID, as ``Stream.delete_each``; an outcome for each."""
+        return await self._run(self._stream.delete_each, *ids, references=references, sync=sync)
+
+    async def delete_range(
+        self, start: IDLike, end: IDLike, *, purge: bool = False, sync: Sync | None = None
+    ) -> int:
+        """Delete all entries of an interval, as ``Stream.delete_range``; how many."""
+        return await self._run(self._stream.delete_range, start, end, purge=purge, sync=sync)
+
+    async def trim(
+        self, *, maxlen: int | None = None, minid: IDLike | None = None,
+        max_age: timedelta | float | None = None, approximate: bool = False,
+        limit: int | None = None, references: References = "keep", sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Trim from the old end, as ``Stream.trim``; how many entries went."""
+        return await self._run(
+            self._stream.trim, maxlen=maxlen, minid=minid, max_age=max_age,
+            approximate=approximate, limit=limit, references=references, sync=sync,
+        )  # fmt: skip
+
+    async def set_id(
+        self, last_id: IDLike, *, entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None, sync: Sync | None = None,
+    ) -> None:  # fmt: skip
+        """Set the last ID, as ``Stream.set_id``."""
+        await self._run(
+            self._stream.set_id, last_id, entries_added=entries_added,
+            max_deleted_id=max_deleted_id, sync=sync,
+        )  # fmt: skip
+
+    # -- settings and what it tells -----------------------------------------------------------
+    async def configure(
+        self, *, max_age: Length = KEEP, max_entries: Amount = KEEP, max_bytes: Amount = KEEP,
+        idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
+        idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
+        create: bool = True, sync: Sync | None = None,
+    ) -> StreamSettings:  # fmt: skip
+        """Set what is kept with the stream, as ``Stream.configure``; all its settings after."""
+        return await self._run(
+            self._stream.configure, max_age=max_age, max_entries=max_entries, max_bytes=max_bytes,
+            idempotent_duration=idempotent_duration, idempotent_max_ids=idempotent_max_ids,
+            create=create, sync=sync,
+        )  # fmt: skip
+
+    async def settings(self) -> StreamSettings:
+        """What is set with ``configure``."""
+        return await self._run(lambda: self._stream.settings)
+
+    async def info(self) -> StreamInfo[T]:
+        """All fields of XINFO STREAM."""
+        return await self._run(self._stream.info)
+
+    async def info_full(self, count: int = 10) -> FullStreamInfo[T]:
+        """All of XINFO STREAM FULL, as ``Stream.info_full``."""
+        return await self._run(self._stream.info_full, count)
+
+    async def dump(self, *, peer: Peer | None = None) -> bytes:
+        """The stream with its groups as a payload of DUMP, as ``Stream.dump``."""
+        return await self._run(self._stream.dump, peer=peer)
+
+    async def groups(self) -> list[GroupInfo[T]]:
+        """All fields of XINFO GROUPS, by name."""
+        return await self._run(self._stream.groups)
+
+    async def group(
+        self, name: str | bytes, start: IDLike | None = None, *, entries_read: int | None = None
+    ) -> AsyncGroup[T]:
+        """A handle of a consumer group; with ``start`` it is made if it is missing."""
+        made = await self._run(self._stream.group, name, start, entries_read=entries_read)
+        return AsyncGroup(self._store, made)
+
+
+class _Feed(Iterator[Any]):
+    """Rows that came so far; it ends where there are none, and goes on when there are more."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Any] = deque()
+
+    def __next__(self) -> Any:
+        if not self.rows:
+            raise StopIteration
+        return self.rows.popleft()

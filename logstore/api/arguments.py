@@ -1,0 +1,305 @@
+"""Arguments of the public face, checked and turned into what the engine takes.
+
+Invariants: everything is refused here, before a lock is taken; a typed error says what to do. Rows
+of an iterable are taken a batch at a time, outside every lock.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import os
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from logstore.codec import GivenIDs, Row, RowBatch, codec
+from logstore.codec.given import has_id
+from logstore.engine.streams.add import AUTO, AutoID
+from logstore.engine.streams.trim import TrimRule, check_rule
+from logstore.errors import (
+    EntryTypeError,
+    InvalidEntryError,
+    InvalidIDError,
+    OptionError,
+    shown,
+)
+from logstore.ids import (
+    ZERO_ID,
+    IDLike,
+    StreamID,
+    datetime_ms,
+    parse_auto,
+    parse_end,
+    parse_id,
+    parse_start,
+)
+from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, References, check_name, seconds
+from logstore.tuples import NamedTuple
+
+
+def check_encoding(encoding: str) -> None:
+    """OptionError unless all bytes survive being decoded and encoded again."""
+    every = bytes(range(256))
+    try:
+        kept = every.decode(encoding, "surrogateescape").encode(encoding, "surrogateescape")
+    except (LookupError, TypeError, UnicodeError):
+        kept = b""
+    if kept != every:
+        raise OptionError(
+            f"encoding must name a text encoding that keeps any bytes, not {shown(encoding)}: give "
+            "'utf-8', 'latin-1' or the like, or None for bytes"
+        )
+
+
+def text_bytes(text: str, encoding: str | None) -> bytes:
+    """A str in the store's encoding; what was no text when it was read becomes its bytes again."""
+    try:
+        return text.encode(encoding or "utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidEntryError(f"{text[:32]!r} cannot be stored: {error}; give bytes") from error
+
+
+def stream_name(
+    name: str | bytes, encoding: str | None = None, *, what: str = "a stream name"
+) -> bytes:
+    """A stream's name as bytes, at most 64 KiB."""
+    if isinstance(name, str):
+        name = text_bytes(name, encoding)
+    if not isinstance(name, bytes):
+        raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
+    check_name(name, what)
+    return name
+
+
+def group_name(name: str | bytes, encoding: str | None = None) -> bytes:
+    """A consumer group's name as bytes, at most 64 KiB."""
+    return stream_name(name, encoding, what="a group name")
+
+
+def consumer_name(name: str | bytes, encoding: str | None = None) -> bytes:
+    """A consumer's name as bytes, at most 64 KiB and not empty (that would be nobody)."""
+    found = stream_name(name, encoding, what="a consumer name")
+    if not found:
+        raise OptionError("a consumer name must not be empty: give each worker one of its own")
+    return found
+
+
+def add_id(id: IDLike) -> AutoID | StreamID:
+    """The ID of an add: "*", "<ms>-*", or a whole one that is not 0-0."""
+    text = id.decode("latin-1") if isinstance(id, bytes) else id
+    if text == "*":
+        return AUTO
+    if isinstance(text, str) and text.endswith("-*"):
+        return AutoID(parse_auto(text))
+    found = parse_id(id)
+    if found == ZERO_ID:
+        raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
+    return found
+
+
+def trim_rule(
+    maxlen: int | None, minid: IDLike | None, max_age: timedelta | float | None, *,
+    approximate: bool, limit: int | None, optional: bool, references: str = "keep",
+) -> TrimRule | None:  # fmt: skip
+    """The rule of a trim; None if none is asked for and ``optional``."""
+    check_choice(references, References, "references")
+    check_flag(approximate, "approximate")
+    if optional and maxlen is None and minid is None and limit is None:
+        if references != "keep":
+            raise OptionError("references is about what is trimmed: give maxlen or minid, too")
+        return None
+    check_count(maxlen, "maxlen")
+    check_count(limit, "limit")
+    age_ms = None if max_age is None else milliseconds(max_age, "max_age")
+    least = None if minid is None else parse_id(minid)
+    rule = TrimRule(maxlen, least, approximate, limit, age_ms, references)
+    check_rule(rule)
+    return rule
+
+
+def check_count(value: object, name: str) -> None:
+    """OptionError for what is neither an int of 64 bits, with a sign, nor None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
+    if not -AMOUNT_MAX <= value <= AMOUNT_MAX:
+        raise OptionError(f"{name} must be at most 2^63-1")
+
+
+def check_between(value: object, name: str, least: int, most: int) -> None:
+    """OptionError for what is no int between these, both included."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an integer: {shown(value)}")
+    if not least <= value <= most:
+        raise OptionError(f"{name} must be {least} to {most}: {shown(value)}")
+
+
+def check_flag(value: object, name: str) -> None:
+    """OptionError for what is neither True nor False: 0, 1 and words are taken for mistakes."""
+    if value is not True and value is not False:
+        raise OptionError(f"{name} must be True or False, not {shown(value)}")
+
+
+def place(path: object) -> Path:
+    """A path as it was given; OptionError for what is none."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise OptionError(f"path must be str or os.PathLike, not {shown(path)}")
+    return Path(path)
+
+
+def check_share(value: object, name: str) -> None:
+    """OptionError for what is no number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise OptionError(f"{name} must be a number from 0 to 1: {shown(value)}")
+
+
+def reason(error: str) -> bytes:
+    """Why an entry is given back; OptionError for what is no text."""
+    if not isinstance(error, str):
+        raise OptionError(f"error must be text, such as repr(exception), not {shown(error)}")
+    return error.encode("utf-8", "backslashreplace")
+
+
+def interval(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
+    """The first and the last ID of an interval; OptionError if its ends are swapped.
+
+    An interval that ends where it begins, or right before, is empty: who reads on behind the last
+    ID he saw comes to that.
+    """
+    low, high = parse_start(start), parse_end(end)
+    if low > high:
+        first, last = parse_start(_included(start)), parse_end(_included(end))
+        if first > last and first != last.next():
+            raise OptionError(
+                f"start ({start!s}) is above end ({end!s}): give the smaller ID first, and "
+                "reverse=True to read from the newest on"
+            )
+    return low, high
+
+
+def _included(end: IDLike) -> IDLike:
+    """One end of an interval without the "(" that leaves it out."""
+    text = end.decode("latin-1") if isinstance(end, bytes) else end
+    return text.removeprefix("(") if isinstance(text, str) else text
+
+
+def read_count(count: int | None) -> int:
+    """How many entries a read may give; 0 stands for no limit, as None does."""
+    check_count(count, "count")
+    if count is not None and count < 0:
+        raise OptionError(f"count must not be negative: {count}")
+    return count or 0
+
+
+def milliseconds(length: timedelta | float, name: str) -> int:
+    """A length of time, seconds or a timedelta, as whole milliseconds."""
+    given = seconds(length, name)
+    if not 0 <= given < math.inf:
+        raise OptionError(f"{name} must be a length of time, not negative: {shown(length)}")
+    if given * 1000 > LENGTH_MAX_MS:
+        raise OptionError(f"{name} must be at most {timedelta.max.days} days: {shown(length)}")
+    return int(given * 1000)
+
+
+def group_position(start: IDLike) -> StreamID | None:
+    """Where a group begins; None for "$", the stream's last ID at the commit."""
+    if start in ("$", b"$"):
+        return None
+    return ZERO_ID if start in ("-", b"-") else parse_id(start)
+
+
+class ClaimAsk(NamedTuple):
+    """What a claim asks for, checked."""
+
+    ids: list[StreamID]
+    min_idle_ms: int
+    idle_ms: int | None
+    time_ms: int | None
+    retry_count: int | None
+    last_id: StreamID | None
+
+
+def claim(
+    ids: Iterable[IDLike], min_idle: timedelta | float, idle: timedelta | float | None,
+    time: datetime | None, retry_count: int | None, last_id: IDLike | None,
+) -> ClaimAsk:  # fmt: skip
+    """The arguments of a claim."""
+    check_count(retry_count, "retry_count")
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
+    if time is not None and not isinstance(time, datetime):
+        raise OptionError(f"time must be an aware datetime: {shown(time)}")
+    return ClaimAsk(
+        [parse_id(each) for each in ids],
+        milliseconds(min_idle, "min_idle"),
+        None if idle is None else milliseconds(idle, "idle"),
+        None if time is None else datetime_ms(time),
+        retry_count,
+        None if last_id is None else parse_id(last_id),
+    )
+
+
+def check_choice(value: object, choices: Any, name: str) -> None:
+    """OptionError for what is none of a Literal's words."""
+    words = get_args(choices)
+    if value not in words:
+        told = ", ".join(map(repr, words))
+        raise OptionError(f"{name} must be one of {told}, not {shown(value)}")
+
+
+def rows(items: Iterable[Row], encoding: str | None) -> RowBatch:
+    """Rows made ready to be packed; str becomes bytes in the store's encoding."""
+    if encoding is None:
+        return codec().rows(items)
+    ready = [list(row) if isinstance(row, Iterator) else row for row in items]
+    if codecs.lookup(encoding).name == "utf-8":
+        try:
+            return codec().rows(ready)
+        except InvalidEntryError:
+            pass  # it may be bytes that were no text when they were read
+    return codec().rows([_encoded(row, encoding) for row in ready])
+
+
+def _encoded(row: Any, encoding: str) -> Any:
+    """The row with its str as bytes; what is no row stays as it is, to be refused."""
+    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+        return row
+    pairs: Iterable[Any] = row.items() if isinstance(row, Mapping) else row
+    return [
+        tuple(text_bytes(part, encoding) if isinstance(part, str) else part for part in pair)
+        if isinstance(pair, tuple | list)
+        else pair
+        for pair in pairs
+    ]
+
+
+def iterated(items: Iterable[Any]) -> Iterator[Any]:
+    """An iterator over rows; EntryTypeError for what is none."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        hint = "give a list of entries, or any iterable"
+        if isinstance(items, AsyncIterable):
+            hint = "open the store with logstore.aio.open, whose add_many takes async generators"
+        raise EntryTypeError(f"rows are an iterable of entries, not {type(items).__name__}: {hint}")
+    return iter(items)
+
+
+def batches(
+    items: Iterable[Row | tuple[IDLike, Row]], size: int, encoding: str | None
+) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
+    """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
+    source = iterated(items)
+    done = 0
+    with_id: bool | None = None
+    while chunk := list(islice(source, size)):
+        if with_id is None:
+            with_id = has_id(chunk[0])
+        if not with_id:  # a row with an ID among them is no row: it is refused there
+            yield AUTO, rows(cast("list[Row]", chunk), encoding)
+            continue
+        ids, fields = codec().given(chunk, done)
+        done += len(chunk)
+        yield ids, rows(fields, encoding)

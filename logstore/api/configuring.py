@@ -1,0 +1,121 @@
+"""Settings of streams and groups, as users give them: what is left out stays as it is.
+
+Times are seconds or ``timedelta``. It knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+
+from logstore.api import arguments
+from logstore.engine.features import settings as configures
+from logstore.engine.runtime import snapshot
+from logstore.errors import OptionError, shown
+from logstore.options import Sync
+from logstore.settings import GroupSettings, StreamSettings
+
+if TYPE_CHECKING:
+    from logstore.api.store import Store
+
+
+T = TypeVar("T", bytes, str)
+
+
+class Keep(Enum):
+    """What stands for a setting that is left as it is."""
+
+    KEEP = "as it is"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+KEEP: Literal[Keep.KEEP] = Keep.KEEP
+Amount: TypeAlias = int | Literal[Keep.KEEP] | None
+Length: TypeAlias = timedelta | float | Literal[Keep.KEEP] | None
+
+
+def stream_changes(
+    max_age: Length, max_entries: Amount, max_bytes: Amount,
+    idempotent_duration: timedelta | float | Literal[Keep.KEEP],
+    idempotent_max_ids: int | Literal[Keep.KEEP],
+) -> dict[str, Any]:  # fmt: skip
+    """The settings of a stream that are to be changed, checked."""
+    changes: dict[str, Any] = {
+        "max_age_ms": _milliseconds(max_age, "max_age"),
+        "max_entries": max_entries,
+        "max_bytes": max_bytes,
+        "idempotent_duration_s": _whole_seconds(idempotent_duration, "idempotent_duration"),
+        "idempotent_max_ids": idempotent_max_ids,
+    }
+    given = {name: value for name, value in changes.items() if value is not KEEP}
+    StreamSettings(**given).check()
+    return given
+
+
+def group_changes(
+    store: Store[Any], max_deliveries: Amount,
+    dead_letter: str | bytes | Literal[Keep.KEEP] | None, redeliver_after: Length,
+) -> dict[str, Any]:  # fmt: skip
+    """The settings of a group that are to be changed; what they are together is checked later."""
+    letter: Any = dead_letter
+    if isinstance(letter, (str, bytes)):
+        letter = arguments.stream_name(letter, store.encoding)
+    elif letter is not None and letter is not KEEP:
+        raise OptionError(f"dead_letter must be the name of a stream: {shown(letter)}")
+    changes = {
+        "max_deliveries": max_deliveries,
+        "dead_letter": letter,
+        "redeliver_after_ms": _milliseconds(redeliver_after, "redeliver_after"),
+    }
+    return {name: value for name, value in changes.items() if value is not KEEP}
+
+
+def configure_stream(
+    store: Store[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
+) -> StreamSettings:
+    """One commit; all settings after it."""
+    after = store._commit(
+        lambda state: configures.stream(state, name, changes, create=create), sync
+    )
+    return cast(StreamSettings, after)
+
+
+def configure_group(
+    store: Store[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
+) -> GroupSettings[T]:
+    """One commit; all settings after it."""
+    after = store._commit(lambda state: configures.group(state, stream, name, changes), sync)
+    return told(cast("GroupSettings[bytes]", after), lambda raw: cast(T, store._text(raw)))
+
+
+def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
+    """Settings of a group with names as users have them."""
+    letter = None if settings.dead_letter is None else text(settings.dead_letter)
+    return GroupSettings(settings.max_deliveries, letter, settings.redeliver_after_ms)
+
+
+def stream_settings(store: Store[Any], name: bytes) -> StreamSettings:
+    """The settings of a stream; of one that is not there, those that all have at first."""
+
+    def look(view: snapshot.Snapshot) -> StreamSettings:
+        record = view.record(name)
+        return StreamSettings() if record is None else view.index.settings.stream(record.number)
+
+    return snapshot.read(store._engine(), look)
+
+
+def _milliseconds(length: Length, name: str) -> Any:
+    return length if length is None or length is KEEP else arguments.milliseconds(length, name)
+
+
+def _whole_seconds(length: timedelta | float | Literal[Keep.KEEP], name: str) -> Any:
+    if length is KEEP:
+        return length
+    length_ms = arguments.milliseconds(length, name)
+    if length_ms % 1000:
+        raise OptionError(f"{name} must be whole seconds: {shown(length)}")
+    return length_ms // 1000

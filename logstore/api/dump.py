@@ -1,0 +1,102 @@
+"""Streams as payloads of DUMP and RESTORE: what the faces offer of them.
+
+Invariants: a payload is verified whole before the store is touched. It knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from logstore.codec import codec, listpack
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import chunks, export
+from logstore.engine.dump import restore as installs
+from logstore.engine.dump.restore import Prepared
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.errors import (
+    CorruptNodeError,
+    EntryTypeError,
+    InvalidPayloadError,
+    OptionError,
+    TooLargeError,
+    shown,
+)
+from logstore.options import Sync
+from logstore.rdb import dump
+from logstore.rdb.value import Node, StreamValue
+
+if TYPE_CHECKING:
+    from logstore.api.store import Store
+
+Peer: TypeAlias = Literal["redis", "valkey"]
+
+
+def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
+    """A stream as a payload that servers RESTORE."""
+    if peer not in (None, *get_args(Peer)):
+        raise OptionError(f"peer is 'redis', 'valkey' or None: {shown(peer)}")
+    return _encoded(export.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
+
+
+def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
+    """The same of a stream as a view has it, such as that of a transaction."""
+    found = export.seen(view, name)
+    if found.node_bytes > dump.PAYLOAD_MAX_BYTES:
+        raise TooLargeError(
+            f"the stream's nodes have about {found.node_bytes} bytes, more than servers take",
+            stream=name,
+        )
+    source, fold = view.segments, codec().fold
+    nodes: list[Node] = []
+    for master, locator in found.sealed:
+        lp = source.node(found.stream, master, locator, found.active_segment)
+        nodes.append((master.packed(), fold(lp, locator.vector) if locator.vector else lp))
+    if found.open_node is not None:
+        nodes.append(found.open_node)
+    return _encoded(StreamValue(nodes, found.info), peer)
+
+
+def _encoded(found: StreamValue, peer: Peer | None) -> bytes:
+    if peer is not None:
+        valkey = peer == "valkey"
+        found.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in found.nodes]
+    return dump.encode(found)
+
+
+def prepared(payload: bytes) -> Prepared:
+    """The stream of a payload, verified whole; InvalidPayloadError, TooLargeError."""
+    try:
+        return installs.prepare(dump.decode(payload))
+    except CorruptNodeError as exc:
+        raise InvalidPayloadError(exc.message) from exc
+
+
+def restore(
+    store: Store[Any], name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
+) -> None:
+    """Make a stream of a payload: it is there whole, or not at all."""
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise EntryTypeError(f"a payload is bytes, not {type(payload).__name__}")
+    install(store, name, prepared(bytes(payload)), replace=replace, sync=sync)
+
+
+def install(
+    store: Store[Any], name: bytes, stream: Prepared, *, replace: bool, sync: Sync | None = None,
+    last: Callable[[WriteTxn], object] = bool,
+) -> None:  # fmt: skip
+    """Make a stream of what was verified, in one commit unless it has very many groups; ``last`` is
+    done in the (last) commit. StreamExistsError."""
+
+    def op(state: WriteTxn) -> None:
+        installs.install(state, name, stream, replace=replace)
+        last(state)
+
+    if not stream.info.many:
+        store._commit(op, sync)
+        return
+    if not replace:
+        store._commit(lambda state: installs.check_free(state, name), None)
+    chunks.bring(
+        lambda step: store._commit(step, sync), name, stream, replace=replace, last=last
+    )  # fmt: skip

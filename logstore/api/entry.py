@@ -1,0 +1,171 @@
+"""What reading gives: entries, their fields, and the IDs that an add gave. Plain values.
+
+Invariants: ``pairs`` is faithful (order and repeated names kept), ``fields`` is a mapping in which
+the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from logstore.codec import GivenIDs, RunList, codec
+from logstore.engine.groups.budget import entry_bytes
+from logstore.ids import U64_MAX, StreamID
+
+T = TypeVar("T", bytes, str)
+
+
+class Fields(Mapping[T, T]):
+    """Field names to values, in order; the last of a repeated name wins."""
+
+    __slots__ = ("_encoding", "_items")
+
+    def __init__(self, flat: Sequence[T], encoding: str | None) -> None:
+        self._encoding = encoding
+        self._items: dict[T, T] = dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def __getitem__(self, key: Any) -> T:
+        if self._encoding is None and isinstance(key, str):
+            key = _encoded(key)
+        elif self._encoding is not None and isinstance(key, bytes):
+            key = key.decode(self._encoding, "surrogateescape")
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def _encoded(key: str) -> bytes | str:
+    try:
+        return key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return key  # no bytes are its UTF-8: there is no such field
+
+
+class Entry(Generic[T]):
+    """One entry: ``id``, ``fields``, ``pairs``."""
+
+    __slots__ = ("_encoding", "_flat", "id")
+
+    def __init__(self, id: StreamID, flat: Sequence[T], encoding: str | None) -> None:
+        self.id = id
+        self._flat: Sequence[T] = flat
+        self._encoding = encoding
+
+    @property
+    def fields(self) -> Fields[T]:
+        """A mapping of field names to values."""
+        return Fields(self._flat, self._encoding)
+
+    @property
+    def pairs(self) -> list[tuple[T, T]]:
+        """All (field, value) pairs as they were added."""
+        flat = self._flat
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    @property
+    def size_bytes(self) -> int:
+        """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
+        encoding, flat = self._encoding, self._flat
+        raw: Any = flat
+        if encoding is not None:
+            raw = [part.encode(encoding, "surrogateescape") for part in raw]
+        return entry_bytes(raw)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Entry):
+            return NotImplemented
+        return self.id == other.id and list(self._flat) == list(other._flat)
+
+    def __hash__(self) -> int:
+        return hash((self.id, tuple(self._flat)))
+
+    def __repr__(self) -> str:
+        return f"Entry({self.id}, {self.fields!r})"
+
+
+def make_entry(ms: int, seq: int, flat: list[bytes], encoding: str | None) -> Entry[Any]:
+    """An entry of stored bytes; what is no valid text keeps its bytes as lone surrogates."""
+    if encoding is None:
+        return Entry(StreamID(ms, seq), flat, None)
+    text = [part.decode(encoding, "surrogateescape") for part in flat]
+    return Entry(StreamID(ms, seq), text, encoding)
+
+
+class IDRuns(Sequence[StreamID]):
+    """IDs in order, kept as runs of consecutive ones: next to nothing for those that the store
+    gave, and three to five bytes for each that was given.
+    """
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: RunList = codec().RunList()
+
+    def add(self, first: StreamID, count: int = 1) -> None:
+        """``count`` IDs from ``first`` on, each one above the one before."""
+        if count > 0:
+            self._runs.put(first.ms, first.seq, count)
+
+    def add_given(self, ids: GivenIDs) -> None:
+        """The IDs that the rows of a batch were given."""
+        self._runs.put_given(ids)
+
+    def extend(self, ids: Iterable[StreamID]) -> None:
+        """More IDs, in any order."""
+        for each in ids:
+            self.add(each)
+
+    @property
+    def first(self) -> StreamID | None:
+        """The first ID, None if there is none."""
+        return self[0] if len(self) else None
+
+    @property
+    def last(self) -> StreamID | None:
+        """The last ID, None if there is none."""
+        return self[-1] if len(self) else None
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[StreamID]:
+        for block in range(self._runs.block_count):
+            for ms, seq, count in self._runs.block(block):
+                for place in range(count):
+                    yield _nth(ms, seq, place)
+
+    @overload
+    def __getitem__(self, index: int) -> StreamID: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StreamID]: ...
+    def __getitem__(self, index: int | slice) -> StreamID | Sequence[StreamID]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        block = bisect_right(range(self._runs.block_count), index, key=self._runs.before) - 1
+        index -= self._runs.before(block)
+        for ms, seq, count in self._runs.block(block):
+            if index < count:
+                return _nth(ms, seq, index)
+            index -= count
+        raise IndexError(index)
+
+    def __repr__(self) -> str:
+        return f"IDRuns({len(self)} IDs, {self.first} to {self.last})"
+
+
+def _nth(ms: int, seq: int, place: int) -> StreamID:
+    carry, seq = divmod(seq + place, U64_MAX + 1)
+    return StreamID(ms + carry, seq)

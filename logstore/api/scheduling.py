@@ -1,0 +1,219 @@
+"""Scheduled entries, as users meet them: keys, entries that wait for their time, arguments.
+
+Invariants: everything is refused here, before a lock is taken; a moment between two milliseconds
+counts as the later one, so that nothing comes early. It knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from logstore.api import arguments
+from logstore.api.entry import Fields
+from logstore.clock import Clock
+from logstore.codec import Row
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.features import expiry as lifetimes
+from logstore.engine.features.expiry import Condition
+from logstore.engine.features.schedule import When
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.errors import OptionError, TooLargeError, shown
+from logstore.index.schedule_txn import FIRST, Key, ScheduleRow
+from logstore.log.scheduleframe import packed, unpacked
+from logstore.options import seconds
+from logstore.tuples import NamedTuple
+
+T = TypeVar("T", bytes, str)
+FIELDS_MAX_BYTES = 16 << 20  # the index and each checkpoint hold them until their time
+DUE_MAX_MS = 253_402_300_799_999  # the end of the year 9999
+AFTER_MAX_MS = DUE_MAX_MS // 2
+SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
+PAGE_ENTRIES, PAGE_BYTES = 256, 1 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+class ScheduleKey(NamedTuple):
+    """Names one scheduled entry of a stream, for as long as it waits; ``str(key)`` is its text."""
+
+    due_ms: int  # unix ms
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.due_ms}-{self.number}"
+
+    @property
+    def due(self) -> datetime:
+        """When the entry is added, as an aware UTC datetime."""
+        return moment(self.due_ms)
+
+
+KeyLike: TypeAlias = ScheduleKey | str
+
+
+class ScheduledEntry(Generic[T]):
+    """An entry that waits for its time: ``key``, ``due``, ``fields``, ``pairs``."""
+
+    __slots__ = ("_encoding", "_flat", "key")
+
+    def __init__(self, key: ScheduleKey, flat: list[T], encoding: str | None) -> None:
+        self.key = key
+        self._flat: list[T] = flat
+        self._encoding = encoding
+
+    @property
+    def due(self) -> datetime:
+        """When it is added, as an aware UTC datetime."""
+        return self.key.due
+
+    @property
+    def fields(self) -> Fields[T]:
+        """A mapping of field names to values."""
+        return Fields(self._flat, self._encoding)
+
+    @property
+    def pairs(self) -> list[tuple[T, T]]:
+        """All (field, value) pairs, in order."""
+        return list(zip(self._flat[::2], self._flat[1::2], strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ScheduledEntry):
+            return NotImplemented
+        return self.key == other.key and self._flat == other._flat
+
+    def __hash__(self) -> int:
+        return hash((self.key, tuple(self._flat)))
+
+    def __repr__(self) -> str:
+        return f"ScheduledEntry({self.key}, {self.fields!r})"
+
+
+def moment(unix_ms: int) -> datetime:
+    """Unix milliseconds as an aware UTC datetime."""
+    return _EPOCH + timedelta(milliseconds=unix_ms)
+
+
+def when(at: datetime | int | None, after: timedelta | float | None, clock: Clock) -> When:
+    """The time of a scheduled entry, from exactly one of the two. OptionError.
+
+    Numbers that look like seconds are refused, too: as milliseconds they are days of January 1970,
+    and what is due then is due at once. (Where ``clock`` itself stands there, they are taken.)
+    """
+    if (at is None) == (after is None):
+        raise OptionError("give at= (an aware datetime, or unix milliseconds) or after=, not both")
+    if after is not None:
+        length = seconds(after, "after")
+        if not 0 <= length <= AFTER_MAX_MS / 1000:
+            raise OptionError(f"after must be a length of time, not negative: {shown(after)}")
+        # From a timedelta exactly, of a float what its shortest text says.
+        exact = after / _MS if isinstance(after, timedelta) else round(length * 1000, 6)
+        return When(math.ceil(exact), from_now=True)
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise OptionError("at must be an aware datetime: give it a time zone")
+        unix_ms = -((_EPOCH - at) // _MS)
+    elif isinstance(at, int) and not isinstance(at, bool):
+        unix_ms = at
+        if 0 <= at < SECONDS_MAX <= clock.now_ms():
+            raise OptionError(
+                f"at={at} looks like seconds, and at is unix milliseconds: give "
+                "int(1000 * time.time()) or an aware datetime, or after=0 for at once"
+            )
+    else:
+        raise OptionError(
+            f"at must be an aware datetime, or unix milliseconds as an int, not {shown(at)}"
+        )
+    if not 0 <= unix_ms <= DUE_MAX_MS:
+        raise OptionError("at must be a time of the years 1970 to 9999")
+    return When(unix_ms)
+
+
+def expiry(
+    name: bytes, at: datetime | int | None, after: timedelta | float | None,
+    only: Condition | None, clock: Clock,
+) -> Callable[[WriteTxn], bool]:  # fmt: skip
+    """What sets when a stream expires. OptionError."""
+    if only is not None:
+        arguments.check_choice(only, Condition, "only")
+    conditions: set[Condition] = set() if only is None else {only}
+    return partial(lifetimes.expire, name=name, when=when(at, after, clock), conditions=conditions)
+
+
+def expires_at(unix_ms: int) -> datetime | None:
+    """When a stream expires; None: never (0). A later time than a datetime has is its latest."""
+    return moment(min(unix_ms, DUE_MAX_MS)) if unix_ms else None
+
+
+def left(unix_ms: int, now_ms: int) -> timedelta | None:
+    """How long it is until then; None: it never comes (0)."""
+    return max(0, min(unix_ms, DUE_MAX_MS) - now_ms) * _MS if unix_ms else None
+
+
+def fields(row: Row, encoding: str | None) -> bytes:
+    """The fields of an entry to schedule, packed. The errors of an add, and TooLargeError."""
+    batch = arguments.rows([row], encoding)
+    if batch.raw_bytes(0) > FIELDS_MAX_BYTES:
+        raise TooLargeError(
+            f"fields and values of a scheduled entry have at most {FIELDS_MAX_BYTES >> 20} MiB "
+            f"together, not {batch.raw_bytes(0)} bytes: keep them elsewhere until it is time"
+        )
+    return packed(batch.flat(0))
+
+
+def key(given: KeyLike) -> Key:
+    """A key, or its text, as the engine takes it. OptionError for what is none."""
+    parts: Any = given
+    if isinstance(given, str):
+        ms, dash, number = given.partition("-")
+        if dash and all(part.isascii() and part.isdigit() for part in (ms, number)):
+            parts = int(ms), int(number)
+    pair = isinstance(parts, tuple) and len(parts) == 2
+    if pair and all(type(part) is int and 0 <= part < 1 << 64 for part in parts):
+        return parts[0], parts[1]
+    raise OptionError(f"give the key that schedule() returned, or its text, not {shown(given)}")
+
+
+def typed_key(found: Key | None) -> ScheduleKey | None:
+    """A key of the engine's, for users; None stays None."""
+    return None if found is None else ScheduleKey(*found)
+
+
+def entries(
+    engine: Callable[[], Engine], name: bytes, encoding: str | None
+) -> Iterator[ScheduledEntry[Any]]:
+    """What is scheduled for a stream, in the order of time, lazily: a snapshot a page."""
+    after = FIRST
+    while True:
+        rows = snapshot.read(engine(), partial(_page, name=name, after=after))
+        if not rows:
+            return
+        for row in rows:
+            flat: list[Any] = unpacked(row.fields)
+            if encoding is not None:
+                flat = [part.decode(encoding, "surrogateescape") for part in flat]
+            yield ScheduledEntry(ScheduleKey(row.due_ms, row.number), flat, encoding)
+        after = rows[-1].due_ms, rows[-1].number
+
+
+def _page(view: Snapshot, name: bytes, after: Key) -> list[ScheduleRow]:
+    rows: list[ScheduleRow] = []
+    record = view.record(name)
+    left_bytes = PAGE_BYTES
+    for row in view.index.schedules.of_stream(record.number, after) if record is not None else ():
+        rows.append(row)
+        left_bytes -= len(row.fields)
+        if left_bytes <= 0 or len(rows) == PAGE_ENTRIES:
+            break
+    return rows
+
+
+__all__ = [
+    "KeyLike", "ScheduleKey", "ScheduledEntry", "entries", "fields", "key", "moment",
+    "typed_key", "when",
+]  # fmt: skip

@@ -1,0 +1,157 @@
+"""Applying frames of consumer groups to the index: what ``apply`` does with their kinds.
+
+Invariants: physical only, as all of ``apply``; whatever belongs to a group changes only if the
+frame stands behind the group's own position, and counts follow from what really changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from logstore.engine.txn.pel import PendingSet
+from logstore.ids import StreamID
+from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord
+from logstore.log import groupframe as frames
+
+if TYPE_CHECKING:
+    from logstore.engine.txn.view import TxnView
+
+
+def _current(state: TxnView, number: int, at: int) -> GroupRecord | None:
+    """The group, if a frame at this position counts for it; its position is moved there."""
+    groups = state.groups
+    group = groups.by_number(number)
+    if group is None or group.position >= at:
+        return None
+    group.position = at
+    groups.touch(group)
+    return group
+
+
+def _settle(state: TxnView, group: GroupRecord, pending: PendingSet) -> None:
+    """Write runs back and bring the counts up to what changed."""
+    pending.flush()
+    groups = state.groups
+    for consumer, by in pending.changes.items():
+        if not by:
+            continue
+        group.pending += by
+        if consumer != NO_ONE:
+            record = groups.consumer(group.number, consumer)
+            if record is not None:
+                record.pending += by
+                groups.touch_consumer(group.number, record)
+
+
+def _group(state: TxnView, at: int, _: int, body: frames.Group) -> None:
+    if not body.group:
+        there = state.groups.by_number(at)
+        if there is not None:
+            # From a checkpoint that is behind this frame: one of its name that came and went
+            # before it, in frames that were just replayed, has taken the name along.
+            state.groups.bind(there)
+        elif state.record(body.stream) is not None:
+            last = StreamID(body.last_ms, body.last_seq)
+            state.groups.create(
+                GroupRecord(at, body.stream, body.name, last, body.entries_read, position=at)
+            )
+        return
+    group = _current(state, body.group, at)
+    if group is not None:
+        group.last = StreamID(body.last_ms, body.last_seq)
+        group.entries_read = body.entries_read
+
+
+def _group_drop(state: TxnView, at: int, _: int, body: frames.GroupDrop) -> None:
+    group = state.groups.by_number(body.group)
+    if group is not None and group.position < at:
+        _wake(state, group)
+        _remove(state, group)
+
+
+def _wake(state: TxnView, group: GroupRecord) -> None:
+    """Whoever waits for the group must look again."""
+    record = state.record(group.stream)
+    if record is not None:
+        state.woken.add(record.name)
+
+
+def drop_all(state: TxnView, stream: int, at: int) -> None:
+    """The stream was dropped by the frame at this position, and its groups with it."""
+    for group in state.groups.of_stream(stream):
+        if group.position < at:
+            _remove(state, group)
+
+
+def _remove(state: TxnView, group: GroupRecord) -> None:
+    state.settings.drop_group(group.number)
+    state.groups.remove(group)
+
+
+def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    record = state.groups.consumer(group.number, body.consumer)
+    if not body.alive:
+        if record is not None:
+            pending = PendingSet(state.groups.txn, group.number)
+            pending.remove_of(body.consumer)
+            _settle(state, group, pending)
+            state.groups.remove_consumer(group, record)
+        return
+    if record is None:
+        record = ConsumerRecord(body.consumer, body.name)
+        state.groups.add_consumer(group, record)
+    record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
+    state.groups.touch_consumer(group.number, record)
+
+
+def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    group.last = StreamID(body.last_ms, body.last_seq)
+    group.entries_read = body.entries_read
+    groups = state.groups
+    record = groups.consumer(group.number, body.consumer)
+    if record is not None:
+        record.seen_ms = body.time_ms
+        if not body.noack:  # as the peers: who owes no answer was not active
+            record.active_ms = body.time_ms
+        groups.touch_consumer(group.number, record)
+    if not body.noack:
+        pending = PendingSet(groups.txn, group.number)
+        pending.extend(body.ids, body.consumer, body.time_ms, 1)
+        _settle(state, group, pending)
+
+
+def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
+    group = _current(state, body.group, at)
+    if group is not None:
+        pending = PendingSet(state.groups.txn, group.number)
+        pending.remove(body.ids)
+        _settle(state, group, pending)
+
+
+def _claim(state: TxnView, at: int, _: int, body: frames.Claim) -> None:
+    group = _current(state, body.group, at)
+    if group is None:
+        return
+    record = state.groups.consumer(group.number, body.consumer) if body.consumer else None
+    if record is not None:
+        record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
+        state.groups.touch_consumer(group.number, record)
+    if body.consumer == NO_ONE and body.items:
+        _wake(state, group)
+        group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
+    pending = PendingSet(state.groups.txn, group.number)
+    pending.put(body.items, body.consumer)
+    _settle(state, group, pending)
+
+
+APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {
+    frames.Group: _group, frames.GroupDrop: _group_drop, frames.Consumer: _consumer,
+    frames.Deliver: _deliver, frames.Ack: _ack, frames.Claim: _claim,
+}  # fmt: skip

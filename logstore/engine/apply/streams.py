@@ -1,0 +1,278 @@
+"""Applying frames to the index: the one place that changes it.
+
+Used alike by a live commit, by finishing a dead writer's commit, by replay and by rebuild.
+
+Invariants: physical only: no clock, no trim, no ID is computed; idempotent by position: a record
+changes only if the frame stands behind the record's own position, a node is dropped only by a
+frame behind it, a tombstone touches only the version it names. A frame of a stream that has no
+record is passed over: the stream's drop comes later in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logstore import format as fmt
+from logstore.codec.batch import Place
+from logstore.engine.apply import expiry, groups, producers, schedule, settings
+from logstore.engine.txn import open_node
+from logstore.ids import U64_MAX, StreamID
+from logstore.index.bulk import put_nodes
+from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
+from logstore.log import frame as frames
+
+if TYPE_CHECKING:
+    from logstore.engine.txn.view import TxnView
+
+
+def apply(state: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
+    """Apply the frame at position ``at``."""
+    _APPLY[type(body)](state, at, payload_bytes, body)
+
+
+def _seal(state: TxnView, at: int, _: int, body: frames.Seal) -> None:
+    segment, offset = fmt.position_parts(at)
+    row = state.segment(segment) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, state.now_ms)
+    end = offset + fmt.FRAME_HEAD_BYTES + fmt.SEAL_BODY.size
+    state.put_segment(segment, row._replace(total_bytes=end))
+    if state.segment(body.next_segment) is None:
+        fresh = SegmentRow(fmt.Role.MAIN, 0, 0, 0, state.now_ms)
+        state.put_segment(body.next_segment, fresh)
+    state.meta = state.meta._replace(
+        active_segment=max(state.meta.active_segment, body.next_segment),
+        next_segment=max(state.meta.next_segment, body.next_segment + 1),
+    )
+
+
+def _create(state: TxnView, at: int, _: int, body: frames.Create) -> None:
+    meta = state.meta
+    record: StreamRecord | None = None
+    if body.stream >= meta.next_stream:  # numbers ascend, and none is given twice
+        state.meta = Meta(
+            meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
+            body.stream + 1, meta.next_segment,
+        )  # fmt: skip
+    else:
+        record = state.record(body.stream)
+    if record is None:
+        state.create(StreamRecord(body.stream, body.name, position=at))
+    elif record.name == body.name:
+        # A stream that is called otherwise by now may have taken it: see `lifeapply`.
+        state.bind(record)
+
+
+def _drop(state: TxnView, at: int, _: int, body: frames.Drop) -> None:
+    for master, locator in list(state.index.nodes(body.stream)):
+        state.drop_node(body.stream, master, locator)
+    groups.drop_all(state, body.stream, at)
+    schedule.drop_all(state, body.stream)
+    record = state.record(body.stream)
+    if record is not None and record.position < at:
+        state.remove(record)
+
+
+def _open(state: TxnView, at: int, payload_bytes: int, body: frames.Open) -> None:
+    record = state.record(body.stream)
+    if record is None:
+        return
+    master = StreamID(body.master_ms, body.master_seq)
+    sealed = None if state.is_new(record) else state.index.node(body.stream, master)
+    reopened = sealed is not None and sealed.position < at
+    if sealed is not None and reopened:
+        state.drop_node(body.stream, master, sealed)
+    if record.position < at:
+        if body.entries:
+            if record.length == 0:
+                record.first = master
+            record.length += body.entries
+            record.entries_added = (record.entries_added + body.entries) & U64_MAX
+            record.last = StreamID(body.last_ms, body.last_seq)
+        if sealed is not None and reopened:
+            record.nodes -= 1
+            record.node_bytes -= sealed.payload_bytes
+        record.open_version = record.position = at
+        record.open_master = master
+        state.touch(record)
+    elif record.open_version != at:
+        return
+    run = Run(at, payload_bytes, body.entries, 0)
+    state.put_open(body.stream, open_node.opened(run, body.data))
+
+
+def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) -> None:
+    record = state.record(body.stream)
+    if record is None:
+        return
+    if record.position < at:
+        appended(state, at, record, body.entries, StreamID(body.last_ms, body.last_seq))
+    elif not record.open_version or record.open_version > at:
+        return
+    node = state.open_node(body.stream)
+    if node is None:
+        return
+    if state.joined is not None and not node.runs:
+        node.lp = state.joined
+    else:
+        run = Run(at, payload_bytes, body.entries, body.elements)
+        node = open_node.extended(node, run, body.data)
+    state.put_open(body.stream, node)
+
+
+def appended(state: TxnView, at: int, record: StreamRecord, entries: int, last: StreamID) -> None:
+    """What an append frame at ``at`` changes in the stream's record."""
+    record.length += entries
+    record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
+    record.last = last
+    record.position = at
+    state.touch(record)
+
+
+def _node(state: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:
+    record = state.record(body.stream)
+    if record is None:
+        return
+    master = StreamID(body.master_ms, body.master_seq)
+    last = StreamID(body.last_ms, body.last_seq)
+    before = state.sealed_node(body.stream, master)
+    if before is None or before.position < at:
+        if before is not None:
+            state.count_live(before.position, -before.payload_bytes, -1)
+        state.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
+    if record.position < at:
+        if record.open_version and record.open_master == master:
+            record.open_version = 0
+            state.drop_open(body.stream)
+        record.nodes += 1
+        record.node_bytes += payload_bytes
+        record.position = at
+        state.touch(record)
+
+
+class Placed(NamedTuple):
+    """Node frames that were written side by side."""
+
+    rows: list[tuple[bytes, bytes]]  # what the index keeps of them
+    payload_bytes: int
+    last: Place
+
+
+def nodes_added(state: TxnView, record: StreamRecord, placed: Sequence[Placed]) -> None:
+    """What node frames change of a stream; master IDs ascend, and are above those it has."""
+    for rows, payload_bytes, (at, master, size, live, last) in placed:
+        put_nodes(state.index, rows)
+        state.count_live(at, payload_bytes - size, len(rows) - 1)  # all in one segment
+        locator = Locator(at, size, live, StreamID(*last))
+        state.put_node(record.number, StreamID(*master), locator)
+        record.node_bytes += payload_bytes
+        record.nodes += len(rows)
+    if placed:
+        record.position = placed[-1].last[0]
+    state.touch(record)
+
+
+def _tombstone(state: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
+    record = state.record(body.stream)
+    if record is None:
+        return
+    if record.open_version == body.version:
+        node = state.open_node(body.stream)
+        if node is not None:
+            state.put_open(body.stream, open_node.deleted(node, body.ordinals))
+    else:
+        master = StreamID(body.master_ms, body.master_seq)
+        locator = state.index.node(body.stream, master)
+        if locator is not None and locator.position == body.version:
+            bits = int.from_bytes(locator.vector, "little")
+            for ordinal in body.ordinals:
+                bits |= 1 << ordinal
+            vector = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+            state.restate_node(body.stream, master, locator._replace(vector=vector))
+    if record.position < at:
+        record.position = at
+        state.touch(record)
+
+
+def _trim(state: TxnView, at: int, _: int, body: frames.Trim) -> None:
+    record = state.record(body.stream)
+    if record is None:
+        return
+    first, last = StreamID(body.from_ms, body.from_seq), StreamID(body.to_ms, body.to_seq)
+    dropped, dropped_bytes = 0, 0
+    for master, locator in list(state.index.nodes(body.stream, first, last)):
+        if locator.position < at:
+            state.drop_node(body.stream, master, locator)
+            dropped += 1
+            dropped_bytes += locator.payload_bytes
+    if record.position < at:
+        record.nodes -= dropped
+        record.node_bytes -= dropped_bytes
+        if record.open_version and first <= record.open_master <= last:
+            record.open_version = 0
+            state.drop_open(body.stream)
+        record.position = at
+        state.touch(record)
+
+
+def _record(state: TxnView, at: int, _: int, body: frames.Record) -> None:
+    record = state.record(body.stream)
+    if record is None or record.position >= at:
+        return
+    record.length = body.length
+    record.entries_added = body.entries_added
+    record.last = StreamID(body.last_ms, body.last_seq)
+    record.first = StreamID(body.first_ms, body.first_seq)
+    record.max_deleted = StreamID(body.max_deleted_ms, body.max_deleted_seq)
+    record.position = at
+    state.touch(record)
+
+
+def _adopt(state: TxnView, at: int, _: int, body: frames.Adopt) -> None:
+    if state.segment(body.segment) is None:
+        fresh = SegmentRow(fmt.Role.COMPACTED, 0, 0, 0, state.now_ms)
+        state.put_segment(body.segment, fresh)
+    for item in body.items:
+        record = state.record(item.stream)
+        if record is None:
+            continue
+        new_at = fmt.position(body.segment, item.offset)
+        gone, gone_bytes = 0, 0
+        for replaced in item.replaced:
+            locator = state.index.node(item.stream, StreamID(*replaced))
+            if locator is not None and locator.position < at and locator.position != new_at:
+                state.drop_node(item.stream, StreamID(*replaced), locator)
+                gone += 1
+                gone_bytes += locator.payload_bytes
+        last = StreamID(item.last_ms, item.last_seq)
+        master = StreamID(item.master_ms, item.master_seq)
+        if item.payload_bytes and state.index.node(item.stream, master) is None:
+            locator = Locator(new_at, item.payload_bytes, item.entries, last)
+            state.put_node(item.stream, master, locator)
+        if record.position < at:
+            record.nodes += (1 if item.payload_bytes else 0) - gone
+            record.node_bytes += item.payload_bytes - gone_bytes
+            state.touch(record)
+    for stream in {item.stream for item in body.items}:
+        record = state.record(stream)
+        if record is not None and record.position < at:
+            record.position = at
+            state.touch(record)
+    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
+
+
+def _drop_segment(state: TxnView, _at: int, _: int, body: frames.DropSegment) -> None:
+    state.drop_segment(body.segment)
+    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
+
+
+def _note(_state: TxnView, _at: int, _: int, _body: frames.Note) -> None:
+    return
+
+
+_APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {
+    frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
+    frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
+    frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
+    frames.Note: _note, **groups.APPLY, **producers.APPLY, **settings.APPLY,
+    **schedule.APPLY, **expiry.APPLY,
+}  # fmt: skip

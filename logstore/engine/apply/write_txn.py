@@ -1,0 +1,52 @@
+"""The write transaction of one commit: what an operation decides is appended and applied at once.
+
+Invariants: a frame is applied at the moment when it joins the commit, so that the next operation of
+the same commit sees it; the same code applies it when the log is replayed. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from logstore.codec import Packed
+from logstore.engine.apply.streams import appended, apply
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.txn.view import TxnView
+from logstore.format import APPEND_BODY, Kind
+from logstore.ids import StreamID
+from logstore.index.keys import Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
+from logstore.log.writer import CommitBuffer
+
+
+class WriteTxn(TxnView):
+    """A view that frames are added to."""
+
+    def emit(self, body: frames.Body, joined: bytes | None = None) -> int:
+        """Add a frame to the commit and apply it; its position.
+
+        ``joined`` is what an append frame makes of its open node, where its decider knows it.
+        """
+        assert self.buffer is not None
+        at, size = self.buffer.add(body)
+        self.joined = joined
+        apply(self, at, size, body)
+        return at
+
+    def emit_row(
+        self, record: StreamRecord, node: OpenNode, last: StreamID, packed: Packed
+    ) -> None:
+        """What ``emit`` does for the append frame of one row to a small open node, in one step."""
+        assert self.buffer is not None
+        head = APPEND_BODY.pack(record.number, *last, 1, packed.added_elements)
+        at, _ = self.buffer.add_payload(Kind.APPEND, head + packed.added)
+        appended(self, at, record, 1, last)
+        node.lp = packed.open_lp
+        self._dirty_opens.add(record.number)
+
+
+def begin(engine: Engine, index: IndexTxn, meta: Meta, start: int, number: int) -> WriteTxn:
+    """A write transaction whose commit has this number and begins at position ``start``."""
+    return WriteTxn(
+        index, engine.cache, meta, engine.limits, engine.segments, engine.clock.now_ms(),
+        CommitBuffer(start, number),
+    )  # fmt: skip

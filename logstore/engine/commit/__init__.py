@@ -1,0 +1,1 @@
+"""Group commit: from a queue of operations to frames, the log, the index and the answers."""

@@ -1,0 +1,214 @@
+"""The tail: what stands in the log behind what the index has applied.
+
+One code path for a dead writer's commit, a dirty open and the end of a rebuild.
+
+Invariants: what is accepted is synced before it is published; complete commits are never cut off
+with ftruncate, a new segment's header voids them; whether bad bytes are a torn tail or damage is
+decided here, at one place (``_segment``), by ``durable_upto`` of the valid frames behind them and
+by the positions that clean closes and checkpoints recorded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logstore import format as fmt
+from logstore.engine.apply import write_txn
+from logstore.engine.apply.streams import apply
+from logstore.engine.commit import roll
+from logstore.engine.runtime import reopen, reserve
+from logstore.engine.runtime.segments import SegmentGone
+from logstore.engine.shm.control_block import LogWords
+from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
+from logstore.format import Kind
+from logstore.fs import File
+from logstore.index import env
+from logstore.index.expiry_txn import first_due
+from logstore.index.txn import IndexTxn
+from logstore.log import chain, hint, names, reader
+from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.engine.apply.write_txn import WriteTxn
+    from logstore.engine.runtime.engine import Engine
+
+
+class TailReport(NamedTuple):
+    """What a tail check found: commits finished, bytes set aside."""
+
+    commits: int
+    torn_bytes: int
+    torn_at: int  # position; 0: nothing was torn
+    saved: Path | None
+
+
+NOTHING = TailReport(0, 0, 0, None)
+
+
+def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
+    """Apply complete commits behind the index, cut off the rest; where the log stands then."""
+    try:
+        words, report = check_locked(engine, sync=sync)
+    except Exception as exc:
+        error = env.typed(exc)
+        again = reopen.revive(engine)
+        # What is in the log has happened: its way into the index is what space was set aside for.
+        if isinstance(error, DiskFullError):
+            again = reserve.release(engine) or again
+        if not again:
+            raise error from exc
+        words, report = check_locked(engine, sync=sync)
+    if report.torn_bytes:
+        engine.metrics.count("torn_tails")
+    return words
+
+
+def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailReport]:
+    """The tail check itself, with its report.
+
+    Crash order: what is accepted is synced, the rest is set aside and cut, then LMDB's commit, then
+    WAKE. It may be cut off anywhere and is then done again. An index that is up to date is not
+    written to, so that a full disk does not stand in the way of finding that nothing happened.
+    """
+    generation = engine.index()
+    torn = NOTHING
+    count = 0
+    engine.cache.clear()
+    with generation.env.begin(write=True) as txn:
+        index = IndexTxn(generation, txn)
+        meta = index.meta()
+        state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
+        links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
+        for place, link in enumerate(links):
+            file = engine.fs.open(names.segment(engine.path, link.number), write=True)
+            try:
+                last = place == len(links) - 1
+                found, torn = _segment(engine, state, file, link, last=last)
+                count += found
+                # Also without a find: the dead writer may have died right behind LMDB's commit,
+                # and what others committed under a weaker policy is not durable either.
+                if sync and (last or found):
+                    engine.sync_file(file, meta.applied)
+            finally:
+                file.close()
+        _complete_roll(engine, state)
+        if sync and state.meta.active_segment != meta.active_segment:
+            # Its maker may have died, or failed, between the rename and the directory's sync.
+            engine.fs.sync_directory(engine.path / names.LOG)
+        due_ms = first_due(index)
+        if state.meta != meta or count:
+            state.flush()
+        else:
+            txn.abort()
+    if sync:
+        engine.wake.raise_durable(state.meta.applied)
+        engine.wake.oldest_unsynced_ms = 0
+    engine.cache.clear()
+    engine.wake.next_due_ms = due_ms
+    words = engine.publish(state.meta)
+    engine.wake.waits.bump_locked(state.woken, set())
+    return words, torn._replace(commits=count)
+
+
+def _segment(
+    engine: Engine, state: WriteTxn, file: File, link: chain.Link, *, last: bool
+) -> tuple[int, TailReport]:
+    """Apply the commits of one segment that lie behind the index."""
+    start = link.start_offset
+    if state.meta.applied >> 32 == link.number:
+        start = state.meta.applied & fmt.OFFSET_MAX
+    if state.meta.active_segment < link.number:
+        state.meta = state.meta._replace(active_segment=link.number)
+    if start > link.end_offset:
+        raise DamagedStoreError(
+            "the log ends before what the index has applied: restore the segment, or delete the "
+            "index directory to go back to what the log holds",
+            segment=link.number, offset=link.end_offset,
+        )  # fmt: skip
+    count, good = 0, start
+    scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
+    try:
+        for commit in reader.commits(scanned, state.meta.commit):
+            apply_commit(state, commit)
+            count += 1
+            good = commit.end & fmt.OFFSET_MAX
+    except CorruptFrameError as exc:
+        behind = reader.behind(
+            file, engine.seed, link.number, good, link.end_offset if last else good,
+            engine.promised, state.meta.commit,
+        )  # fmt: skip
+        if not last or behind.damaged:
+            raise DamagedStoreError(
+                f"the log is damaged before its durable end: {exc.message}; run "
+                "'logstore check' to see what is affected, then 'logstore recover'",
+                segment=link.number, offset=good,
+            ) from exc  # fmt: skip
+        return count, _cut(engine, state, file, link, good, void=behind.complete)
+    return count, NOTHING
+
+
+def apply_commit(state: WriteTxn, commit: reader.Commit) -> None:
+    """Apply all frames of a complete commit."""
+    for found in commit.frames:
+        body = found.body()
+        if body is not None:
+            apply(state, found.position, found.payload_bytes, body)
+    last = commit.frames[-1]
+    state.meta = state.meta._replace(
+        applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
+    )
+
+
+def _cut(
+    engine: Engine, state: WriteTxn, file: File, link: chain.Link, good: int, *, void: bool
+) -> TailReport:
+    """Set the un-synced tail aside and cut it whole; ``void``: a complete commit may be in it.
+
+    Crash order: copy in quarantine, synced; then ftruncate if the bytes never formed a complete
+    commit, else a new segment whose header says that this one ends at ``good``. A crash between
+    the two finds the same tail again.
+    """
+    size = link.end_offset - good
+    saved = engine.path / names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
+    engine.fs.make_directory(saved.parent)
+    engine.fs.sync_directory(engine.path)
+    engine.fs.copy_atomic(saved, file, good, size)
+    if void:
+        number = max(names.segments(engine.fs, engine.path)[-1] + 1, state.meta.next_segment)
+        end = fmt.position(link.number, good)
+        engine.sync_file(file, end)
+        roll.make_segment(engine, number, end, state.meta.commit)
+        state.meta = state.meta._replace(active_segment=number, next_segment=number + 1)
+    else:
+        file.truncate(good)
+    return TailReport(0, size, fmt.position(link.number, good), saved)
+
+
+def _complete_roll(engine: Engine, state: WriteTxn) -> None:
+    """A writer died behind its seal frame: make the segment that it announced.
+
+    DamagedStoreError if that segment was there before: an empty one in its place would hide that
+    it was lost, with all that was acknowledged in it.
+    """
+    following = state.meta.active_segment
+    if engine.fs.exists(names.segment(engine.path, following)):
+        return
+    number, offset = fmt.position_parts(state.meta.last_frame)
+    try:
+        source = engine.segments.source(number, sealed=False)
+    except SegmentGone:
+        raise _newest_missing(following) from None
+    end = state.meta.applied & fmt.OFFSET_MAX
+    found = reader.read_frame(source, engine.seed, number, offset, end)
+    if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
+        raise _newest_missing(following)
+    roll.make_segment(engine, following, state.meta.applied, state.meta.commit)
+
+
+def _newest_missing(number: int) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"segment {number}, the newest of the log, is missing: restore it from a backup, or accept "
+        "the loss with 'logstore recover'",
+        segment=number,
+    )

@@ -1,0 +1,278 @@
+"""Deciding a stream that comes whole from elsewhere, as RESTORE does: nodes and groups as they are.
+
+``prepare`` verifies everything, outside of every lock; ``install`` writes it in one commit, all or
+nothing. Invariants: no node is re-encoded; what the engine relies on is checked, also where servers
+do not (live IDs ascend through all nodes, none is below its node's master ID, the counts and the
+last ID fit); the first ID is reckoned from the nodes, not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from logstore.codec import ID, codec
+from logstore.codec.batch import NodeBatch, index_rows
+from logstore.engine.apply.streams import Placed, nodes_added
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.features import idempotent_ids
+from logstore.engine.streams import add, delete
+from logstore.engine.txn import lag
+from logstore.errors import (
+    CorruptNodeError,
+    InvalidPayloadError,
+    StreamExistsError,
+    TooLargeError,
+)
+from logstore.format import FRAME_HEAD_BYTES, NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
+from logstore.ids import ZERO_ID, StreamID
+from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE
+from logstore.log import frame as frames
+from logstore.log import groupframe
+from logstore.log.writer import SegmentTooFull
+from logstore.options import check_name
+from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+from logstore.tuples import NamedTuple
+
+INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
+CLAIM_MAX_ITEMS = 4096
+_PENDING_BYTES = 40  # an item of a claim frame, and its part of the frame
+
+
+class Sealed(NamedTuple):
+    """A node that was verified."""
+
+    master: StreamID
+    last: ID  # tombstone or not
+    live: int
+    lp: bytes
+
+
+class Edge(NamedTuple):
+    """What is known of the nodes that were verified so far."""
+
+    first: ID = ZERO_ID  # live
+    top: ID = ZERO_ID  # the last live one
+    last: ID = ZERO_ID  # live or not, or the master ID of the last node
+    master: ID | None = None  # of the last node
+    length: int = 0
+
+
+Part: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
+
+
+class Prepared(NamedTuple):
+    """A stream that was verified, and what is known of its nodes."""
+
+    parts: list[Part]
+    edge: Edge
+    info: StreamInfoValue
+
+
+def prepare(value: StreamValue) -> Prepared:
+    """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
+    check_size(value.info, sum(len(lp) for _, lp in value.nodes))
+    nodes, edge = verify(value.nodes, Edge())
+    return settled([nodes], edge, value.info)
+
+
+def settled(parts: list[Part], edge: Edge, info: StreamInfoValue) -> Prepared:
+    """Verify all but the nodes, which were; as ``prepare``."""
+    check_size(info, sum(map(part_bytes, parts)))
+    check_info(info, edge)
+    return Prepared(parts, edge, info)
+
+
+def part_bytes(part: Part) -> int:
+    """The bytes of the listpacks."""
+    return part.nbytes if not isinstance(part, list) else sum(len(node.lp) for node in part)
+
+
+def behind(edge: Edge, batch: NodeBatch) -> Edge:
+    """The edge behind a batch that was read behind ``edge``."""
+    first = edge.first if edge.length or batch.first is None else batch.first
+    master = edge.master if batch.master is None else batch.master
+    last = max(edge.last, batch.last, master or ZERO_ID)
+    return Edge(first, batch.top, last, master, edge.length + batch.live)
+
+
+def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
+    """Verify the nodes behind those of ``edge``; InvalidPayloadError, CorruptNodeError."""
+    found: list[Sealed] = []
+    first, top, last, before, length = edge
+    for node in nodes:
+        sealed, edges = _verified(node)
+        if before is not None and sealed.master <= before:
+            raise _bad("its nodes are not in order")
+        if edges is not None:
+            if edges[0] <= top or edges[0] < sealed.master:
+                raise _bad(f"entry {StreamID(*edges[0])} is not above those before it")
+            first = first if length else edges[0]
+            top = edges[1]
+        length += sealed.live
+        before, last = sealed.master, max(last, sealed.last, sealed.master)
+        found.append(sealed)
+    return found, Edge(first, top, last, before, length)
+
+
+def check_info(info: StreamInfoValue, edge: Edge) -> None:
+    """Verify all but the nodes against the nodes; InvalidPayloadError, TooLargeError."""
+    if info.too_long is not None:
+        raise TooLargeError(info.too_long)
+    if info.idempotence is not None:
+        idempotent_ids.check(info.idempotence, info.last)
+    for group in info.groups:
+        _check_group(group)
+    added = info.length if info.entries_added is None else info.entries_added
+    if edge.length != info.length:
+        raise _bad(f"it has {edge.length} entries and says {info.length}")
+    if added < edge.length:
+        raise _bad(f"it has {edge.length} entries and says that {added} were added")
+    if info.last < max(edge.top, info.max_deleted):
+        raise _bad(f"its last ID {info.last} is below that of an entry it has or had")
+
+
+def _bad(why: str) -> InvalidPayloadError:
+    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
+
+
+def _verified(node: Node) -> tuple[Sealed, tuple[ID, ID] | None]:
+    """A node, and its first and last live ID, None if it has none."""
+    key, lp = node
+    master = StreamID.unpacked(key)
+    try:
+        live, low, high, last = codec().survey(lp, *master)
+    except CorruptNodeError as exc:
+        raise CorruptNodeError(f"Bad data format: node {master}: {exc.message}") from exc
+    sealed = Sealed(master, last, live, lp)
+    return sealed, None if low is None or high is None else (low, high)
+
+
+def check_size(info: StreamInfoValue, node_bytes: int) -> None:
+    """TooLargeError if this does not go into one commit."""
+    size = node_bytes + _PENDING_BYTES * info.pending_count()
+    if size > INSTALL_MAX_BYTES:
+        raise TooLargeError(
+            f"a stream of {size} bytes cannot be restored as one commit ({INSTALL_MAX_BYTES} at "
+            "most): read it from its server with XRANGE and add it in batches with add_many"
+        )
+
+
+def _check_group(group: GroupValue) -> None:
+    check_name(group.name, "a group name")
+    for each in group.consumers:
+        check_name(each.name, "a consumer name")
+
+
+def install(state: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
+    """Make a stream of what was verified; StreamExistsError unless ``replace``."""
+    if not replace:
+        check_free(state, name)
+    check_room(state, stream.parts)
+    if state.record_by_name(name) is not None:
+        delete.drop(state, name)
+    record = add.create(state, name)
+    number, info = record.number, stream.info
+    nodes_added(state, record, written(state, number, stream.parts))
+    installed(state, number, info, stream.edge.first)
+
+
+def check_free(state: WriteTxn, name: bytes) -> None:
+    """StreamExistsError if there is a stream of this name."""
+    if state.record_by_name(name) is not None:
+        raise StreamExistsError(
+            "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
+            stream=name,
+        )
+
+
+def installed(state: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
+    """WriteTxn the record and the groups of a stream whose nodes are there."""
+    described(state, number, info, first)
+    grouped(state, number, info.all_groups())
+
+
+def described(state: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
+    """WriteTxn all but the groups of a stream whose nodes are there."""
+    added = info.length if info.entries_added is None else info.entries_added
+    state.emit(frames.Record(
+        number, info.length, added, *info.last, *first, *info.max_deleted
+    ))  # fmt: skip
+    if info.idempotence is not None:
+        idempotent_ids.install(state, number, info.idempotence)
+
+
+def grouped(state: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
+    """Make groups of a stream that was described."""
+    for group in groups:
+        _group(state, number, group)
+
+
+def check_room(state: WriteTxn, parts: list[Part]) -> None:
+    """A commit too large for what is left of the segment begins in the next one: that is better
+    known before all of it was decided."""
+    assert state.buffer is not None
+    size = sum(map(part_bytes, parts))
+    start, end = state.buffer.start & OFFSET_MAX, state.buffer.end & OFFSET_MAX
+    if start > SEGMENT_HEAD_BYTES and end + size > state.limits.segment_bytes:
+        raise SegmentTooFull
+
+
+def written(state: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
+    """Add a node frame for each; where they are. Applied together: there may be 100,000."""
+    assert state.buffer is not None
+    head = NODE_BODY.pack
+    found: list[Placed] = []
+    for part in parts:
+        if not isinstance(part, list):
+            at = state.buffer.add_nodes(part, stream)
+            rows, last = part.rows(stream, at, FRAME_HEAD_BYTES)
+            payload_bytes = part.nbytes + len(part) * NODE_BODY.size
+            found.append(Placed(rows, payload_bytes, last))
+        elif part:
+            payloads = [head(stream, *each[0], *each[1], each[2]) + each[3] for each in part]
+            positions = state.buffer.add_payloads(Kind.NODE, payloads)
+            places = [
+                (at, master, len(payload), live, end)
+                for at, payload, (master, end, live, _) in zip(
+                    positions, payloads, part, strict=True
+                )
+            ]
+            found.append(Placed(index_rows(stream, places), sum(map(len, payloads)), places[-1]))
+    return found
+
+
+def _group(state: WriteTxn, stream: int, group: GroupValue) -> None:
+    read = group.entries_read
+    if read is None:  # as servers reckon it where the payload does not tell
+        record = state.record(stream)
+        assert record is not None
+        read = lag.estimate(record, group.last)
+    made = state.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
+    for place, each in enumerate(group.consumers):
+        state.emit(groupframe.Consumer(
+            made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
+        ))  # fmt: skip
+    _pending(state, made, group)
+
+
+def _pending(state: WriteTxn, made: int, group: GroupValue) -> None:
+    """Claim frames: who has which entries since when, and in what order others were given back."""
+    pending = group.pending
+    if not pending:
+        return
+    items: dict[int, list[tuple[int, int, int, int]]] = {}
+    line = {id: place for place, id in enumerate(group.nacked, 1)}
+    for place, owner in enumerate(pending.owners):
+        id = pending.id_at(place)
+        ms, seq = StreamID.unpacked(id)
+        time_ms = line[id] if owner == NOBODY else pending.times[place]
+        items.setdefault(owner, []).append((ms, seq, time_ms, pending.counts[place]))
+    for owner, found in items.items():
+        who, seen_ms, active_ms = NO_ONE, -1, -1
+        if owner != NOBODY:
+            _, seen_ms, active_ms = group.consumers[owner - 1]
+            who = FIRST_CONSUMER + owner - 1
+        for at in range(0, len(found), CLAIM_MAX_ITEMS):
+            some = tuple(found[at : at + CLAIM_MAX_ITEMS])
+            state.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))

@@ -1,0 +1,1 @@
+"""What streams have beside entries: idempotent IDs, schedules, expiry, settings, retention."""

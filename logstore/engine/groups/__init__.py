@@ -1,0 +1,1 @@
+"""What an operation on a consumer group decides: delivering, acknowledging, claiming."""

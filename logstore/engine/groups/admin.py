@@ -1,0 +1,179 @@
+"""Deciding what makes and removes groups and consumers: the rules are those of XGROUP.
+
+Invariants: every refusal comes before the first frame; a consumer that is not known is made by the
+operation that names it.
+"""
+
+from __future__ import annotations
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.streams import add
+from logstore.engine.txn.lag import UNKNOWN, signed
+from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.ids import StreamID
+from logstore.index.group_keys import ConsumerRecord, GroupRecord
+from logstore.index.keys import StreamRecord
+from logstore.log import groupframe as frames
+from logstore.options import check_name
+
+NO_KEY = (
+    "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
+    "MKSTREAM option to create an empty stream automatically."
+)
+SEEN_MS = 10  # who reads in vain more often than this is not written down each time
+
+
+def refused(words: bytes, stream: bytes) -> GroupNotFoundError:
+    """The error with these words, in which names are as they are."""
+    error = GroupNotFoundError(words.decode("utf-8", "backslashreplace"), stream=stream)
+    error.told = words
+    return error
+
+
+def not_found(stream: bytes, group: bytes, where: str = "") -> GroupNotFoundError:
+    """The error for a stream or group that is missing, in the words of most commands."""
+    words = b"NOGROUP No such key '%b' or consumer group '%b'%b"
+    return refused(words % (stream, group, where.encode()), stream)
+
+
+def no_group(stream: bytes, group: bytes) -> GroupNotFoundError:
+    """The error for a group that is missing, in the words of XGROUP and XINFO."""
+    words = b"NOGROUP No such consumer group '%b' for key name '%b'"
+    return refused(words % (group, stream), stream)
+
+
+def existing(
+    state: WriteTxn, stream: bytes, group: bytes, where: str = ""
+) -> tuple[StreamRecord, GroupRecord]:
+    """A stream and its group, which must be there."""
+    record = state.record_by_name(stream)
+    found = None if record is None else state.groups.named(record.number, group)
+    if record is None or found is None:
+        raise not_found(stream, group, where)
+    return record, found
+
+
+def maybe(state: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord] | None:
+    """A stream and its group, or None."""
+    record = state.record_by_name(stream)
+    found = None if record is None else state.groups.named(record.number, group)
+    return None if record is None or found is None else (record, found)
+
+
+def managed(state: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
+    """The same in the words of XGROUP, which looks for the key first."""
+    record = state.record_by_name(stream)
+    if record is None:
+        raise StreamNotFoundError(NO_KEY, stream=stream)
+    found = state.groups.named(record.number, group)
+    if found is None:
+        raise no_group(stream, group)
+    return record, found
+
+
+def _check_read(entries_read: int | None) -> None:
+    if entries_read is not None and entries_read < UNKNOWN:
+        raise OptionError("value for ENTRIESREAD must be positive or -1")
+
+
+def _read_given(record: StreamRecord, entries_read: int | None) -> int:
+    """What is told of entries read is not more than what was added, as in Redis 8."""
+    return UNKNOWN if entries_read is None else signed(min(entries_read, record.entries_added))
+
+
+def create(
+    state: WriteTxn, stream: bytes, group: bytes, start: StreamID | None, *,
+    entries_read: int | None = None, make_stream: bool = True,
+) -> None:  # fmt: skip
+    """As XGROUP CREATE; ``start`` None is ``$``. GroupExistsError, StreamNotFoundError."""
+    _check_read(entries_read)
+    check_name(group, "a group name")
+    record = state.record_by_name(stream)
+    if record is None:
+        if not make_stream:
+            raise StreamNotFoundError(NO_KEY, stream=stream)
+        record = add.create(state, stream)
+    elif state.groups.named(record.number, group) is not None:
+        raise GroupExistsError("BUSYGROUP Consumer Group name already exists", stream=stream)
+    last = record.last if start is None else start
+    state.emit(frames.Group(record.number, 0, *last, _read_given(record, entries_read), group))
+
+
+def set_id(
+    state: WriteTxn, stream: bytes, group: bytes, start: StreamID | None,
+    entries_read: int | None = None,
+) -> None:  # fmt: skip
+    """As XGROUP SETID; ``start`` None is ``$``."""
+    _check_read(entries_read)
+    record, found = managed(state, stream, group)
+    last = record.last if start is None else start
+    read = _read_given(record, entries_read)
+    state.emit(frames.Group(record.number, found.number, *last, read, group))
+
+
+def destroy(state: WriteTxn, stream: bytes, group: bytes) -> bool:
+    """As XGROUP DESTROY: the group with its consumers and pending entries."""
+    record = state.record_by_name(stream)
+    if record is None:
+        raise StreamNotFoundError(NO_KEY, stream=stream)
+    found = state.groups.named(record.number, group)
+    if found is None:
+        return False
+    state.emit(frames.GroupDrop(record.number, found.number))
+    return True
+
+
+def consumer(state: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
+    """A group's consumer, made if it is not there, seen now."""
+    found = state.groups.consumer_named(group.number, name)
+    if found is None:
+        check_name(name, "a consumer name")
+        number = group.next_consumer
+        state.emit(frames.Consumer(group.number, number, state.now_ms, -1, 1, name))
+        found = state.groups.consumer(group.number, number)
+    assert found is not None
+    return found
+
+
+def seen(
+    state: WriteTxn, group: GroupRecord, found: ConsumerRecord, *, active: bool = False
+) -> None:
+    """The consumer tried to read, or with ``active`` got something, now."""
+    active_ms = state.now_ms if active else found.active_ms
+    if active_ms != found.active_ms or not lately(found, state.now_ms):
+        state.emit(frames.Consumer(
+            group.number, found.number, state.now_ms, active_ms, 1, found.name
+        ))  # fmt: skip
+
+
+def lately(found: ConsumerRecord, now_ms: int) -> bool:
+    """Whether a consumer was seen, so that it need not be written down once more."""
+    return 0 <= now_ms - found.seen_ms < SEEN_MS
+
+
+def create_consumer(state: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:
+    """As XGROUP CREATECONSUMER; False if there is one."""
+    _, found = managed(state, stream, group)
+    if state.groups.consumer_named(found.number, name) is not None:
+        return False
+    consumer(state, found, name)
+    return True
+
+
+def delete_consumer(state: WriteTxn, stream: bytes, group: bytes, name: bytes) -> int:
+    """As XGROUP DELCONSUMER; how many entries were pending with it."""
+    _, found = managed(state, stream, group)
+    there = state.groups.consumer_named(found.number, name)
+    if there is None:
+        return 0
+    pending = there.pending
+    state.emit(frames.Consumer(
+        found.number, there.number, there.seen_ms, there.active_ms, 0, name
+    ))  # fmt: skip
+    return pending
+
+
+__all__ = [
+    "NO_KEY", "consumer", "create", "create_consumer", "delete_consumer", "destroy",
+    "existing", "maybe", "not_found", "seen", "set_id",
+]  # fmt: skip

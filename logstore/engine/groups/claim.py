@@ -1,0 +1,150 @@
+"""Deciding claims: entries move to another consumer. As XCLAIM and XAUTOCLAIM.
+
+Invariants: every refusal comes before the first frame; a pending entry whose entry is gone is
+removed, never claimed; the walk with a cursor is the peers' own (10 attempts for each entry asked
+for), the one without goes by idle time and reads only what is old enough. What was delivered too
+often for its group is buried by autoclaim instead of handed out; a claim by ID is an operator's
+tool, and asks nothing, nor does one that counts as no delivery (``just_id``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import admin
+from logstore.engine.groups.dead_letter import Burial
+from logstore.engine.groups.deliver import COUNT_MAX, Delivered, claimed
+from logstore.engine.streams.reference_policy import removed
+from logstore.engine.txn import pel_scan
+from logstore.engine.txn.lookup import Lookup
+from logstore.errors import OptionError
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.group_keys import GroupRecord
+from logstore.log import groupframe as frames
+
+ATTEMPTS_AN_ENTRY = 10
+
+
+class Autoclaimed(NamedTuple):
+    """What a step of autoclaim took over, and where the next one goes on (0-0: from the start)."""
+
+    cursor: StreamID
+    entries: list[Delivered]
+    deleted: list[StreamID]
+
+
+def claim(
+    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, ids: Sequence[StreamID], *,
+    min_idle_ms: int, idle_ms: int | None = None, time_ms: int | None = None,
+    retry_count: int | None = None, force: bool = False, just_id: bool = False,
+    last_id: StreamID | None = None,
+) -> list[Delivered]:  # fmt: skip
+    """As XCLAIM, with all its options."""
+    if retry_count is not None and retry_count < 0:
+        raise OptionError("Invalid RETRYCOUNT option argument for XCLAIM")
+    record, found = admin.existing(state, stream, group)
+    at_ms = _delivery_time(state.now_ms, idle_ms, time_ms)
+    if last_id is not None and last_id > found.last:
+        state.emit(frames.Group(record.number, found.number, *last_id, found.entries_read, group))
+    who = admin.consumer(state, found, consumer)
+    lookup = Lookup(state, record)
+    replies: list[Delivered] = []
+    taken: dict[StreamID, tuple[int, int]] = {}
+    gone: list[StreamID] = []
+    for id in ids:
+        waiting = pel_scan.find(state.groups.txn, found.number, id)
+        if id in taken:  # named twice: the second looks at what the first one did
+            waiting = pel_scan.Waiting(id, who.number, *taken[id])
+        items = lookup.fields(id)
+        if items is None:
+            gone += [id] if waiting is not None else []
+            continue
+        if waiting is None and not force:
+            continue
+        idle = state.now_ms if waiting is None else waiting.idle_ms(state.now_ms)
+        if waiting is not None and min_idle_ms and idle < min_idle_ms:
+            continue
+        count = 1 if waiting is None else waiting.count  # one made by FORCE counts as delivered
+        if retry_count is not None:
+            count = retry_count
+        elif not just_id:
+            count = min(count + 1, COUNT_MAX)
+        taken[id] = (at_ms, count)
+        replies.append(Delivered(id, items, idle, count, at_ms))
+    if gone:
+        removed(state, found, gone)
+    state.counts["claims"] += len(taken)
+    if taken:
+        claimed(state, found, who, [(id, *how) for id, how in taken.items()])
+    else:
+        admin.seen(state, found, who)
+    return replies
+
+
+def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:
+    """What IDLE or TIME say; now, if they say nothing or what cannot be."""
+    at_ms = now_ms
+    if time_ms is not None:
+        at_ms = time_ms
+    elif idle_ms is not None:
+        at_ms = now_ms - idle_ms
+    return at_ms if 0 <= at_ms <= now_ms else now_ms
+
+
+def autoclaim(
+    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, min_idle_ms: int,
+    start: StreamID | None = None, count: int = 100, just_id: bool = False,
+) -> Autoclaimed:  # fmt: skip
+    """As XAUTOCLAIM from ``start``; without it, what has idled longest, found by the index."""
+    if count < 1:
+        raise OptionError("COUNT must be > 0")
+    record, found = admin.existing(state, stream, group)
+    who = admin.consumer(state, found, consumer)
+    min_idle_ms = max(0, min_idle_ms)
+    lookup = Lookup(state, record)
+    entries: list[Delivered] = []
+    deleted: list[StreamID] = []
+    burial = Burial(state, record, found)
+    cursor = ZERO_ID
+    attempts = count * ATTEMPTS_AN_ENTRY
+    left = count
+    for waiting in _walk(state, found, min_idle_ms, start):
+        if start is not None and (not attempts or not left or burial.full):
+            cursor = waiting.id
+            break
+        if not left or burial.full:
+            break
+        attempts -= 1
+        items = lookup.fields(waiting.id)
+        if items is None:
+            deleted.append(waiting.id)
+            left -= 1
+            continue
+        idle_ms = waiting.idle_ms(state.now_ms)
+        if idle_ms < min_idle_ms:
+            continue
+        if not just_id and burial.takes(waiting, items):
+            continue
+        again = waiting.count if just_id else min(waiting.count + 1, COUNT_MAX)
+        entries.append(Delivered(waiting.id, items, idle_ms, again, state.now_ms))
+        left -= 1
+    burial.close()
+    if deleted:
+        removed(state, found, deleted)
+    state.counts["claims"] += len(entries)
+    if entries:
+        claimed(state, found, who, [(each.id, each.time_ms, each.count) for each in entries])
+    else:
+        admin.seen(state, found, who)
+    return Autoclaimed(cursor, entries, deleted)
+
+
+def _walk(
+    state: WriteTxn, group: GroupRecord, min_idle_ms: int, start: StreamID | None
+) -> Iterator[pel_scan.Waiting]:
+    txn = state.groups.txn
+    if start is None:
+        return pel_scan.by_idle(txn, group.number, state.now_ms - min_idle_ms)
+    return pel_scan.by_id(txn, group.number, start, MAX_ID)

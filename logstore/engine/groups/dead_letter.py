@@ -1,0 +1,177 @@
+"""Deciding what becomes of an entry that was delivered too often: it moves to a dead letter stream.
+
+The entry's own pairs go there, and behind them where it came from: ``origin_stream, origin_id,
+origin_group, origin_consumer, origin_delivery_count, origin_error``. It is not pending any more,
+and stays in its stream, as any acked entry does.
+
+Invariants: the add and the ack are in one commit, the add first, as in a transaction; a walk hands
+over what it finds, and ``close`` emits all of it at its end; what no entry can hold any more is
+buried without its own pairs, and a dead letter stream that cannot take another ID, or whose last
+node is damaged, buries nothing (its group delivers on), so that one entry never stops a group. Nor
+is anything buried in the stream where it is pending, which a renaming may have made of the two: it
+would come back for ever.
+"""
+
+from __future__ import annotations
+
+from logstore.codec import codec
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups.redeliver import clears
+from logstore.engine.runtime.engine import log
+from logstore.engine.streams import add, reference_policy
+from logstore.engine.txn.pel_scan import Waiting
+from logstore.errors import CorruptionError
+from logstore.ids import U64_MAX, StreamID
+from logstore.index.group_keys import GroupRecord
+from logstore.index.keys import StreamRecord
+from logstore.options import ENTRY_MAX_BYTES
+from logstore.tuples import NamedTuple
+
+MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation buries; the next one goes on
+ERROR_MAX_BYTES = 500
+ROW_MAX_BYTES = ENTRY_MAX_BYTES
+
+
+class Limit(NamedTuple):
+    """After how many deliveries an entry is dead, and where it goes."""
+
+    most: int
+    stream: bytes
+
+
+class Buried(NamedTuple):
+    """An entry that was moved to a dead letter stream."""
+
+    origin: bytes  # the stream where it was pending
+    group: bytes
+    id: StreamID
+    items: list[bytes]  # field, value, ...
+    consumer: bytes  # who had it last; empty: nobody, it was given back
+    count: int  # type: ignore[assignment]  # deliveries
+    error: bytes
+    stream: bytes  # the dead letter stream
+    dead_id: StreamID  # there
+
+
+def limit_of(state: WriteTxn, group: GroupRecord) -> Limit | None:
+    """What is set for a group; None if its entries never die."""
+    settings = state.settings.group(group.number)
+    if settings.max_deliveries is None or settings.dead_letter is None:
+        return None
+    return Limit(settings.max_deliveries, settings.dead_letter)
+
+
+def _damaged(state: WriteTxn, name: bytes) -> bool:
+    """Whether a stream's last node is sealed and cannot be read: nothing can be added then."""
+    record = state.record_by_name(name)
+    tail = None if record is None else state.index.last_node(record.number)
+    if record is None or tail is None or record.open_version:
+        return False
+    try:
+        state.read_node(record.number, *tail)
+    except CorruptionError as exc:
+        log.warning("nothing is moved to the dead letter stream %r: %s", name, exc)
+        return True
+    return False
+
+
+class Burial:
+    """What one operation moves from a group to its dead letter stream, or clears away."""
+
+    def __init__(
+        self, state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: Limit | None = None
+    ) -> None:
+        """``limit`` is a worker's own, instead of what is set for the group."""
+        self._state = state
+        self._origin = record.name
+        self._group = group
+        self.limit = limit_of(state, group) if limit is None else limit
+        self.clears = clears(state.settings.group(group.number))
+        self._dead: list[tuple[Waiting, list[bytes], bytes]] = []
+        self._gone: list[StreamID] = []
+        self._bytes = 0
+        self._looked = False  # at the dead letter stream's last node
+        if self.limit is not None:
+            there = state.record_by_name(self.limit.stream)
+            own = there is not None and there.number == record.number
+            if own or (there is not None and there.last.ms == U64_MAX):
+                self.limit = None
+
+    @property
+    def full(self) -> bool:
+        """Whether one commit should hold no more."""
+        return len(self._dead) + len(self._gone) >= MOST_ENTRIES or self._bytes >= MOST_BYTES
+
+    def reached(self, count: int) -> bool:
+        """Whether an entry that was delivered so often is dead."""
+        if self.limit is None or count < self.limit.most:
+            return False
+        if not self._looked:
+            self.limit = None if _damaged(self._state, self.limit.stream) else self.limit
+            self._looked = True
+        return self.limit is not None
+
+    def takes(self, waiting: Waiting, items: list[bytes]) -> bool:
+        """Take an entry that is to be delivered again, if it was delivered often enough."""
+        if not self.reached(waiting.count):
+            return False
+        self.put(waiting, items, b"deliveries without an ack: %d" % waiting.count)
+        return True
+
+    def put(self, waiting: Waiting, items: list[bytes], error: bytes) -> None:
+        """Take this entry."""
+        self._dead.append((waiting, items, error[:ERROR_MAX_BYTES]))
+        self._bytes += sum(map(len, items))
+
+    def clear(self, id: StreamID) -> None:
+        """The entry is gone: it is not pending any more either, in a group that has settings."""
+        if self.clears:
+            self.end(id)
+
+    def end(self, id: StreamID) -> None:
+        """The entry is gone: it is not pending any more either."""
+        self._gone.append(id)
+
+    def close(self) -> None:
+        """Move what was taken: add, then ack."""
+        state, group = self._state, self._group
+        if self._dead:
+            assert self.limit is not None
+            buried = [
+                Buried(
+                    self._origin, group.name, waiting.id, items, self._name(waiting.consumer),
+                    waiting.count, error, self.limit.stream, waiting.id,
+                )
+                for waiting, items, error in self._dead
+            ]  # fmt: skip
+            batch = codec().rows([self._row(each) for each in buried])
+            request = add.Add(self.limit.stream, batch, 0, len(buried), add.AUTO)
+            added = add.add(state, request)
+            assert added is not None
+            at = added.first
+            for each in buried:
+                state.buried.append(each._replace(dead_id=at))
+                at = at.next()
+            state.counts["dead_letters"] += len(buried)
+        ended = [waiting.id for waiting, _, _ in self._dead] + self._gone
+        if ended:
+            reference_policy.removed(state, group, ended)
+
+    def _name(self, consumer: int) -> bytes:
+        found = self._state.groups.consumer(self._group.number, consumer) if consumer else None
+        return b"" if found is None else found.name
+
+    def _row(self, dead: Buried) -> list[tuple[bytes, bytes]]:
+        items, error = dead.items, dead.error
+        origin = [
+            (b"origin_stream", self._origin),
+            (b"origin_id", bytes(dead.id)),
+            (b"origin_group", self._group.name),
+            (b"origin_consumer", dead.consumer),
+            (b"origin_delivery_count", b"%d" % dead.count),
+        ]
+        room = ROW_MAX_BYTES - sum(len(name) + len(value) for name, value in origin)
+        if sum(map(len, items)) + len(b"origin_error") + ERROR_MAX_BYTES > room:
+            items, error = [], b"too large together with its origin; " + error
+        pairs = list(zip(items[::2], items[1::2], strict=True))
+        return [*pairs, *origin, (b"origin_error", error)]

@@ -1,0 +1,206 @@
+"""Deciding group reads: new entries, a consumer's own history, what others left. As XREADGROUP.
+
+Invariants: every refusal comes before the first frame; the group's last delivered ID, the entries
+read and the pending entries change in one frame; an entry that is gone is never delivered as new;
+what was delivered too often for its group is buried instead of delivered again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.codec import codec
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import admin, redeliver
+from logstore.engine.groups.budget import Room
+from logstore.engine.groups.dead_letter import Burial, Limit
+from logstore.engine.txn import lag, nodes, pel_scan
+from logstore.engine.txn.lookup import Lookup
+from logstore.ids import MAX_ID, ZERO_ID, StreamID, packed_ids
+from logstore.index.group_keys import ConsumerRecord, GroupRecord
+from logstore.index.keys import StreamRecord
+from logstore.log import groupframe as frames
+
+COUNT_MAX = (1 << 63) - 1
+WHERE = " in XREADGROUP with GROUP option"
+
+
+class Delivered(NamedTuple):
+    """An entry as it is handed to a consumer."""
+
+    id: StreamID
+    items: list[bytes] | None  # field, value, ...; None: it was deleted meanwhile
+    idle_ms: int  # since the delivery before; 0 for a new one
+    count: int  # type: ignore[assignment]  # deliveries, this one included
+    time_ms: int  # of this delivery
+
+
+def read_new(
+    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
+    noack: bool = False, claim_idle_ms: int | None = None, takes_new: bool = True,
+    limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
+) -> list[Delivered]:  # fmt: skip
+    """As XREADGROUP ``>``: at most ``count`` (0: all), ``max_bytes`` (0: any; ``budget``); first
+    what has idled for so long (CLAIM), or for as long as is set for the group.
+
+    Without ``takes_new`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
+    own, instead of what is set for the group. ``singly``: where entries may die of it, what was
+    delivered before comes alone, so that one that kills its worker counts against no other.
+    """
+    record, found = admin.existing(state, stream, group, WHERE)
+    who = admin.consumer(state, found, consumer)
+    claimed: list[Delivered] = []
+    room = Room(max_bytes)
+    settings = state.settings.group(found.number)
+    idle_ms = redeliver.idle_ms(settings, claim_idle_ms, noack=noack)
+    if idle_ms is not None and found.pending:
+        burial = Burial(state, record, found, limit)
+        alone = singly and burial.limit is not None
+        most = 1 if alone else count
+        claimed = _claim_idle(state, burial, record, found, who, idle_ms, most, room)
+        state.counts["claims"] += len(claimed)
+        if claimed and (alone or room.full or 0 < count <= len(claimed)):
+            return claimed
+    left_count = count - len(claimed) if count else 0
+    new = fresh(state, record, found, left_count, room) if takes_new else []
+    if not new:
+        admin.seen(state, found, who)
+        return claimed
+    deliver(state, record, found, who.number, new, noack=noack)
+    return claimed + new
+
+
+def deliver(
+    state: WriteTxn, record: StreamRecord, group: GroupRecord, consumer: int, new: list[Delivered],
+    *, noack: bool = False,
+) -> None:  # fmt: skip
+    """These, the next of the group, are this consumer's."""
+    state.counts["deliveries"] += len(new)
+    ids = [each.id for each in new]
+    last, read = lag.delivered(record, group, ids)
+    state.emit(frames.Deliver(
+        group.number, consumer, state.now_ms, *last, read, int(noack),
+        b"" if noack else packed_ids(ids),
+    ))  # fmt: skip
+
+
+def left(
+    state: WriteTxn, stream: bytes, group: bytes, claim_idle_ms: int | None, *, noack: bool,
+    limited: bool,
+) -> bool:  # fmt: skip
+    """Whether a read left something for others: new entries, or if it was ``limited`` old ones."""
+    found = admin.maybe(state, stream, group)
+    if found is None:
+        return False
+    if found[1].last < found[0].last:
+        return True
+    settings = state.settings.group(found[1].number)
+    takes_over = redeliver.idle_ms(settings, claim_idle_ms, noack=noack) is not None
+    return limited and takes_over and found[1].pending > 0
+
+
+def fresh(
+    state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: Room
+) -> list[Delivered]:
+    """At most ``limit`` (0: all) entries above the group's last delivered ID."""
+    if group.last >= record.last or group.last == MAX_ID or not record.length:
+        return []
+    start = group.last.next()
+    found: list[Delivered] = []
+    for master, lp, vector in nodes.live_from(state, record, start):
+        left = limit - len(found) if limit else -1
+        for _, ms, seq, items in codec().entries(lp, *master, vector, start, MAX_ID, left):
+            if not room.takes(items):
+                return found
+            found.append(Delivered(StreamID(ms, seq), items, 0, 1, state.now_ms))
+        if limit and len(found) >= limit:
+            break
+    return found
+
+
+def _claim_idle(
+    state: WriteTxn, burial: Burial, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
+    min_idle_ms: int, limit: int, room: Room,
+) -> list[Delivered]:  # fmt: skip
+    """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
+    cleared away.
+    """
+    lookup = Lookup(state, record)
+    taken: list[Delivered] = []
+    until_ms = redeliver.until_ms(state.now_ms, min_idle_ms)
+    first_id = ZERO_ID if burial.clears else nodes.first_id(record)
+    for waiting in pel_scan.by_idle(state.groups.txn, group.number, until_ms, first_id):
+        if burial.full:
+            break
+        items = lookup.fields(waiting.id)
+        if items is None:
+            burial.clear(waiting.id)
+            continue
+        if burial.takes(waiting, items):
+            continue
+        if not room.takes(items):
+            break
+        count = min(waiting.count + 1, COUNT_MAX)
+        idle_ms = waiting.idle_ms(state.now_ms)
+        taken.append(Delivered(waiting.id, items, idle_ms, count, state.now_ms))
+        if limit and len(taken) >= limit:
+            break
+    burial.close()
+    if taken:
+        claimed(state, group, who, [(each.id, each.time_ms, each.count) for each in taken])
+    return taken
+
+
+def claimed(
+    state: WriteTxn, group: GroupRecord, who: ConsumerRecord,
+    items: list[tuple[StreamID, int, int]],
+    *, active: bool = True,
+) -> None:  # fmt: skip
+    """These are pending with this consumer now: ID, delivery time, delivery count."""
+    ordered = sorted(items)
+    state.emit(frames.Claim(
+        group.number, who.number, state.now_ms, state.now_ms if active else who.active_ms,
+        tuple((id.ms, id.seq, time_ms, count) for id, time_ms, count in ordered),
+    ))  # fmt: skip
+
+
+def read_history(
+    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *,
+    count: int = 0, limit: Limit | None = None, singly: bool = False,
+) -> list[Delivered]:  # fmt: skip
+    """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
+
+    Entries that are gone come back without fields, and are not counted as delivered. ``limit`` and
+    ``singly`` as in ``read_new``.
+    """
+    record, found = admin.existing(state, stream, group, WHERE)
+    who = admin.consumer(state, found, consumer)
+    replies: list[Delivered] = []
+    lookup = Lookup(state, record)
+    burial = Burial(state, record, found, limit)
+    if singly and burial.limit is not None:
+        count = 1
+    if who.pending and after < MAX_ID:
+        start = after.next()
+        for waiting in pel_scan.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
+            if burial.full:
+                break
+            items = lookup.fields(waiting.id)
+            if items is not None and burial.takes(waiting, items):
+                continue
+            again = waiting.count + (items is not None)
+            time_ms = state.now_ms if items is not None else waiting.time_ms
+            idle_ms = waiting.idle_ms(state.now_ms)
+            replies.append(Delivered(waiting.id, items, idle_ms, min(again, COUNT_MAX), time_ms))
+            if count and len(replies) >= count:
+                break
+    burial.close()
+    again_delivered = [
+        (each.id, each.time_ms, each.count) for each in replies if each.items is not None
+    ]
+    state.counts["redeliveries"] += len(again_delivered)
+    if again_delivered:
+        claimed(state, found, who, again_delivered, active=False)  # the peers: only seen
+    else:
+        admin.seen(state, found, who)
+    return replies

@@ -1,0 +1,1 @@
+"""Threads in the background: work that is due, and checkpoints."""

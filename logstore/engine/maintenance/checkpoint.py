@@ -1,0 +1,184 @@
+"""Taking a checkpoint: a fuzzy copy of the state that changes.
+
+It holds streams, groups, settings, scheduled entries, tombstone vectors with their versions, the
+set of segments with one live bit for each of their node frames, and the numbers that are never used
+again; no open nodes.
+
+Invariants: all of the log that a snapshot saw is synced before the file gets its name; the state is
+read in short snapshots, each at or behind the checkpoint's position; replay from there is
+idempotent, so what a later snapshot saw already is not counted twice. The last two are kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from typing import Any
+
+from logstore import format as fmt
+from logstore.engine.commit import durability
+from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import (
+    checkpoint_groups,
+    checkpoint_producers,
+    checkpoint_schedule,
+    checkpoint_settings,
+)
+from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.throttle import Pause, no_pause
+from logstore.format import Kind
+from logstore.index.keys import RECORD_BYTES
+from logstore.log import chain, checkpoint, hint, names, reader
+
+STREAMS_A_CHUNK = 2000
+NODES_A_CHUNK = 20_000
+
+
+def take(engine: Engine, committer: Committer) -> int:
+    """Take a checkpoint of now; its bytes."""
+    with maintenance_locks.alone(engine):
+        return take_alone(engine, committer)
+
+
+def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) -> int:
+    """The same for a caller that holds the care lock; ``pause`` is called between snapshots."""
+    with committer.locked() as words:
+        pass
+    if not words.applied:
+        return 0  # there is no commit that it could follow
+    head = checkpoint.CheckpointHead(
+        words.applied, words.commit, words.last_frame & fmt.OFFSET_MAX, words.last_crc
+    )
+    links = _links(engine, words.applied)
+    chunks: list[Any] = [_meta(engine)]
+    chunks += _streams(engine)
+    chunks += checkpoint_groups.chunks(engine)
+    chunks += checkpoint_settings.chunks(engine)
+    chunks += checkpoint_producers.chunks(engine)
+    chunks += checkpoint_schedule.chunks(engine)
+    live, vectors = _nodes(engine, pause)
+    chunks += vectors
+    adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))
+    rows: list[tuple[int, int, int, bytes]] = []
+    for link, role in links:
+        if role == fmt.Role.MAIN or link.number in adopted:
+            rows.append(_live_row(engine, link, role, live.get(link.number)))
+            pause(0)
+    chunks.append({"kind": "live", "rows": rows})
+    # Last, not first: a snapshot may have seen commits behind the position, and what is in the file
+    # must not be lost from the log.
+    durability.flush_seen(engine, committer)
+    size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
+    for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
+        engine.fs.remove(names.checkpoint(engine.path, old))
+    engine.metrics.count("checkpoints")
+    return size
+
+
+def _links(engine: Engine, position: int) -> list[tuple[chain.Link, int]]:
+    """Every segment that exists at the position, main ones cut off there."""
+    found: list[tuple[chain.Link, int]] = []
+    mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
+    number_at, offset_at = fmt.position_parts(position)
+    for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
+        if head.role == fmt.Role.COMPACTED:
+            found.append(
+                (
+                    maintenance_locks.compacted_link(engine, number)._replace(file_bytes=size),
+                    head.role,
+                )
+            )
+        elif number < number_at:
+            found.append((mains[number], head.role))
+        elif number == number_at:
+            found.append((mains[number]._replace(end_offset=offset_at), head.role))
+    return found
+
+
+def _meta(engine: Engine) -> dict[str, Any]:
+    meta = snapshot.read(engine, lambda view: view.meta)
+    return {
+        "kind": "meta",
+        "rows": [],
+        "next_stream": meta.next_stream,
+        "next_segment": meta.next_segment,
+    }
+
+
+def _streams(engine: Engine) -> list[dict[str, Any]]:
+    chunks: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        rows = snapshot.read(engine, partial(_stream_rows, after=after))
+        if not rows:
+            return chunks
+        chunks.append({"kind": "streams", "rows": rows, "head_bytes": RECORD_BYTES})
+        after = rows[-1][0]
+
+
+def _stream_rows(view: Snapshot, after: int) -> list[tuple[int, bytes]]:
+    rows: list[tuple[int, bytes]] = []
+    for record in view.index.records(after):
+        rows.append((record.number, record.pack()))
+        if len(rows) == STREAMS_A_CHUNK:
+            break
+    return rows
+
+
+def _nodes(engine: Engine, pause: Pause) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:
+    """Offsets of live nodes by segment, and the vectors."""
+    live: dict[int, array[int]] = {}
+    chunks: list[dict[str, Any]] = []
+    after = b""
+    while True:
+        rows, last = snapshot.read(engine, partial(_node_rows, after=after, live=live))
+        if rows:
+            chunks.append({"kind": "vectors", "rows": rows})
+        if last is None:
+            return live, chunks
+        after = last + b"\x00"
+        pause(0)
+
+
+def _node_rows(
+    view: Snapshot, after: bytes, live: dict[int, array[int]]
+) -> tuple[list[tuple[int, int, int, int, bytes]], bytes | None]:
+    rows: list[tuple[int, int, int, int, bytes]] = []
+    last: bytes | None = None
+    for count, (key, stream, master, locator) in enumerate(view.index.all_nodes(after)):
+        if count == NODES_A_CHUNK:
+            break
+        last = key
+        number, offset = fmt.position_parts(locator.position)
+        live.setdefault(number, array("L")).append(offset)
+        if locator.vector:
+            rows.append((stream, master.ms, master.seq, locator.position, locator.vector))
+    return rows, last
+
+
+def _live_row(
+    engine: Engine, link: chain.Link, role: int, offsets: array[int] | None
+) -> tuple[int, int, int, bytes]:
+    wanted = set(offsets or ())
+    bits = 0
+    if wanted:
+        for place, found in enumerate(node_frames(engine, link)):
+            if found.offset in wanted:
+                bits |= 1 << place
+    bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    return (link.number, int(role), link.end_offset, bitmap)
+
+
+def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
+    """The node frames of a segment, in order, from its hint or from the segment."""
+    kept = hint.read(engine.fs, engine.path, engine.uuid, link)
+    if kept is not None:
+        return [found for found in kept if found.kind == Kind.NODE]
+    file = engine.fs.open(names.segment(engine.path, link.number))
+    try:
+        scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+        return [hint.shortened(found) for found in scanned if found.kind == Kind.NODE]
+    finally:
+        file.close()

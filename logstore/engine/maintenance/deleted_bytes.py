@@ -1,0 +1,219 @@
+"""How many bytes of deleted entries are still in the log: for ``info``, and for who may erase.
+
+An estimate, by share: of a frame that holds entries, the share of its bytes that the deleted ones
+are of its entries. What a copy elsewhere keeps (a checkpoint, a pinned snapshot) is not counted.
+Invariants: read in short snapshots; nothing is changed; 0 if nothing was ever deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+
+from logstore import format as fmt
+from logstore.codec import codec
+from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.segments import SegmentGone
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.throttle import Pause, no_pause
+from logstore.engine.txn import nodes
+from logstore.errors import CorruptFrameError, CorruptNodeError
+from logstore.format import Kind
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.log import chain, hint, names, reader
+from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
+
+NODES_A_SNAPSHOT = 1_000  # a millisecond or two, in which no other thread runs
+RECORDS_A_SNAPSHOT = 10_000
+FRAMES_A_SNAPSHOT = 2_000
+_HOLD_ENTRIES = frames.DATA_HEAD_BYTES
+
+
+def tombstoned_bytes(engine: Engine, pause: Pause = no_pause) -> dict[int, int]:
+    """Bytes of entries that are tombstones in sealed nodes, by segment."""
+    found: dict[int, int] = {}
+    after: bytes | None = b""
+    while after is not None:
+        some, after = snapshot.read(engine, partial(_some, after=after))
+        for number, size in some.items():  # behind the batch: it may be read more than once
+            found[number] = found.get(number, 0) + size
+        pause(0)
+    return found
+
+
+def _some(view: Snapshot, after: bytes) -> tuple[dict[int, int], bytes | None]:
+    found: dict[int, int] = {}
+    last = b""
+    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
+        if count == NODES_A_SNAPSHOT:
+            return found, last + b"\x00"
+        last = key
+        if locator.vector:
+            gone = locator.entries - locator.live
+            number = locator.position >> 32
+            size = locator.payload_bytes * gone // max(1, locator.entries)
+            found[number] = found.get(number, 0) + size
+    return found, None
+
+
+# -- all that is deleted and still in the log ---------------------------------------------------
+def deleted_bytes(engine: Engine) -> dict[int, int]:
+    """Bytes of deleted entries that are still there, by segment; segments without any are left out.
+
+    A store in which nothing was ever deleted costs a look at each stream's record. Else every
+    segment's hint is read, and the active segment.
+    """
+    whole = _whole_streams(engine)
+    if whole is None:
+        return {}
+    found: dict[int, int] = {}
+    rows, meta = snapshot.read(engine, lambda view: (view.index.segment_rows(), view.meta))
+    for link in _links(engine, set(rows), meta.active_segment):
+        end = link.end_offset
+        if link.number == meta.active_segment:
+            same = meta.applied >> fmt.POSITION_SEGMENT_BITS == link.number
+            end = meta.applied & fmt.OFFSET_MAX if same else link.start_offset
+        held = _frames(engine, link._replace(end_offset=end), link.number != meta.active_segment)
+        held = (each for each in held if int.from_bytes(each.payload[:8], "little") not in whole)
+        size = 0
+        while some := list(islice(held, FRAMES_A_SNAPSHOT)):
+            size += snapshot.read(engine, partial(_gone_bytes, engine=engine, some=some))
+        if size:
+            found[link.number] = size
+    return found
+
+
+def _whole_streams(engine: Engine) -> set[int] | None:
+    """Streams that have all entries that were ever added to them; None if all streams ever made
+    are there, and are such.
+    """
+    whole: set[int] = set()
+    others = after = 0
+    while True:
+        some, after, following = snapshot.read(engine, partial(_records, after=after))
+        whole |= {number for number, is_whole in some if is_whole}
+        others += sum(not is_whole for _, is_whole in some)
+        if not some:
+            return None if not others and len(whole) == following - 1 else whole
+
+
+def _records(view: Snapshot, after: int) -> tuple[list[tuple[int, bool]], int, int]:
+    some = [
+        (record.number, record.length == record.entries_added)
+        for record in islice(view.records(after), RECORDS_A_SNAPSHOT)
+    ]
+    return some, some[-1][0] if some else after, view.meta.next_stream
+
+
+def _links(engine: Engine, counted: set[int], active: int) -> Iterator[chain.Link]:
+    """The segments that count, as far as they do."""
+    mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
+    for number in sorted(counted):
+        if number in mains:
+            if number <= active:
+                yield mains[number]
+            continue
+        try:
+            yield maintenance_locks.compacted_link(engine, number)
+        except FileNotFoundError:
+            continue  # dropped since
+
+
+def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[reader.LogFrame]:
+    """The frames of a segment that hold entries, up to damage if there is any."""
+    # A hint that joins appends leaves out frames whose bytes count here.
+    kept = hint.read(engine.fs, engine.path, engine.uuid, link, joined=False) if sealed else None
+    if kept is not None:
+        yield from (found for found in kept if found.kind in _HOLD_ENTRIES)
+        return
+    try:
+        file = engine.fs.open(names.segment(engine.path, link.number))
+    except FileNotFoundError:
+        return
+    try:
+        for found in reader.scan(
+            file, engine.seed, link.number, link.start_offset, link.end_offset
+        ):
+            if found.kind in _HOLD_ENTRIES:
+                yield hint.shortened(found)
+    except CorruptFrameError:
+        return  # 'check' tells of it
+    finally:
+        file.close()
+
+
+class _Held(NamedTuple):
+    """What a frame holds: entries up to an ID, from an ID on if that is known."""
+
+    kind: int
+    position: int
+    first: StreamID
+    last: StreamID
+    data_bytes: int
+    entries: int
+
+
+def _gone_bytes(view: Snapshot, engine: Engine, some: list[reader.LogFrame]) -> int:
+    """Bytes of deleted entries in some frames."""
+    total = 0
+    records: dict[int, StreamRecord | None] = {}
+    for found in some:
+        number = int.from_bytes(found.payload[:8], "little")
+        if number not in records:
+            record = view.index.record(number)
+            over = record is not None and 0 < record.expires_ms <= view.now_ms
+            records[number] = None if over else record
+        record, held = records[number], _held(found)
+        if record is None or not record.length or held.last < record.first:
+            total += held.data_bytes
+            continue
+        entries = held.entries
+        if held.kind != Kind.APPEND:
+            entries = _entries_in(engine, found, held, found.segment != view.meta.active_segment)
+        if entries:
+            total += held.data_bytes * _gone(view, record, held, entries) // entries
+    return total
+
+
+def _held(found: reader.LogFrame) -> _Held:
+    size = found.payload_bytes - _HOLD_ENTRIES[found.kind]
+    if found.kind == Kind.APPEND:
+        _, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(found.payload)
+        last = StreamID(ms, seq)
+        return _Held(found.kind, found.position, last, last, size, entries)
+    layout = fmt.OPEN_BODY if found.kind == Kind.OPEN else fmt.NODE_BODY
+    _, first_ms, first_seq, ms, seq, entries = layout.unpack_from(found.payload)
+    first, last = StreamID(first_ms, first_seq), StreamID(ms, seq)
+    return _Held(found.kind, found.position, first, last, size, entries)
+
+
+def _entries_in(engine: Engine, found: reader.LogFrame, held: _Held, sealed: bool) -> int:
+    """Entries in a frame that has a whole listpack, with those that were tombstones in it already.
+
+    Its counters alone are read, not its checksum: what is damaged is another's to tell.
+    """
+    at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
+    try:
+        lp = engine.segments.source(found.segment, sealed=sealed).pread(size, at)
+        return sum(codec().counts(lp))
+    except (SegmentGone, CorruptNodeError):
+        return held.entries
+
+
+def _gone(view: Snapshot, record: StreamRecord, held: _Held, entries: int) -> int:
+    """How many of a frame's entries do not live any more, by the node that holds its last ID."""
+    if record.open_version and record.open_master <= held.last:
+        node = view.open_node(record.number)
+        live, dead = (0, 1) if node is None else nodes.open_counts(node)
+        return entries * dead // max(1, live + dead)
+    floor = view.index.node_floor(record.number, held.last)
+    if floor is None or floor[1].last < held.first:
+        return entries
+    locator = floor[1]
+    if held.kind == Kind.NODE:
+        return max(0, entries - locator.live)
+    return entries * (locator.entries - locator.live) // max(1, locator.entries)

@@ -1,0 +1,1 @@
+"""What a process holds open of a store: snapshots of its index, segments, pins."""

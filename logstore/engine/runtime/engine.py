@@ -1,0 +1,327 @@
+"""The engine of one store in one process: what it holds open, and the steps below a commit.
+
+Invariants: one engine per store and process; lock order is the mutex, LOCK, LMDB's write
+transaction; methods whose name ends in ``_locked`` need the mutex and LOCK. It knows no policy of
+recovery: rebuilding an index is handed in from above.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logstore import format as fmt
+from logstore.clock import Clock
+from logstore.engine.runtime import identity
+from logstore.engine.runtime.reader_gate import Gate
+from logstore.engine.runtime.record_cache import RecordCache
+from logstore.engine.runtime.segments import Segments
+from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.engine.shm.swap import let_go
+from logstore.engine.shm.wait_words import Waits
+from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
+from logstore.errors import (
+    ClosedError,
+    CorruptionError,
+    DamagedStoreError,
+    Error,
+    StoreFailedError,
+    StoreGoneError,
+)  # fmt: skip
+from logstore.fs import File, FileSystem
+from logstore.heldpath import named
+from logstore.index.env import Generation, open_generation, translated
+from logstore.index.keys import Meta
+from logstore.log import names
+from logstore.log.writer import crc_seed
+from logstore.logger import Logger
+from logstore.options import StoreLimits, StoreOptions
+
+if TYPE_CHECKING:
+    from logstore.engine.runtime.timers import DueWork
+
+log = Logger("logstore")
+REBUILD_TRIES = 3
+
+
+class Engine:
+    """What a process holds of one store."""
+
+    def __init__(
+        self, fs: FileSystem, path: Path, uuid: bytes, limits: StoreLimits, options: StoreOptions,
+        *, lock: WriterLock, users: File, wake: Wake, rebuild: Callable[[Engine], int],
+    ) -> None:  # fmt: skip
+        self.fs, self.path, self.uuid, self.seed = fs, path, uuid, crc_seed(uuid)
+        self.limits, self.options = limits, options
+        self.clock: Clock = options.clock
+        self.lock, self.users, self.wake = lock, users, wake
+        self.segments = Segments(fs, path, self.seed)
+        self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
+        self.pid, self.closed = os.getpid(), False
+        self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more
+        self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
+        self.generation: Generation | None = None
+        self.promised = 0  # a position recorded as durable: a log that ends before is damaged
+        self.accept_loss = False  # 'recover': go on past what is damaged or missing
+        self.index_home = path  # elsewhere for a read-only store
+        self.follow: Callable[[], None] | None = None  # read-only: take in what was appended
+        self.due_work: DueWork | None = None  # None: read-only
+        # Hands to waiting readers what a commit adds: the room of waiting registers it.
+        self.hand_out: Callable[[Any, Waits], None] | None = None
+        self._rebuild = rebuild
+        self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
+        self.care_files: set[File] = (
+            set()
+        )  # whose flocks are held, or waited for: see ``runtime.maintenance_locks``
+        self._active: File | None = None
+        self._active_number, self._dropped = 0, wake.dropped
+        self.rebuilds_of_lost = 0  # by readers that found rows of the index missing
+
+    # -- the index ----------------------------------------------------------------------------
+    def use_generation(self, number: int) -> Generation:
+        """Move to an index generation; the one before is closed when its last user is done.
+
+        FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: they
+        do not show what is committed to the first ones. The mutex is held, or nobody knows us yet.
+        """
+        found = self.generation
+        if found is not None and found.number == number:
+            return found
+        path = names.generation(self.index_home, number)
+        self.fs.check_held(self.path)
+        made = open_generation(self.fs, path, number)
+        try:
+            expected, current = self.wake.index_files, self.wake.generation() == number
+            if current and any(expected) and self._index_files(path) != expected:
+                raise CorruptionError("the files of the index were replaced while it was open")
+        except BaseException:
+            made.close()
+            raise
+        self.wake.readers_changed += 1  # under LOCK: before that, nobody writes over a page
+        self.switch_generation(made)
+        return made
+
+    def switch_generation(self, made: Generation | None) -> None:
+        """Read and write this generation from now on, or open one at the next use (None).
+
+        Readers look at the attribute without a lock, and freeing the last reference to the one
+        before closes LMDB, which lets go of the interpreter: so it is freed behind the assignment.
+        """
+        before = self.generation
+        self.generation = made
+        let_go(before)
+
+    def _index_files(self, path: Path) -> tuple[int, int]:
+        """Inodes of data.mdb and lock.mdb: looked at, never opened."""
+        return self.fs.stat(path / "data.mdb").inode, self.fs.stat(path / "lock.mdb").inode
+
+    def settle_generation(self, generation: Generation) -> None:
+        """From now on every process uses these files and no others. LOCK is held."""
+        words = self.wake.log()
+        self.wake.index_files = (0, 0)  # who opens it in between only takes it a little earlier
+        self.wake.set_log(words._replace(generation=generation.number))
+        self.wake.index_files = self._index_files(generation.path)
+
+    def index(self) -> Generation:
+        """The generation that is valid now."""
+        self.check_open()
+        while True:
+            found, number = self.generation, self.wake.generation()
+            if found is not None and found.number == number:
+                return found
+            try:  # LMDB opens databases under a lock of its own, without a time limit for waiting
+                with self._locked():
+                    return self.use_generation(number)
+            except FileNotFoundError:
+                if self.wake.generation() == number:
+                    raise
+
+    @translated()
+    def rebuild_locked(self, build: Callable[[Engine], int] | None = None) -> None:
+        """Build the next generation, by default from the log, and switch all processes over."""
+        identity.check_whole(self)
+        for left in reversed(range(REBUILD_TRIES)):
+            try:
+                number = (build or self._rebuild)(self)
+                path = names.generation(self.index_home, number)
+                made = open_generation(self.fs, path, number)
+                self.switch_generation(made)
+                self.settle_generation(made)
+            except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
+                if not left:
+                    raise DamagedStoreError("files go while they are read: try again") from exc
+                continue
+            for old in names.generations(self.fs, self.index_home):
+                if old != number:  # those who still have it open keep what they mapped
+                    self.fs.remove_tree(names.generation(self.index_home, old))
+            return
+
+    def repair_index(self) -> None:
+        """A reader found the generation gone (deleted by hand, or replaced): build the next one."""
+        with self._locked():
+            self.ensure_index_locked()
+
+    def replace_index(self, number: int) -> None:
+        """Build the next generation in place of this one, unless that was done meanwhile."""
+        with self._locked():
+            if self.wake.generation() == number:
+                self.rebuild_locked()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The mutex and LOCK, unless this thread holds them."""
+        timeout_s = self.options.lock_timeout_s
+        deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+        while True:
+            with self.mutex:
+                if self.lock.held:
+                    yield
+                    return
+                try:
+                    if self.lock.acquired(self.wake, timeout_s, deadline_ns):
+                        yield
+                        return
+                finally:
+                    through(lambda: self.lock.release(self.wake))
+            time.sleep(PAUSE_S)
+
+    def ensure_index_locked(self) -> None:
+        """The valid generation is open here, or a new one is built from the log."""
+        try:
+            self.index()
+        except (FileNotFoundError, CorruptionError) as exc:
+            log.warning("the index is rebuilt: %s", exc)
+            self.rebuild_locked()
+
+    def notice_drops(self) -> None:
+        """Let go of maps of segments that were dropped since we last looked."""
+        if self.wake.dropped != self._dropped:
+            self._dropped = self.wake.dropped
+            self.segments.forget()
+
+    # -- the active segment -------------------------------------------------------------------
+    def active_file(self, number: int) -> File:
+        """The active segment, open for writing."""
+        before = self._active
+        if before is not None and self._active_number == number:
+            return before
+        opened = self.fs.open(names.segment(self.path, number), write=True)
+        self._active = opened
+        self._active_number = number
+        if before is not None:
+            before.close()
+        return opened
+
+    def check_open(self) -> None:
+        """ClosedError once the last handle of this process gave the store back; StoreGoneError once
+        its directory was found removed or replaced.
+        """
+        if self.closed:
+            raise ClosedError("the store is closed: open it again")
+        if self.gone:
+            raise StoreGoneError(self.gone)
+
+    def check_failed(self) -> None:
+        """StoreFailedError after a failed sync, in any process."""
+        at = self.wake.failed_at
+        if at:
+            number, offset = fmt.position_parts(at)
+            raise StoreFailedError(
+                "a sync failed, and nothing more is acknowledged: close the store in every process "
+                "and open it again, or run 'logstore recover', which names what is at risk",
+                segment=number, offset=offset,
+            )  # fmt: skip
+
+    @staticmethod
+    def start_of_next(words: LogWords) -> int:
+        """Where the next commit begins."""
+        if words.applied >> fmt.POSITION_SEGMENT_BITS == words.active_segment:
+            return words.applied
+        return fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
+
+    def look_locked(self, words: LogWords) -> None:
+        """Before a commit, now and then: StoreGoneError if it would go to files without a name."""
+        if time.monotonic_ns() - self.looked_ns >= identity.LOOK_NS:
+            identity.check_active_locked(self, words.active_segment)
+
+    def publish(self, meta: Meta) -> LogWords:
+        """Tell all processes where the log stands; the commit in progress is over."""
+        wake = self.wake
+        words = LogWords(meta[0], meta[1], meta[2], meta[3], meta[4], wake.generation(), 0)
+        wake.set_log(words)
+        return words
+
+    # -- durability ---------------------------------------------------------------------------
+    def sync_file(self, file: File, at_risk: int) -> None:
+        """Sync; a failure marks the store failed for every process, from ``at_risk`` on.
+
+        StoreFailedError if one failed before: a sync that succeeds after it is not to be believed.
+        """
+        self.check_failed()
+        started = time.perf_counter_ns()
+        try:
+            file.sync()
+        except Error:
+            self.wake.failed_at = max(1, self.wake.durable_upto or at_risk)
+            raise
+        self.metrics.took("sync", time.perf_counter_ns() - started, "syncs")
+
+    # -- the end ------------------------------------------------------------------------------
+    def release_files(self) -> None:
+        """Close what is open, without unlocking; LOCK last: nobody meets a half-closed store.
+
+        The environment is closed under a shut gate: LMDB works without the GIL, and closing it
+        under a reader would end the process.
+        """
+        self.closed = True
+        self.segments.forget()
+        self.wake.waits.slots.give_back()
+        active = self._active
+        self._active = None
+        if active is not None:
+            active.close()
+        try:
+            alone = self.gate.shut()
+            if alone and self.generation is not None and self.pid == os.getpid():
+                self.generation.close()
+            self.switch_generation(None)
+            self.segments.close()  # also of what readers opened until the gate was shut
+        finally:
+            self.gate.reopen()
+            self.users.close()
+            self.lock.close(self.wake)
+            self._untie()
+
+    def _untie(self) -> None:
+        """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped
+        and closed by their last user now, also if a handle or an error is kept that knows this
+        engine, and not by a garbage collection, which may be long in coming.
+        """
+        wake = self.wake
+        self.wake = Wake(None, self.path)
+        let_go(wake)
+        path = self.path
+        self.path = named(path)
+        let_go(path)
+        home = self.index_home
+        self.index_home = named(home)
+        let_go(home)
+        due_work = self.due_work
+        self.due_work = None
+        let_go(due_work)
+        follow = self.follow
+        self.follow = None
+        let_go(follow)
+
+    def set_aside(self) -> None:
+        """In a child after fork: files are closed, never unlocked; nothing shared is touched."""
+        self.closed = True
+        self.wake.waits.slots.set_aside()
+        active = [] if self._active is None else [self._active]
+        for file in [self.lock.file, self.users, *self.care_files, *active]:
+            file.close()

@@ -1,0 +1,81 @@
+"""Is what this process holds open still the store that lies in its directory?
+
+The store is reached through its open directory, so a directory that was renamed is still the same
+store. But it may have been removed, or parts of it taken away or replaced: then nothing more may be
+acknowledged, for no other process will ever see it. Where the system has no paths that begin at a
+descriptor, the directory is reached by its name, and a renamed one counts as gone, too.
+
+Invariants: once a store was found gone it stays so in this process; looked at at most every
+``LOOK_NS`` by commits, every poll by the flusher, and before what makes, moves or removes files by
+name: rolls, rebuilds, checkpoints, compaction, closing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from logstore.errors import NotAStoreError, StoreGoneError
+from logstore.fs import File
+from logstore.heldpath import gone
+from logstore.log import names, storefile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from logstore.engine.runtime.engine import Engine
+
+LOOK_NS = 200_000_000
+
+
+def check(engine: Engine) -> None:
+    """StoreGoneError if the directory was removed, or a lock file in it is another one by now.
+
+    Who opened the store with another lock file does not know of us, nor we of them.
+    """
+    try:
+        engine.fs.check_held(engine.path)
+    except StoreGoneError as exc:
+        engine.gone = exc.message
+        raise
+    if not engine.options.readonly:
+        _same(engine, engine.lock.file, engine.path / names.LOCK)
+        _same(engine, engine.users, engine.path / names.USERS)
+
+
+def check_whole(engine: Engine) -> None:
+    """The same, and that STORE is of this store: before files are made, moved or removed."""
+    check(engine)
+    try:
+        uuid = storefile.read(engine.fs, engine.path).uuid
+    except NotAStoreError:
+        uuid = b""
+    if uuid != engine.uuid:
+        raise _gone(engine, engine.path / names.STORE)
+
+
+def check_active_locked(engine: Engine, number: int) -> None:
+    """Before a commit: is the file that it goes to still the active segment by name?"""
+    engine.looked_ns = time.monotonic_ns()
+    check(engine)
+    path = names.segment(engine.path, number)
+    try:
+        file = engine.active_file(number)
+    except FileNotFoundError:
+        raise _gone(engine, path) from None
+    _same(engine, file, path)
+
+
+def _same(engine: Engine, file: File, path: Path) -> None:
+    try:
+        named = engine.fs.stat(path)[:2]
+    except FileNotFoundError:
+        named = (0, 0)
+    if named != file.stat()[:2]:
+        raise _gone(engine, path)
+
+
+def _gone(engine: Engine, path: Path) -> StoreGoneError:
+    found = gone(engine.path, f"lost its file {path.relative_to(engine.path)}")
+    engine.gone = found.message
+    return found

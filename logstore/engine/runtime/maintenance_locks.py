@@ -1,0 +1,105 @@
+"""What keeps a store tidy beside commits: hints of sealed segments, and the locks that keep work
+of several processes apart: one for checkpoint, compaction and backup, one for retention.
+
+Invariants: a care lock is taken before any other lock and never waited for under one; a child that
+is forked meanwhile does not keep it; a hint is only written for a segment that was sealed, which
+means synced.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore import fsinfo
+from logstore.engine.runtime import identity
+from logstore.engine.runtime.engine import Engine, log
+from logstore.errors import CorruptFrameError, LockTimeoutError
+from logstore.fs import File
+from logstore.log import chain, hint, names
+
+CARE_TIMEOUT_S = 600.0
+TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
+
+
+@contextmanager
+def alone(
+    engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = names.CHECKPOINTS
+) -> Iterator[None]:
+    """Hold a care lock: a flock on a directory; by default the one of all that copies or moves."""
+    folder = engine.path / what
+    engine.fs.make_directory(folder)
+    file = engine.fs.open(folder)
+    engine.care_files.add(file)
+    try:
+        if not file.try_lock(exclusive=True):
+            _wait(file, folder, timeout_s)
+        identity.check_whole(engine)
+        yield
+    finally:
+        engine.care_files.discard(file)
+        try:
+            if engine.pid == os.getpid():
+                file.unlock()  # a child that was just forked may hold the same file for a moment
+        finally:
+            file.close()
+
+
+def _wait(file: File, folder: Path, timeout_s: float) -> None:
+    """Until the lock is taken; LockTimeoutError names the process that has it."""
+    started = time.monotonic()
+    told = False
+    while not file.try_lock(exclusive=True):
+        waited_s = time.monotonic() - started
+        if waited_s >= timeout_s:
+            pid = fsinfo.flock_owner(folder) if timeout_s else 0
+            raise LockTimeoutError(
+                f"a compaction, checkpoint or backup of {_who(pid)} did not end within "
+                f"{timeout_s:g} s: try again when it is done, or look at that process (a stopped "
+                "one keeps its lock)",
+                owner_pid=pid or None,
+            )
+        if not told and waited_s >= TOLD_AFTER_S:
+            told = True
+            who = _who(fsinfo.flock_owner(folder))
+            log.warning(
+                "waiting for a compaction, checkpoint or backup of %s, for up to %g s",
+                who, timeout_s,
+            )  # fmt: skip
+        time.sleep(0.05)
+
+
+def _who(pid: int) -> str:
+    return f"process {pid}" if pid else "another process"
+
+
+def write_missing_hints(engine: Engine) -> int:
+    """Write the hints that sealed main segments lack; how many."""
+    present = set(engine.fs.names(engine.path / names.LOG))
+    active = engine.wake.log().active_segment
+    lacking = [
+        number
+        for number in names.segments(engine.fs, engine.path)
+        if number < active and names.hint(engine.path, number).name not in present
+    ]
+    if not lacking:
+        return 0
+    written = 0
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid, lacking[0]):
+        if link.number in lacking and link.number < active:
+            try:
+                hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link)
+                written += 1
+            except (CorruptFrameError, FileNotFoundError):
+                continue  # damaged: 'check' tells; dropped meanwhile: fine
+    return written
+
+
+def compacted_link(engine: Engine, number: int) -> chain.Link:
+    """A compacted segment as a link, to read its hint or frames."""
+    size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    return chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, 0)

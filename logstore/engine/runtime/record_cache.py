@@ -1,0 +1,130 @@
+"""What one commit leaves decoded for the next one of the same process.
+
+Invariants: records, open nodes, groups and settings are valid at one applied position of one
+generation, so they are forgotten when somebody else committed or a commit was taken back. Numbers
+by name outlive that: a number is never given twice, and who uses one looks at the name in the
+record that it names. So does a node: what stands at a committed position never changes, and it is
+used again when its locator is still the one in the index.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.ids import StreamID
+from logstore.index.group_keys import ConsumerRecord, GroupRecord
+from logstore.index.group_txn import DecodedRuns
+from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.settings import GroupSettings, StreamSettings
+
+CACHED_STREAMS_MAX = 2000
+
+
+class Before(NamedTuple):
+    """A stream as it was before a commit added to it."""
+
+    last: StreamID
+    entries_added: int
+
+
+class GroupCache:
+    """Decoded records of groups and consumers, as valid as the ``RecordCache``; numbers by name."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, GroupRecord] = {}
+        self.numbers: dict[tuple[int, bytes], int] = {}
+        self.consumers: dict[tuple[int, int], ConsumerRecord] = {}
+        self.consumer_numbers: dict[tuple[int, bytes], int] = {}
+        self.runs = DecodedRuns()
+
+    def __len__(self) -> int:
+        return len(self.groups) + len(self.consumers)
+
+    def clear(self) -> None:
+        """Forget what is decoded."""
+        self.groups.clear()
+        self.consumers.clear()
+        self.runs.clear()
+
+    def shrink_names(self, most: int) -> None:
+        """Forget the numbers of names if there are too many."""
+        if len(self.numbers) + len(self.consumer_numbers) > most:
+            self.numbers.clear()
+            self.consumer_numbers.clear()
+
+
+class SettingCache:
+    """Decoded settings, valid as long as ``RecordCache`` is."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, StreamSettings] = {}
+        self.groups: dict[int, GroupSettings[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.streams) + len(self.groups)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.streams.clear()
+        self.groups.clear()
+
+
+class CachedNode(NamedTuple):
+    """A sealed node with live entries, as a write state found it last."""
+
+    stream: int
+    master: StreamID
+    locator: Locator
+    lp: bytes
+
+
+class RecordCache:
+    """Decoded records and open nodes, and the numbers of names."""
+
+    def __init__(self) -> None:
+        self.applied = -1
+        self.generation = 0
+        self.meta: Meta | None = None
+        self.records: dict[int, StreamRecord] = {}
+        self.opens: dict[int, OpenNode] = {}
+        self.numbers: dict[bytes, int] = {}
+        # The sealed node that a group was read from last; whether it is known to be there still.
+        self.node: CachedNode | None = None
+        self.node_is_sure = False
+        self.groups = GroupCache()
+        self.settings = SettingCache()
+
+    def clear(self) -> None:
+        """Forget what is decoded: somebody else committed, or a commit was taken back."""
+        self.applied = -1
+        self.meta = None
+        self.records.clear()
+        self.opens.clear()
+        self.node_is_sure = False
+        self.groups.clear()
+        self.settings.clear()
+
+    def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> CachedNode | None:
+        """The node that was read last, if this ID belongs into it."""
+        node = self.node
+        if node is None or node.stream != stream or not node.master <= at <= node.locator.last:
+            return None
+        if not self.node_is_sure:
+            if index.node(stream, node.master) != node.locator:
+                self.node = None
+                return None
+            self.node_is_sure = True
+        return node
+
+    def shrink(self) -> None:
+        """Forget what would grow without end."""
+        most = CACHED_STREAMS_MAX
+        if len(self.records) > most or len(self.opens) > most:
+            self.clear()
+        elif len(self.groups) > most or len(self.settings) > most:
+            self.groups.clear()
+            self.settings.clear()
+        if len(self.numbers) > most:
+            self.numbers.clear()
+        self.groups.shrink_names(most)

@@ -1,0 +1,170 @@
+"""Read snapshots: an LMDB read transaction, held for one batch only.
+
+Invariants: no snapshot outlives a batch or is held across the caller's code; node bytes are copied
+or decoded inside; if a segment was dropped meanwhile, a new snapshot is taken and the batch is
+looked up again by ID. Readers take no lock, but to open the index anew (after a fork, or when it
+was switched), and that never inside the gate: who shuts the gate may hold that lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from logstore.engine.runtime import reopen
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.segments import NodeSource, SegmentGone
+from logstore.errors import CorruptionError, DamagedStoreError
+from logstore.index import env
+from logstore.index.absence_check import LostRowsError
+from logstore.index.env import Generation
+from logstore.index.keys import Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+
+T = TypeVar("T")
+TRIES = 5
+_UNREGISTERED = (
+    "the index could not be read in peace: this process closes its lock.mdb again and again; copy "
+    "the store with store.backup(), or from another process"
+)
+
+
+class _Moved(Exception):  # noqa: N818  (control flow)
+    """The index is not open here, or not any more the one that is valid."""
+
+
+class _Unregistered(Exception):  # noqa: N818  (control flow)
+    """Others could write over the pages that were read."""
+
+
+class Snapshot:
+    """The store at one moment."""
+
+    __slots__ = ("_clock", "_meta", "_now_ms", "index", "segments")
+
+    def __init__(self, index: IndexTxn, segments: NodeSource, clock: Callable[[], int]) -> None:
+        self.index = index
+        self.segments = segments
+        self._clock = clock
+        self._now_ms: int | None = None
+        self._meta: Meta | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock when it was first asked here (unix ms)."""
+        if self._now_ms is None:
+            self._now_ms = self._clock()
+        return self._now_ms
+
+    @property
+    def meta(self) -> Meta:
+        """Where the index stood."""
+        if self._meta is None:
+            self._meta = self.index.meta()
+        return self._meta
+
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        return self.index.open_node(stream)
+
+    def record(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name; None also for one that has expired.
+
+        LostRowsError if the index knows of it, and has no record.
+        """
+        found = self.index.record_by_name(name)
+        if found is None:
+            try:
+                self.index.confirm_absent(name)
+            except CorruptionError as exc:
+                raise LostRowsError(exc.message, self.index.generation.number) from exc
+        elif found.expires_ms and found.expires_ms <= self.now_ms:
+            return None
+        return found
+
+    def confirm_nodes(self, record: StreamRecord, *, given: bool = False) -> None:
+        """LostRowsError if a stream has not as many nodes as its record says; ``given``: what was
+        read of it without them was given away."""
+        number = record.number
+        there = self.index.node_count(number)
+        lost = record.open_version and self.index.open_node(number) is None
+        if there != record.nodes or lost:
+            raise self.lost(record, f"{there} of {record.nodes} nodes", given=given)
+
+    def lost(self, record: StreamRecord, what: str, *, given: bool = False) -> LostRowsError:
+        """The error that says that only so much of a stream is in the index."""
+        more = ": it was incomplete, read it again" if given else ""
+        return LostRowsError(
+            f"the index has {what} of stream {record.name!r}{more}",
+            self.index.generation.number, given=given,
+        )  # fmt: skip
+
+    def records(self, after: int = 0) -> Iterator[StreamRecord]:
+        """Records with numbers above ``after``, ascending, without those that have expired."""
+        for found in self.index.records(after):
+            if not found.expires_ms or found.expires_ms > self.now_ms:
+                yield found
+
+
+def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+    """Run one batch of reading on a fresh snapshot."""
+    missing: int | None = None
+    doubted = False
+    tries = 0
+    while tries < TRIES:
+        follow = engine.follow  # goes when the store is closed
+        if follow is not None:
+            follow()
+        generation: Generation | None = None
+        try:
+            generation = engine.index()
+        except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
+            engine.repair_index()
+        try:
+            return engine.gate.through(lambda: _once(engine, batch))
+        except _Moved:
+            continue  # between the two looks, by a fork or another process: not counted
+        except SegmentGone as gone:
+            missing = gone.args[0]
+        except LostRowsError as lost:
+            reopen.rebuild(engine, lost)
+        except Exception as exc:
+            last = tries == TRIES - 1
+            if isinstance(exc, env.GaveUp) and not last:
+                reopen.revive(engine)
+            elif generation is None or last or not _again(engine, exc, generation, doubted):
+                if isinstance(exc, _Unregistered):
+                    raise CorruptionError(_UNREGISTERED) from None
+                if (error := env.typed(exc)) is exc:
+                    raise
+                raise error from exc
+            doubted = True
+        tries += 1
+    raise DamagedStoreError(
+        "a segment that the index names is missing: run 'logstore check'", segment=missing
+    )
+
+
+def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+    engine.check_open()
+    generation = engine.generation
+    if generation is None or generation.number != engine.wake.generation():
+        raise _Moved
+    engine.notice_drops()
+    with generation.env.begin() as txn:
+        found = batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))
+        changed = engine.wake.readers_changed
+        if changed != generation.registered_at:
+            if not generation.is_registered(txn):
+                raise _Unregistered
+            generation.registered_at = changed
+        return found
+
+
+def _again(engine: Engine, exc: Exception, tried: Generation, doubted: bool) -> bool:
+    """Whether to read once more, in an environment that was opened again: this process may have
+    lost its place among the readers. What looks like damage twice is damage.
+    """
+    if isinstance(exc, _Unregistered | env.LostReader):
+        return reopen.reopen(engine, tried)
+    return env.is_doubtful(exc) and not doubted and reopen.reopen(engine, tried)

@@ -1,0 +1,373 @@
+"""WAKE: a mapped file of words that all processes of a store share.
+
+Invariants: words change only under the writer lock, but for the two that only grow safer when
+stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); a word is stored and
+loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
+process killed among the words leaves it set; the file is fully allocated and created by rename;
+only ``failed_at`` is looked at after the last process is gone. What readers wait on stands behind
+the words (``shm.wait_words``). Knows nothing of frames or of the index.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logstore.engine.shm import futex
+from logstore.engine.shm.wait_words import Waits
+from logstore.errors import DiskFullError, FileSystemError, StoreError
+from logstore.fs import File, FileSystem
+
+MAGIC = b"LGSTWAK\x04"
+SIZE_BYTES = 672 * 1024
+# Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
+_WORDS = struct.Struct("@7Q")
+_ONE = struct.Struct("@Q")
+_TWO = struct.Struct("@2Q")
+_U32 = struct.Struct("@I")
+_LOG_OFFSET = 8
+_PROGRESS_OFFSET = _LOG_OFFSET + 6 * 8
+_GENERATION_OFFSET = _LOG_OFFSET + 5 * 8
+_DURABLE_OFFSET = _LOG_OFFSET + 64
+_UNSYNCED_OFFSET = _DURABLE_OFFSET + 8
+_FAILED_OFFSET = _UNSYNCED_OFFSET + 8
+_OWNER_OFFSET = _FAILED_OFFSET + 8
+_NAMESPACE_OFFSET = _OWNER_OFFSET + 16
+_DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
+_INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
+_FULL_OFFSET = _INDEX_FILES_OFFSET + 16
+_DUE_OFFSET = _FULL_OFFSET + 8
+_COMPACTED_OFFSET = _DUE_OFFSET + 8
+_READERS_OFFSET = _COMPACTED_OFFSET + 16
+_COUNT_OFFSET = _READERS_OFFSET + 8
+_WAITING_OFFSET = 192  # a cache line of its own
+WAIT_SLICE_S = 0.005
+
+
+class LogWords(NamedTuple):
+    """Where the log stands, as the last writer left it."""
+
+    applied: int  # position where the last published commit ends
+    commit: int
+    last_frame: int
+    last_crc: int
+    active_segment: int
+    generation: int  # of the index
+    in_progress: int  # number of the commit that is being written; 0: none
+
+
+_new = tuple.__new__  # what _make does, without its layers
+
+
+def _looked_at(fs: FileSystem, path: Path) -> bytes:
+    """The words of a file, read without mapping; zeros if there is no such file of this version."""
+    none = bytes(_WAITING_OFFSET)
+    try:
+        file = fs.open(path)
+    except (FileNotFoundError, FileSystemError):
+        return none
+    try:
+        data = file.pread(_WAITING_OFFSET, 0)
+    finally:
+        file.close()
+    return data if len(data) == len(none) and data[: len(MAGIC)] == MAGIC else none
+
+
+def _mapped(fs: FileSystem, path: Path) -> Any:
+    file = fs.open(path, write=True)
+    try:
+        size = file.size_bytes()
+        if size != SIZE_BYTES:
+            raise StoreError(
+                f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the "
+                "store in every process, and open it again; it is made anew"
+            )
+        found = file.map(writable=True)
+    finally:
+        file.close()
+    if found[: len(MAGIC)] != MAGIC:
+        raise StoreError(f"{path} is not a wake file of this version")
+    return found
+
+
+def _fits(fs: FileSystem, path: Path) -> bool:
+    """Whether a file has blocks enough, and no other name under which it is somebody else's."""
+    try:
+        file = fs.open(path)
+    except (FileNotFoundError, FileSystemError):
+        return False
+    try:
+        return file.size_bytes() >= SIZE_BYTES and file.named_once()
+    finally:
+        file.close()
+
+
+def _write_over(fs: FileSystem, path: Path, data: bytearray) -> None:
+    file = fs.open(path, write=True)
+    try:
+        file.pwrite(data, 0)
+        file.truncate(SIZE_BYTES)
+    finally:
+        file.close()
+
+
+class Wake:
+    """The mapped words."""
+
+    def __init__(self, fs: FileSystem | None, path: Path) -> None:
+        """Map the file at ``path``; without a file system words of nobody: all are 0."""
+        self._map: Any = bytearray(SIZE_BYTES) if fs is None else _mapped(fs, path)
+        self._words = memoryview(self._map).cast("Q")
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.waits = Waits(memoryview(self._map), self._address)
+
+    @staticmethod
+    def create(
+        fs: FileSystem, path: Path, failed_at: int = 0, spare: Path | None = None
+    ) -> None:  # fmt: skip
+        """A fresh file, every block allocated, in place by rename. Nobody has the store open.
+
+        On a full disk ``spare``, a file that holds blocks for such a moment, becomes it; if that is
+        gone, the file of the last process is written over. It is never without a name, and the
+        failed sync that it may tell of stands in it at every moment.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        fresh = bytearray(SIZE_BYTES)
+        fresh[: len(MAGIC)] = MAGIC
+        _ONE.pack_into(fresh, _FAILED_OFFSET, failed_at)
+        try:
+            file = fs.open_new(temporary)
+            try:
+                file.allocate(SIZE_BYTES)
+                file.pwrite(fresh, 0)
+            finally:
+                file.close()
+        except DiskFullError:
+            fs.remove(temporary)
+            if spare is not None and _fits(fs, spare):
+                fs.rename(spare, temporary)
+                _write_over(fs, temporary, fresh)
+            elif _fits(fs, path):
+                _write_over(fs, path, fresh)
+                return
+            else:
+                raise
+        fs.rename(temporary, path)
+
+    @staticmethod
+    def last_failure(fs: FileSystem, path: Path) -> int:
+        """The position of a failed sync that the last process left, in a file of any version."""
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return 0
+        try:
+            data = file.pread(_FAILED_OFFSET + _ONE.size, 0)
+        finally:
+            file.close()
+        if len(data) < _FAILED_OFFSET + _ONE.size or data[: len(MAGIC) - 1] != MAGIC[:-1]:
+            return 0
+        found: int = _ONE.unpack_from(data, _FAILED_OFFSET)[0]
+        return found
+
+    @staticmethod
+    def peek(fs: FileSystem, path: Path) -> LogWords | None:
+        """Where the log stands, read without mapping or writing; None if there is no such file."""
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return None
+        try:
+            return Wake.peek_in(file)
+        finally:
+            file.close()
+
+    @staticmethod
+    def peek_in(file: File) -> LogWords | None:
+        """The same from an open file, which may have been replaced since."""
+        data = file.pread(_DURABLE_OFFSET, 0)
+        if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
+            return None
+        return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
+
+    @staticmethod
+    def last_compaction(fs: FileSystem, path: Path) -> tuple[int, int]:
+        """``compacted``, read without mapping; 0, 0 if there is no such file."""
+        at_ms, size = _TWO.unpack_from(_looked_at(fs, path), _COMPACTED_OFFSET)
+        return at_ms, size
+
+    @staticmethod
+    def last_durable(fs: FileSystem, path: Path) -> int:
+        """``durable_upto``, read without mapping; 0 if there is no such file."""
+        found: int = _ONE.unpack_from(_looked_at(fs, path), _DURABLE_OFFSET)[0]
+        return found
+
+    # -- the log ------------------------------------------------------------------------------
+    def log(self) -> LogWords:
+        """Where the log stands."""
+        return _new(LogWords, _WORDS.unpack_from(self._map, _LOG_OFFSET))
+
+    def set_log(self, words: LogWords) -> None:
+        """Publish where the log stands."""
+        _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
+
+    def begin(self, commit: int) -> None:
+        """A commit is in progress from here on."""
+        self._words[_PROGRESS_OFFSET >> 3] = commit
+
+    @property
+    def in_progress(self) -> int:
+        """The number of the commit that is being written; 0: none."""
+        return self._words[_PROGRESS_OFFSET >> 3]
+
+    @property
+    def applied(self) -> int:
+        """The position where the last published commit ends."""
+        return self._words[_LOG_OFFSET >> 3]
+
+    def generation(self) -> int:
+        """The number of the index generation that is valid."""
+        return self._words[_GENERATION_OFFSET >> 3]
+
+    # -- durability ---------------------------------------------------------------------------
+    @property
+    def durable_upto(self) -> int:
+        """A position below which everything is durable; a lower bound."""
+        return self._words[_DURABLE_OFFSET >> 3]
+
+    def raise_durable(self, position: int) -> None:
+        """Everything below ``position`` is durable."""
+        if position > self.durable_upto:
+            _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+
+    def reset_durable(self, position: int) -> None:
+        """Set at first open, and after un-synced bytes were cut."""
+        _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+
+    @property
+    def oldest_unsynced_ms(self) -> int:
+        """Monotonic time of the oldest commit that is not durable; 0: none."""
+        return self._words[_UNSYNCED_OFFSET >> 3]
+
+    @oldest_unsynced_ms.setter
+    def oldest_unsynced_ms(self, value: int) -> None:
+        _ONE.pack_into(self._map, _UNSYNCED_OFFSET, value)
+
+    @property
+    def failed_at(self) -> int:
+        """The position from which on a sync failed; 0: none did."""
+        return self._words[_FAILED_OFFSET >> 3]
+
+    @failed_at.setter
+    def failed_at(self, value: int) -> None:
+        _ONE.pack_into(self._map, _FAILED_OFFSET, value)
+
+    # -- processes ----------------------------------------------------------------------------
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Pid and start time (clock ticks since boot) of the last taker of the writer lock."""
+        pid, start = _TWO.unpack_from(self._map, _OWNER_OFFSET)
+        return pid, start
+
+    def set_owner(self, packed: bytes) -> None:
+        """Name the taker of the writer lock: two packed words."""
+        self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
+
+    @property
+    def namespace(self) -> int:
+        """The pid namespace of the processes that have the store open."""
+        return int(_ONE.unpack_from(self._map, _NAMESPACE_OFFSET)[0])
+
+    @namespace.setter
+    def namespace(self, value: int) -> None:
+        _ONE.pack_into(self._map, _NAMESPACE_OFFSET, value)
+
+    @property
+    def index_files(self) -> tuple[int, int]:
+        """Inodes of the valid generation's two files; 0, 0: not known."""
+        data, lock = _TWO.unpack_from(self._map, _INDEX_FILES_OFFSET)
+        return data, lock
+
+    @index_files.setter
+    def index_files(self, inodes: tuple[int, int]) -> None:
+        _TWO.pack_into(self._map, _INDEX_FILES_OFFSET, *inodes)
+
+    @property
+    def dropped(self) -> int:
+        """How many segments were dropped: when it changes, close stale maps."""
+        return int(_ONE.unpack_from(self._map, _DROPPED_OFFSET)[0])
+
+    @dropped.setter
+    def dropped(self, value: int) -> None:
+        _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
+
+    @property
+    def compacted(self) -> tuple[int, int]:
+        """When compaction last gave space back (unix ms), and how many bytes it gave in all."""
+        at_ms, size = _TWO.unpack_from(self._map, _COMPACTED_OFFSET)
+        return at_ms, size
+
+    @compacted.setter
+    def compacted(self, words: tuple[int, int]) -> None:
+        _TWO.pack_into(self._map, _COMPACTED_OFFSET, *words)
+
+    @property
+    def readers_changed(self) -> int:
+        """Counts up when a process opened the index, or freed slots of its readers: if somebody
+        had taken a living process's lock away, its slots are gone from then on (``reopen``).
+        """
+        return self._words[_READERS_OFFSET >> 3]
+
+    @readers_changed.setter
+    def readers_changed(self, value: int) -> None:
+        self._words[_READERS_OFFSET >> 3] = value
+
+    @property
+    def next_count_ms(self) -> int:
+        """From when on tombstones may be counted again, by the process that comes first (monotonic
+        time).
+        """
+        return self._words[_COUNT_OFFSET >> 3]
+
+    @next_count_ms.setter
+    def next_count_ms(self, value: int) -> None:
+        self._words[_COUNT_OFFSET >> 3] = value
+
+    @property
+    def full(self) -> bool:
+        """Whether the space set aside was given up: what only adds must wait."""
+        return bool(self._map[_FULL_OFFSET])
+
+    @full.setter
+    def full(self, value: bool) -> None:
+        self._map[_FULL_OFFSET] = value
+
+    @property
+    def next_due_ms(self) -> int:
+        """When the next scheduled entry of all streams is due (unix ms); 0: there is none."""
+        return self._words[_DUE_OFFSET >> 3]
+
+    @next_due_ms.setter
+    def next_due_ms(self, value: int) -> None:
+        self._words[_DUE_OFFSET >> 3] = value
+
+    # -- waiting for the writer lock ----------------------------------------------------------
+    def announce_waiting(self) -> None:
+        """Whoever releases the writer lock from now on wakes us; try the lock once more first."""
+        _U32.pack_into(self._map, _WAITING_OFFSET, 1)
+
+    def wait_unlock(self) -> None:
+        """Sleep until the writer lock is released, at most some milliseconds."""
+        futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
+
+    def signal_unlock(self) -> None:
+        """After the lock's release: wake one of those who wait for it, and who waits for what was
+        committed. The one says once more that somebody waits before it tries, and wakes the next.
+        """
+        if self._map[_WAITING_OFFSET] != 0:
+            _U32.pack_into(self._map, _WAITING_OFFSET, 0)
+            futex.wake(self._address + _WAITING_OFFSET, 1)
+        if self.waits.pending or self.waits.given:
+            self.waits.wake_pending()

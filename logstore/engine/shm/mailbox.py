@@ -1,0 +1,94 @@
+"""What waiters of a group were handed while they slept: a row beside each slot, in WAKE.
+
+Who reads gives to those before it in the queue what is theirs, in its own commit, as the peers'
+server does for blocked clients: they need no turn of their own, and find here which entries are
+theirs.
+
+Invariants: the index says who got what, this only where to look. An offer is written under LOCK
+before its commit, and ``GIVEN`` after it was published; whoever sees an offer that nobody is just
+committing takes LOCK and asks the index whether it came about (``waiting.handoff.settle_locked``).
+The owner sets what it would take, to nothing before it is seen to wait; all else is written under
+LOCK.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from logstore.ids import StreamID
+
+HAND_BYTES = 64
+_HAND = struct.Struct("@8Q")
+_STATE, _CONSUMER, _COUNT = 0, 1, 2  # words of a row
+NOTHING, OFFERED, GIVEN = 0, 1, 2
+NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
+
+
+class Hand(NamedTuple):
+    """One row: what its owner would take, and what it got."""
+
+    state: int
+    consumer: int  # number in the group
+    most: int  # entries it takes at once; 0: any number
+    first_ms: int
+    first_seq: int
+    last_ms: int
+    last_seq: int
+    time_ms: int  # of the delivery
+
+    @property
+    def first(self) -> StreamID:
+        """The first of its entries."""
+        return StreamID(self.first_ms, self.first_seq)
+
+    @property
+    def last(self) -> StreamID:
+        """The last of its entries; all between them that are pending with it are its, too."""
+        return StreamID(self.last_ms, self.last_seq)
+
+
+class Hands:
+    """The rows, in memory that all processes of a store share."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._longs = memory.cast("Q")
+
+    def set_taker(self, slot: int, consumer: int, most: int) -> None:
+        """From now on this consumer takes so many entries at once, or ``NO_ONE`` any."""
+        at = slot * HAND_BYTES >> 3
+        self._longs[at + _CONSUMER] = NO_ONE
+        self._longs[at + _COUNT] = most
+        self._longs[at + _CONSUMER] = consumer  # last: the count is whole when this is seen
+
+    def takes(self, slot: int, hand: Hand) -> bool:
+        """Whether its taker is as it was."""
+        at = slot * HAND_BYTES >> 3
+        return (
+            self._longs[at + _CONSUMER] == hand.consumer and self._longs[at + _COUNT] == hand.most
+        )
+
+    def offer_locked(self, slot: int, first: StreamID, last: StreamID, time_ms: int) -> None:
+        """These are its, if the commit at hand comes about."""
+        longs, at = self._longs, slot * HAND_BYTES >> 3
+        longs[at + 3], longs[at + 4] = first
+        longs[at + 5], longs[at + 6] = last
+        longs[at + 7] = time_ms
+        longs[at + _STATE] = OFFERED  # last: the rest is whole when this is seen
+
+    def set_locked(self, slot: int, state: int) -> None:
+        """What became of an offer."""
+        self._longs[(slot * HAND_BYTES >> 3) + _STATE] = state
+
+    def empty(self, slot: int) -> None:
+        """Its owner, who does not wait, took what it was given."""
+        self._longs[(slot * HAND_BYTES >> 3) + _STATE] = NOTHING
+
+    def state(self, slot: int) -> int:
+        """Whether something was handed to it."""
+        return self._longs[(slot * HAND_BYTES >> 3) + _STATE]
+
+    def row(self, slot: int) -> Hand:
+        """One row."""
+        return Hand._make(_HAND.unpack_from(self._memory, slot * HAND_BYTES))

@@ -1,0 +1,1 @@
+"""What an operation on a stream decides: adding, reading, deleting, trimming, renaming."""

@@ -1,0 +1,1 @@
+"""What a write transaction reads and changes: records, nodes, groups and pending entries lists."""

@@ -1,0 +1,209 @@
+"""A stream's nodes as an operation or a reader sees them: sealed ones, then the open one.
+
+Invariants: the open node is the last; a node's ``live`` counts what is left after its vector; a
+listpack is only looked into through the codec. Works alike on a write state and on a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from logstore.codec import codec
+from logstore.codec.listpack import encode_int
+from logstore.engine.runtime.record_cache import CachedNode
+from logstore.engine.runtime.segments import NodeSource
+from logstore.format import APPEND_BODY, OPEN_BODY
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+
+if TYPE_CHECKING:
+    from logstore.engine.txn.view import TxnView
+
+
+class View(Protocol):
+    """What a write state and a read snapshot have in common."""
+
+    index: IndexTxn
+
+    @property
+    def segments(self) -> NodeSource:
+        """Where nodes are read from."""
+        ...
+
+    @property
+    def meta(self) -> Meta:
+        """Where the index stands."""
+        ...
+
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        ...
+
+
+class NodeRef(NamedTuple):
+    """A node: sealed with a locator, or the open one without."""
+
+    master: StreamID
+    locator: Locator | None
+    live: int
+    deleted: int  # tombstones; for a sealed node only those of its vector
+    last: StreamID
+
+    @property
+    def version(self) -> int:
+        """Position of the node's version; 0 for the open node, whose record has it."""
+        return self.locator.position if self.locator is not None else 0
+
+
+def open_counts(node: OpenNode) -> tuple[int, int]:
+    """Live entries and tombstones of the open node."""
+    assert node.lp is not None
+    if not node.runs:
+        return codec().counts(node.lp)
+    gone = node.vector.bit_count()
+    return node.totals()[0] - gone, node.runs[0].elements + gone
+
+
+def open_bytes(node: OpenNode) -> int:
+    """Bytes of the open node's listpack."""
+    if not node.runs:
+        assert node.lp is not None
+        return len(node.lp)
+    first = node.runs[0]
+    heads = OPEN_BODY.size + APPEND_BODY.size * (len(node.runs) - 1)
+    size = node.totals()[1] - heads
+    for now, then in zip(open_counts(node), (first.entries, first.elements), strict=True):
+        size += len(encode_int(now)) - len(encode_int(then))
+    return size
+
+
+def open_ref(view: View, record: StreamRecord) -> NodeRef | None:
+    """The open node of a stream."""
+    if not record.open_version:
+        return None
+    node = view.open_node(record.number)
+    if node is None:
+        return None
+    live, dead = open_counts(node)
+    if node.runs:
+        lp = view.segments.open_listpack(node, view.meta.active_segment)
+    else:
+        assert node.lp is not None
+        lp = node.lp
+    last = StreamID(*codec().last_id(lp, *record.open_master))
+    return NodeRef(record.open_master, None, live, dead, last)
+
+
+def sealed_ref(master: StreamID, locator: Locator) -> NodeRef:
+    """A sealed node."""
+    live = locator.live
+    return NodeRef(master, locator, live, locator.entries - live, locator.last)
+
+
+def refs(
+    view: View, record: StreamRecord, start: StreamID = ZERO_ID, end: StreamID = MAX_ID
+) -> Iterator[NodeRef]:
+    """Nodes that may hold IDs of the closed interval, ascending."""
+    floor = view.index.node_floor(record.number, start)
+    low = floor[0] if floor is not None else start
+    for master, locator in view.index.nodes(record.number, low, end):
+        if locator.last >= start:
+            yield sealed_ref(master, locator)
+    if record.open_version and record.open_master <= end:
+        found = open_ref(view, record)
+        if found is not None:
+            yield found
+
+
+def refs_reverse(
+    view: View, record: StreamRecord, start: StreamID = ZERO_ID, end: StreamID = MAX_ID
+) -> Iterator[NodeRef]:
+    """Nodes that may hold IDs of the closed interval, descending."""
+    if record.open_version and record.open_master <= end:
+        found = open_ref(view, record)
+        if found is not None:
+            yield found
+    floor = view.index.node_floor(record.number, start)
+    low = floor[0] if floor is not None else start
+    for master, locator in view.index.nodes(record.number, low, end, reverse=True):
+        if locator.last >= start:
+            yield sealed_ref(master, locator)
+
+
+def ref_of(view: View, record: StreamRecord, id: StreamID) -> NodeRef | None:
+    """The node that would hold an ID."""
+    if record.open_version and record.open_master <= id:
+        return open_ref(view, record)
+    floor = view.index.node_floor(record.number, id)
+    return sealed_ref(*floor) if floor is not None and floor[1].last >= id else None
+
+
+def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, bytes]:
+    """A node's listpack and vector."""
+    if ref.locator is not None:
+        active = view.meta.active_segment
+        lp = view.segments.node(record.number, ref.master, ref.locator, active)
+        return lp, ref.locator.vector
+    node = view.open_node(record.number)
+    assert node is not None
+    return view.segments.open_listpack(node, view.meta.active_segment), b""
+
+
+def live_from(
+    state: TxnView, record: StreamRecord, start: StreamID
+) -> Iterator[tuple[StreamID, bytes, bytes]]:
+    """Master ID, listpack and vector of nodes that may hold live entries from ``start`` on.
+
+    Who goes through a stream a little at a time finds most of it in the node of the last time; who
+    keeps up with it, in the open one, which is the last and is looked at alone then.
+    """
+    kept, master, buffer = state.kept, record.open_master, state.buffer
+    if not record.open_version or master > start:
+        found = kept.node_at(state.index, record.number, start)
+        if found is not None:
+            yield found.master, found.lp, found.locator.vector
+            if found.locator.last == MAX_ID:
+                return
+            start = found.locator.last.next()
+    if record.open_version and master <= start:
+        node = state.open_node(record.number)
+        if node is not None:
+            yield master, state.segments.open_listpack(node, state.meta.active_segment), b""
+        return
+    for ref in refs(state, record, start):
+        if ref.live:
+            lp, vector = listpack(state, record, ref)
+            at = ref.locator
+            # One of this very commit may still be taken back.
+            if at is not None and (buffer is None or buffer.frame_at(at.position) is None):
+                kept.node, kept.node_is_sure = CachedNode(record.number, ref.master, at, lp), True
+            yield ref.master, lp, vector
+
+
+def first_id(record: StreamRecord) -> StreamID:
+    """An ID below which the stream has no entry."""
+    return record.first if record.length else MAX_ID
+
+
+def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:
+    """The smallest live ID of nodes from ``after`` on; 0-0 if there is none."""
+    for ref in refs(view, record, after):
+        if ref.live:
+            lp, vector = listpack(view, record, ref)
+            found = codec().first_live_id(lp, *ref.master, vector)
+            if found is not None:
+                return StreamID(*found)
+    return ZERO_ID
+
+
+def last_live(view: View, record: StreamRecord) -> StreamID:
+    """The largest live ID; 0-0 if there is none."""
+    for ref in refs_reverse(view, record):
+        if ref.live:
+            lp, vector = listpack(view, record, ref)
+            found = codec().last_live_id(lp, *ref.master, vector)
+            if found is not None:
+                return StreamID(*found)
+    return ZERO_ID

@@ -1,0 +1,299 @@
+"""What a write transaction sees and changes: the index plus what this commit did so far.
+
+Invariants: records and open nodes are kept decoded and written back once, at ``flush``; the record
+cache survives from one commit to the next only while nobody else committed in between; nothing here
+decides anything, and nothing here writes to the log (``apply.write_txn`` does both at once).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from logstore.engine.runtime.record_cache import Before, RecordCache
+from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
+from logstore.engine.txn.groups import GroupState
+from logstore.engine.txn.settings import SettingState
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.expiry_txn import ExpiryTxn, first_due
+from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log.writer import CommitBuffer
+from logstore.options import StoreLimits
+
+
+class TxnView:
+    """One write transaction's view of the store."""
+
+    __slots__ = (
+        "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
+        "_settings", "_tops", "buffer", "buried", "counts", "grown", "handed", "index", "joined",
+        "kept", "limits", "meta", "new_rows", "next_due_ms", "now_ms", "sated", "segments", "woken",
+    )  # fmt: skip
+
+    def __init__(
+        self, index: IndexTxn, kept: RecordCache, meta: Meta, limits: StoreLimits,
+        segments: Segments, now_ms: int, buffer: CommitBuffer | None = None,
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.kept = kept
+        self.meta = meta
+        self.limits = limits
+        self.segments: NodeSource = segments if buffer is None else Uncommitted(segments, buffer)
+        self.now_ms = now_ms
+        self.buffer = buffer
+        self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
+        self.buried: list[
+            Any
+        ] = []  # ``groups.dead_letter.Buried``, for who tells of them after the commit
+        self.handed: list[
+            int
+        ] = []  # slots of waiters that were offered entries (``waiting.handoff``)
+        self.grown: dict[int, Before] = {}  # streams that this commit adds to, as they were
+        self.sated: set[int] = set()  # groups to which nothing of that is left (``arrivals``)
+        self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
+        self._groups: GroupState | None = None
+        self._settings: SettingState | None = None
+        self.next_due_ms: int | None = None  # when next to look, if this commit changes it
+        self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
+        self._dirty_records: set[int] = set()
+        self._dirty_opens: set[int] = set()
+        self._created: set[int] = set()
+        self.new_rows: list[tuple[bytes, bytes]] = []  # of new streams, made already: ``fresh``
+        self._segments: dict[int, SegmentRow] = {}
+        self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
+        self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
+
+    @property
+    def groups(self) -> GroupState:
+        """Consumer groups."""
+        if self._groups is None:
+            self._groups = GroupState(self.index.groups, self.kept.groups)
+        return self._groups
+
+    @property
+    def settings(self) -> SettingState:
+        """Settings of streams and groups."""
+        if self._settings is None:
+            self._settings = SettingState(self.index.settings, self.kept.settings)
+        return self._settings
+
+    # -- streams ------------------------------------------------------------------------------
+    def record(self, stream: int) -> StreamRecord | None:
+        """A stream's record; changes to it count once ``touch`` was called."""
+        found = self.kept.records.get(stream)
+        if found is None:
+            found = self.index.record(stream)
+            if found is not None:
+                self.kept.records[stream] = found
+        return found
+
+    def all_records(self) -> list[StreamRecord]:
+        """Every stream's record, by ascending numbers; changes to one count once it is touched."""
+        return [
+            found for number in sorted({*self.kept.records, *self.index.numbers()})
+            if (found := self.record(number)) is not None
+        ]  # fmt: skip
+
+    def record_by_name(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name; None also for one that has expired."""
+        number = self.kept.numbers.get(name)
+        found = None if number is None else self.record(number)
+        if found is None or found.name != name:
+            found = self.holder(name)
+            if found is None:
+                return None
+        return None if found.expires_ms and found.expires_ms <= self.now_ms else found
+
+    def holder(self, name: bytes) -> StreamRecord | None:
+        """The record that has a name, expired or not: for who gives the name to another."""
+        number = self.index.stream_number(name)
+        if number is None:
+            return None
+        self.kept.numbers[name] = number
+        found = self.record(number)
+        return found if found is not None and found.name == name else None
+
+    def touch(self, record: StreamRecord) -> None:
+        """The record was changed or made: it is written back at ``flush``."""
+        self.kept.records[record.number] = record
+        self._dirty_records.add(record.number)
+        self.woken.add(record.name)
+
+    def is_new(self, record: StreamRecord) -> bool:
+        """Whether it was created here, and never had an entry."""
+        number = record.number
+        return number in self._created and not record.nodes and record.last == ZERO_ID
+
+    def create(self, record: StreamRecord) -> None:
+        """Bind a new stream's name."""
+        self.bind(record)
+        self.create_bound(record)
+
+    def create_bound(self, record: StreamRecord) -> None:
+        """A new stream, whose name the index knows already."""
+        if record.expires_ms:
+            ExpiryTxn(self.index).put(record)
+        self._created.add(record.number)
+        self.touch(record)
+
+    def grows(self, record: StreamRecord, last: StreamID) -> None:
+        """The commit is about to add to it."""
+        if record.number not in self.grown:  # a batch adds to it many times
+            self.grown[record.number] = Before(last, record.entries_added)
+
+    def bind(self, record: StreamRecord) -> None:
+        """The name in the record is this stream's."""
+        self.index.put_name(record.name, record.number)
+        self.kept.numbers[record.name] = record.number
+
+    def remove(self, record: StreamRecord) -> None:
+        """Take a stream's record and name away."""
+        self.drop_open(record.number)
+        self.settings.drop_stream(record.number)
+        self.index.producers.drop(record.number)
+        self.index.delete_name(record.name, record.number)
+        self.index.delete_record(record.number)
+        if record.expires_ms:
+            ExpiryTxn(self.index).delete(record)
+            self.next_due_ms = first_due(self.index)
+        self.kept.records.pop(record.number, None)
+        if self.kept.numbers.get(record.name) == record.number:
+            del self.kept.numbers[record.name]
+        self._dirty_records.discard(record.number)
+        self.woken.add(record.name)
+
+    # -- open nodes ---------------------------------------------------------------------------
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        found = self.kept.opens.get(stream)
+        if found is None:
+            found = self.index.open_node(stream)
+            if found is not None:
+                self.kept.opens[stream] = found
+        return found
+
+    def put_open(self, stream: int, node: OpenNode) -> None:
+        """Set a stream's open node."""
+        self.kept.opens[stream] = node
+        self._dirty_opens.add(stream)
+
+    def drop_open(self, stream: int) -> None:
+        """The stream has no open node any more."""
+        self.kept.opens.pop(stream, None)
+        self._dirty_opens.discard(stream)
+        self.index.delete_open(stream)
+
+    def open_listpack(self, stream: int) -> bytes | None:
+        """The listpack of a stream's open node."""
+        node = self.open_node(stream)
+        if node is None:
+            return None
+        return self.segments.open_listpack(node, self.meta.active_segment)
+
+    # -- sealed nodes -------------------------------------------------------------------------
+    def read_node(self, stream: int, master: StreamID, locator: Locator) -> bytes:
+        """The listpack of a sealed node."""
+        return self.segments.node(stream, master, locator, self.meta.active_segment)
+
+    def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Store a locator and count it in its segment."""
+        self.restate_node(stream, master, locator)
+        if master > self._tops.get(stream, MAX_ID):
+            self._tops[stream] = master
+        self.count_live(locator.position, locator.payload_bytes, 1)
+
+    def restate_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Store a locator again, which is counted already."""
+        self.kept.node = None
+        self.index.put_node(stream, master, locator)
+
+    def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
+        """Remove a locator and uncount it."""
+        self.kept.node = None
+        self.index.delete_node(stream, master)
+        self.count_live(locator.position, -locator.payload_bytes, -1)
+
+    def sealed_node(self, stream: int, master: StreamID) -> Locator | None:
+        """The sealed node with this master ID; one above all others is not looked up."""
+        top = self._tops.get(stream)
+        if top is None:
+            last = self.index.last_node(stream)
+            top = self._tops[stream] = last[0] if last is not None else ZERO_ID
+        return None if master > top else self.index.node(stream, master)
+
+    # -- segments -----------------------------------------------------------------------------
+    def count_live(self, position: int, payload_bytes: int, nodes: int) -> None:
+        """Count what began or ceased to live in the segment of a position."""
+        number = position >> 32
+        change = self._changes.get(number)
+        if change is None:
+            change = self._changes[number] = [0, 0]
+        change[0] += payload_bytes
+        change[1] += nodes
+
+    def _count(self) -> None:
+        """Bring the rows of segments up to what was counted."""
+        changes, self._changes = self._changes, {}
+        for number, (payload_bytes, nodes) in changes.items():
+            row = self._segments.get(number) or self.index.segment(number)
+            if row is None:
+                row = SegmentRow(0, 0, 0, 0, self.now_ms)
+            self._segments[number] = row._replace(
+                live_bytes=max(0, row.live_bytes + payload_bytes),
+                live_nodes=max(0, row.live_nodes + nodes),
+            )
+
+    def put_segment(self, number: int, row: SegmentRow) -> None:
+        """Set what is counted of a segment."""
+        self._changes.pop(number, None)
+        self._segments[number] = row
+
+    def segment(self, number: int) -> SegmentRow | None:
+        """What is counted of a segment."""
+        if self._changes:
+            self._count()
+        return self._segments.get(number) or self.index.segment(number)
+
+    def drop_segment(self, number: int) -> None:
+        """Forget a segment."""
+        self._changes.pop(number, None)
+        self._segments.pop(number, None)
+        self.index.delete_segment(number)
+
+    def _flush_created(self) -> None:
+        """Write new streams in the order of their numbers: each stands behind all others then."""
+        made: list[tuple[StreamRecord, OpenNode | None]] = []
+        for stream in sorted(self._created & self._dirty_records):
+            node = self.kept.opens.get(stream) if stream in self._dirty_opens else None
+            made.append((self.kept.records[stream], node))
+            self._dirty_records.discard(stream)
+            self._dirty_opens.discard(stream)
+        if made or self.new_rows:
+            self.index.put_new(made, self.new_rows)
+        self.new_rows = []
+        self._created.clear()
+
+    # -- the end ------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Write back what changed; the transaction is the caller's to commit."""
+        index, kept = self.index, self.kept
+        if self._changes:
+            self._count()
+        if self._created or self.new_rows:
+            self._flush_created()
+        for stream in self._dirty_records:
+            index.put_record(kept.records[stream])
+        for stream in self._dirty_opens:
+            index.put_open(stream, kept.opens[stream])
+        if self._segments:
+            for number, row in self._segments.items():
+                index.put_segment(number, row)
+            self._segments.clear()
+        if self._groups is not None:
+            self._groups.flush()
+        index.put_meta(self.meta)
+        self._dirty_records.clear()
+        self._dirty_opens.clear()
+        if not self.meta.commit & 63:
+            kept.shrink()

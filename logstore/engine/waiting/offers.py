@@ -1,0 +1,106 @@
+"""What a group could give to a reader that waits, now and when: looked up before it commits a read.
+
+Invariants: looks at a snapshot and changes nothing; sees what ``groups.deliver.read_new`` would
+hand out, and passes over what that passes over. For how long an entry must be idle for a reader,
+and so when the next one becomes claimable, is decided in ``redelivery`` alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore.codec import codec
+from logstore.engine.groups import admin, redeliver
+from logstore.engine.groups.redeliver import GIVEN_BACK_MS
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.shm.waiters import PLAIN
+from logstore.engine.txn import nodes, pel_scan
+from logstore.engine.txn.lookup import Lookup
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.group_keys import GroupRecord
+from logstore.index.keys import StreamRecord
+from logstore.settings import GroupSettings
+
+
+class Offer(NamedTuple):
+    """What there is for one reader."""
+
+    group: int  # its number: one that was made anew has another
+    fresh: bool  # something that nobody got yet
+    wish: int  # as a slot carries it: what the reader takes besides what is fresh
+    oldest_ms: int | None = None  # last delivery of what it could claim first, now or later
+    claimable_at_ms: int | None = None  # when that is idle for long enough
+
+    def claimable(self, now_ms: int) -> bool:
+        """Whether there is something to claim."""
+        return self.claimable_at_ms is not None and self.claimable_at_ms <= now_ms
+
+    def suits(self, wish: int, now_ms: int) -> bool:
+        """Whether a reader with this wish would take what can be claimed."""
+        return self.oldest_ms is not None and wish <= now_ms - self.oldest_ms
+
+
+def look(
+    view: Snapshot, stream: bytes, group: bytes, asked_idle_ms: int | None, *, first: bool = True,
+    noack: bool = False,
+) -> Offer | None:  # fmt: skip
+    """What a reader could be given; None if there is no such group.
+
+    With ``first`` it takes whatever there is: if something is fresh, what is idle is not looked up.
+    """
+    record = view.record(stream)
+    found = None if record is None else view.index.group(record.number, group)
+    if record is None or found is None:
+        return None
+    settings = view.index.settings.group(found.number)
+    idle_ms = redeliver.idle_ms(settings, asked_idle_ms, noack=noack)
+    fresh = _fresh(view, record, found)
+    wished = wish(settings, asked_idle_ms, noack=noack)
+    if idle_ms is None or not found.pending or (fresh and first):
+        return Offer(found.number, fresh, wished)
+    clears = redeliver.clears(settings)  # then what is gone is there for a read, too
+    among = _anything if clears else Lookup(view, record).__contains__
+    first_id = ZERO_ID if clears else nodes.first_id(record)
+    oldest_ms = pel_scan.oldest(view.index.groups, found.number, among, first_id)
+    at_ms = None if oldest_ms is None else redeliver.due_ms(oldest_ms, idle_ms)
+    return Offer(found.number, fresh, wished, oldest_ms, at_ms)
+
+
+def wish(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
+    """What a slot says that its reader takes besides new entries."""
+    idle_ms = redeliver.idle_ms(settings, asked_idle_ms, noack=noack)
+    # Who asks for more takes only what was given back.
+    return PLAIN if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
+
+
+def vain(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
+    """The number of a reader that wants new entries only, if there is none for it, and it was seen
+    so lately that a read in vain changes nothing; else 0.
+    """
+    record = view.record(stream)
+    found = None if record is None else view.index.group(record.number, group)
+    if record is None or found is None or found.number != number or found.last < record.last:
+        return 0
+    if redeliver.idle_ms(view.index.settings.group(number), None) is not None:
+        return 0
+    groups_txn = view.index.groups
+    who = groups_txn.consumer_number(number, consumer)
+    known = None if who is None else groups_txn.consumer(number, who)
+    return known.number if known is not None and admin.lately(known, view.now_ms) else 0
+
+
+def _anything(_: StreamID) -> bool:
+    return True
+
+
+def _fresh(view: Snapshot, record: StreamRecord, group: GroupRecord) -> bool:
+    """Whether there is an entry above the group's last delivered ID."""
+    if not record.length or group.last >= record.last:
+        return False
+    start = group.last.next()
+    for ref in nodes.refs(view, record, start):
+        if ref.live:
+            lp, vector = nodes.listpack(view, record, ref)
+            if codec().entries(lp, *ref.master, vector, start, MAX_ID, 1):
+                return True
+    return False

@@ -1,0 +1,103 @@
+"""Waiting for entries: try, then sleep until a commit touches one of the streams.
+
+Invariants: nothing is held while a thread sleeps, no lock, no snapshot; no wake-up is lost (see
+``waitwords``); a sleep is never longer than a slice (``pace``), so that an interrupt, a closed
+store and a writer that died between publishing and waking are noticed; a time-out is never early.
+The clock is the monotonic one, never the store's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from logstore.engine.runtime import timers
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.pace import PACE
+from logstore.engine.shm.readonly_watch import watching
+from logstore.engine.shm.wait_words import EVERY, line_of
+from logstore.log import names as files
+
+T = TypeVar("T")
+POLL_S = 0.01  # of a read-only store that nobody has open for writing
+ANEW_SLICES = 5  # after so many a read-only store looks whether WAKE is another file
+
+
+def wait_streams(
+    engine: Engine, names: Sequence[bytes], try_once: Callable[[], T], deadline: float | None,
+    alive: Callable[[], object] | None = None,
+) -> T | None:  # fmt: skip
+    """What ``try_once`` finds, tried again whenever one of the streams changed; None at the
+    deadline (of ``time.monotonic``; None: none).
+
+    ``alive`` raises when waiting is over, about every 150 ms; without it, for a closed store.
+    """
+    check = alive or engine.check_open
+    if engine.follow is not None:
+        return _poll(engine, try_once, deadline, check)
+    wake, waits = engine.wake, engine.wake.waits
+    lines = sorted({line_of(name) for name in names})
+    line = lines[0] if len(lines) == 1 else EVERY
+    count, slept = engine.metrics.count, False
+    while True:
+        waits.announce(line)
+        seen = waits.load(line)  # before the words of the streams: it is counted up behind them
+        words = [waits.load(each) for each in lines]
+        applied = wake.applied
+        found = try_once()
+        if found:
+            return found
+        if over(deadline):
+            return None
+        if not slept:
+            count("waits")
+            slept = True
+        while True:
+            waits.sleep(line, seen, timers.within(engine, left_of(deadline)))
+            unchanged = waits.load(line) == seen
+            check()
+            engine.notice_drops()
+            waits.announce(line)
+            seen = waits.load(line)
+            if [waits.load(each) for each in lines] != words:
+                break
+            if unchanged and wake.applied != applied:
+                break  # its writer died between publishing and counting up
+            if over(deadline):
+                return None
+        count("wakeups")
+
+
+def over(deadline: float | None) -> bool:
+    """Whether it is reached; None: there is none."""
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def left_of(deadline: float | None) -> float:
+    """How long to sleep now."""
+    slice_s = PACE.slice_s
+    return slice_s if deadline is None else min(slice_s, deadline - time.monotonic())
+
+
+def _poll(
+    engine: Engine, try_once: Callable[[], T], deadline: float | None, check: Callable[[], object]
+) -> T | None:
+    """Waiting in a read-only store: watch what writers publish, look at the log now and then."""
+    while True:
+        with watching(engine.fs, engine.path / files.WAKE) as watch:
+            found = try_once()
+            if found:
+                return found
+            again = time.monotonic() + ANEW_SLICES * PACE.slice_s
+            while True:
+                if over(deadline):
+                    return None
+                left_s = max(0.0, min(left_of(deadline), PACE.slice_s))
+                if watch is None:
+                    time.sleep(min(POLL_S, left_s))
+                news = watch is not None and watch.wait(left_s)
+                check()
+                if news or time.monotonic() >= again:
+                    break
+        engine.notice_drops()

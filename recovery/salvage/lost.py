@@ -1,0 +1,175 @@
+"""What damaged bytes still seem to say: whose entries they were.
+
+Where a frame's checksum does not fit, its head may still be right. It is no evidence, and nothing
+is read by it; but together with what was taken out it tells best what is gone.
+
+Invariants: what the new store holds is never said to be gone; where nothing can be told, the bytes
+are named, under no stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from logstore import format as fmt
+from logstore.codec import codec
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.txn import nodes
+from logstore.format import Kind
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.keys import StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log import names
+from logstore.recovery import index_validity, shutdown_marker
+from logstore.recovery.report import Damage, Gone
+from logstore.recovery.salvage.source import Damaged
+from logstore.tuples import NamedTuple
+
+_SEEMS = "by the damaged frame itself"
+_BY_LENGTH = "by the number of entries that the stream had"
+_UNTOLD = "it cannot be told of which streams these bytes of the log were"
+
+
+class _Trace(NamedTuple):
+    """A frame as its damaged bytes have it."""
+
+    stream: int
+    first: StreamID
+    last: StreamID
+    entries: int  # 0: it adds none
+
+
+def gone(source: Damaged, made: Engine, damage: list[Damage], known: list[Gone]) -> list[Gone]:
+    """What is gone by the damaged bytes, beside what is known already."""
+    found: list[Gone] = []
+    told = {(each.segment, each.offset) for each in known}
+    found += _ends_early(source)
+    for each in damage:
+        if each.to_offset <= each.from_offset and _is_missing(source, each.segment):
+            found.append(Gone(b"", ZERO_ID, ZERO_ID, None, each.segment, 0, each.why))
+        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in told:
+            continue
+        told.add((each.segment, each.from_offset))
+        found += _of(source, made, each)
+    return found
+
+
+def _is_missing(source: Damaged, segment: int) -> bool:
+    engine = source.engine
+    return segment > 0 and not engine.fs.exists(names.segment(engine.path, segment))
+
+
+def _ends_early(source: Damaged) -> list[Gone]:
+    """A log that does not reach what a checkpoint or a clean close recorded of it."""
+    engine = source.engine
+    recorded = index_validity.promised(
+        engine.fs, engine.path, shutdown_marker.read(engine.fs, engine.path)
+    )
+    number, offset = fmt.position_parts(recorded)
+    try:
+        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    except FileNotFoundError:
+        return []
+    if size >= offset:
+        return []
+    why = f"the log ends here, and is recorded to have reached {offset}"
+    return [Gone(b"", ZERO_ID, ZERO_ID, None, number, size, why)]
+
+
+def by_length(source: Damaged, made: Engine, known: list[Gone]) -> list[Gone]:
+    """Streams of which fewer entries are there, or told to be gone, than their records say."""
+    found: list[Gone] = []
+    generation = source.engine.generation
+    assert generation is not None
+    with generation.env.begin() as txn:
+        index = IndexTxn(generation, txn)
+        for number, (length, oldest) in source.report.lengths.items():
+            record = index.record(number)
+            if record is None:
+                continue
+            count = partial(_there, name=record.name, first=ZERO_ID, last=MAX_ID)
+            mine = [each for each in known if each.stream == record.name]
+            told = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
+            missing = length - snapshot.read(made, count) - told
+            if missing > 0:
+                at = fmt.position_parts(record.position)
+                found.append(Gone(record.name, ZERO_ID, record.last, missing, *at, _BY_LENGTH))
+    return found
+
+
+def _lived(gone: Gone, record: StreamRecord, oldest: StreamID) -> bool:
+    """Whether these entries count for the stream's length; what a damaged frame once added may have
+    been deleted or trimmed since."""
+    return gone.why != _SEEMS or (gone.first > record.max_deleted and gone.first >= oldest)
+
+
+def _of(source: Damaged, made: Engine, damage: Damage) -> Iterator[Gone]:
+    segment, at, end, _ = damage
+    engine = source.engine
+    try:
+        file = engine.fs.open(names.segment(engine.path, segment))
+    except FileNotFoundError:
+        return
+    at = max(at, fmt.SEGMENT_HEAD_BYTES)
+    try:
+        while at < end:
+            data = file.pread(fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
+            size, trace = _trace(data, end - at)
+            name = None if trace is None else _name(engine, trace.stream)
+            if size and trace is None:
+                at += size
+                continue
+            if trace is None or name is None:
+                yield Gone(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNTOLD)
+                return
+            count = partial(_there, name=name, first=trace.first, last=trace.last)
+            missing = trace.entries - snapshot.read(made, count)
+            if missing > 0:
+                yield Gone(name, trace.first, trace.last, missing, segment, at, _SEEMS)
+            at += size
+    finally:
+        file.close()
+
+
+def _trace(data: bytes, room: int) -> tuple[int, _Trace | None]:
+    """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
+    if len(data) < fmt.FRAME_HEAD_BYTES:
+        return 0, None
+    _, size, _, _, _, kind, _, mark = fmt.FRAME_HEAD.unpack_from(data)
+    size += fmt.FRAME_HEAD_BYTES
+    body = data[fmt.FRAME_HEAD_BYTES :]
+    known = kind in Kind._value2member_map_
+    if mark != fmt.FRAME_MARK or size > room or not known:
+        return 0, None
+    if kind in (Kind.NODE, Kind.OPEN) and len(body) >= fmt.NODE_BODY.size:
+        stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(body)
+        return size, _Trace(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
+    if kind == Kind.APPEND and len(body) >= fmt.APPEND_BODY.size:
+        stream, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(body)
+        last = StreamID(ms, seq)
+        return size, _Trace(stream, last, last, entries)
+    return size, None
+
+
+def _name(engine: Engine, number: int) -> bytes | None:
+    generation = engine.generation
+    assert generation is not None
+    with generation.env.begin() as txn:
+        record = IndexTxn(generation, txn).record(number)
+    return None if record is None else record.name
+
+
+def _there(view: Snapshot, name: bytes, first: StreamID, last: StreamID) -> int:
+    """How many entries of a closed interval the new store holds."""
+    record = view.record(name)
+    if record is None:
+        return 0
+    count = 0
+    for ref in nodes.refs(view, record, first, last):
+        lp, vector = nodes.listpack(view, record, ref)
+        ids = codec().ids(lp, *ref.master, vector)
+        count += sum(1 for _, *id in ids if first <= StreamID(*id) <= last)
+    return count

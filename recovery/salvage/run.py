@@ -1,0 +1,269 @@
+"""``recover --salvage``: take out of a damaged store what is left, into a new one.
+
+Entries keep their bytes and IDs, streams their last IDs, counts, settings, time of expiry and
+scheduled entries, groups their consumers and pending entries; all as far as it can be read.
+
+Invariants: the damaged store is only read. A stream appears in the new store whole, in one commit;
+a salvage that was cut off is done again into an empty directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
+from logstore.engine.dump import chunks, export, restore
+from logstore.engine.dump.restore import Edge, Part
+from logstore.engine.features import idempotent_ids
+from logstore.engine.groups import admin as groups
+from logstore.errors import InvalidPayloadError, OptionError
+from logstore.format import SEGMENT_HEAD_BYTES
+from logstore.fs import LOCAL, FileSystem
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
+from logstore.index.txn import IndexTxn
+from logstore.log.lifeframe import Expire
+from logstore.log.scheduleframe import Scheduled
+from logstore.log.settingframe import Setting
+from logstore.options import StoreOptions
+from logstore.rdb.value import Node, StreamInfoValue
+from logstore.recovery import open_store
+from logstore.recovery.report import Damage, Gone
+from logstore.recovery.salvage import lost, lost_ranges
+from logstore.recovery.salvage.nodes import Remains
+from logstore.recovery.salvage.source import Damaged
+from logstore.settings import stored
+
+Progress = Callable[[int, int], None]
+PIECE_BYTES = 1 << 20
+SCHEDULED_A_COMMIT = 1000
+UNSEEN = (
+    "what stood in damaged bytes of the log beside entries (deletes, trims, acks and deliveries "
+    "of groups, settings) was not carried out"
+)
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What was taken out, and what is gone."""
+
+    destination: str = ""
+    index: str = ""
+    streams: int = 0
+    entries: int = 0
+    groups: int = 0
+    pending: int = 0
+    scheduled: int = 0
+    gone: list[Gone] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is gone, and nothing unsure."""
+        return not (self.gone or self.unsure)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        found["gone"] = [each.as_dict() for each in self.gone]
+        found["damage"] = [each._asdict() for each in self.damage]
+        found["whole"] = self.whole
+        return found
+
+
+def salvage(
+    source: Path, target: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL
+) -> SalvageReport:
+    """Take what is left of the store at ``source`` into a new one at ``target``.
+
+    ``progress`` is told bytes. OptionError for a target that is not empty or lies in the source;
+    StoreInUseError while somebody has the source open; DamagedStoreError if there is nothing left.
+    """
+    if fs.names(target):
+        raise OptionError(f"{target} is not empty: give a new or an empty directory")
+    if target.absolute().is_relative_to(source.absolute()):
+        raise OptionError(f"{target} is in the damaged store itself: give a directory outside it")
+    halves = _Halves(progress)
+    damaged = Damaged(fs, source, halves.checked)
+    try:
+        return _Salvage(damaged, target, halves).run(fs)
+    finally:
+        damaged.close()
+
+
+class _Halves:
+    """Progress: the first half is looking at every byte of the log, the second copying nodes."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = self._total = 0
+
+    def checked(self, done: int, total: int) -> None:
+        """So many bytes of the log were looked at."""
+        self._done, self._total = done, 2 * total
+        self._tell()
+
+    def copied(self, size: int) -> None:
+        """So many bytes more were copied."""
+        self._done = min(self._total, self._done + size)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+class _Salvage:
+    """One salvage: where it reads and writes."""
+
+    def __init__(self, damaged: Damaged, target: Path, halves: _Halves) -> None:
+        self._damaged, self._target, self._halves = damaged, target, halves
+        self.report = SalvageReport(str(target))
+
+    def run(self, fs: FileSystem) -> SalvageReport:
+        """Look at all of it, then copy."""
+        repaired, report = self._damaged.repaired, self.report
+        own = self._damaged.own_index
+        report.index = "its own" if own else "built from what the log still says"
+        report.damage = [*repaired.damage, *self._damaged.seen.damage]
+        known = {each[:3] for each in report.damage}
+        report.damage += [each for each in self._damaged.report.damage if each[:3] not in known]
+        options = StoreOptions(background=False, sync="os")
+        engine, _ = open_store.open_engine(
+            fs, self._target, options, create=True, limits=repaired.content.limits
+        )
+        try:
+            self._committer = Committer(engine)
+            generation = self._damaged.engine.generation
+            assert generation is not None
+            with generation.env.begin() as txn:
+                self._copy(IndexTxn(generation, txn))
+            if not own:
+                report.gone += lost.gone(self._damaged, engine, report.damage, report.gone)
+                report.gone += lost.by_length(self._damaged, engine, report.gone)
+            report.gone = lost_ranges.merged(report.gone, partial(lost_ranges.has_between, engine))
+        finally:
+            open_store.close_engine(engine)
+        return report
+
+    def _copy(self, index: IndexTxn) -> None:
+        remains = Remains(self._damaged, index, self.report.damage)
+        for record in remains.view.records():
+            self._stream(remains, record)
+        self.report.gone += [*self._damaged.report.gone, *remains.gone]
+        self.report.unsure += [*self._damaged.report.unsure, *remains.unsure]
+        if self._damaged.report.damage or (not self._damaged.own_index and self._torn()):
+            self.report.unsure.append(UNSEEN)
+
+    def _torn(self) -> bool:
+        """Whether bytes at the end of the log, where a rebuild stops, held frames."""
+        seen = self._damaged.seen.damage
+        return any(each.to_offset > max(each.from_offset, SEGMENT_HEAD_BYTES) for each in seen)
+
+    # -- one stream -----------------------------------------------------------------------------
+    def _stream(self, remains: Remains, record: StreamRecord) -> None:
+        """Its nodes, some a commit; with the last all else."""
+        temporary: chunks.Temporary | None = None
+        waiting: list[Node] = []
+        size, edge = 0, Edge()
+        for node in remains.nodes(record):
+            waiting.append(node)
+            size += len(node[1])
+            if size >= PIECE_BYTES:
+                if temporary is None:
+                    begun: chunks.Temporary = self._run(partial(chunks.begin, name=record.name))
+                    temporary = begun
+                edge = self._extend(temporary, edge, waiting)
+                waiting, size = [], 0
+        info = self._info(remains, record)
+        if temporary is None:
+            parts, edge = restore.verify(waiting, edge)
+            self._finish(remains, record, edge, info, parts=[parts])
+        else:
+            edge = self._extend(temporary, edge, waiting)
+            self._finish(remains, record, edge, info, temporary=temporary)
+        self._scheduled(remains, record)
+
+    def _extend(self, temporary: chunks.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
+        parts, after = restore.verify(waiting, edge)
+        found: list[Part] = [parts]
+        self._run(partial(
+            chunks.extend, temporary=temporary, before=edge, parts=found, after=after
+        ))  # fmt: skip
+        return after
+
+    def _info(self, remains: Remains, record: StreamRecord) -> StreamInfoValue:
+        view = remains.view
+        found = view.index.groups.of_stream(record.number)
+        return StreamInfoValue(
+            0, record.last, record.first, record.max_deleted, record.entries_added,
+            [export.group_value(view, each) for each in found],
+            idempotent_ids.export(view, record.number),
+        )  # fmt: skip
+
+    def _finish(
+        self, remains: Remains, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
+        parts: list[Part] | None = None, temporary: chunks.Temporary | None = None,
+    ) -> None:  # fmt: skip
+        last = max(info.last, StreamID(*edge.top), info.max_deleted)
+        added = max(info.entries_added or 0, edge.length)
+        info = replace(info, length=edge.length, last=last, entries_added=added)
+        try:
+            restore.check_info(info, edge)
+        except InvalidPayloadError as exc:
+            self.report.unsure.append(f"idempotent adds of {record.name!r}: {exc.message}")
+            info = replace(info, idempotence=None)
+            restore.check_info(info, edge)
+        settings = remains.view.index.settings
+        kept = stored(settings.stream(record.number))
+        of_groups = [
+            (each.name, stored(settings.group(each.number)))
+            for each in remains.view.index.groups.of_stream(record.number)
+        ]
+
+        def step(state: WriteTxn) -> None:
+            if temporary is not None:
+                chunks.finish(state, temporary, edge, record.name, info, replace=False)
+            else:
+                made = restore.Prepared(parts or [], edge, info)
+                restore.install(state, record.name, made)
+            found = state.record_by_name(record.name)
+            assert found is not None
+            if kept:
+                state.emit(Setting(found.number, 0, kept))
+            for name, of_group in of_groups:
+                if of_group:
+                    number = groups.existing(state, record.name, name)[1].number
+                    state.emit(Setting(found.number, number, of_group))
+            if record.expires_ms:
+                state.emit(Expire(found.number, record.expires_ms))
+
+        self._run(step)
+        self.report.streams += 1
+        self.report.entries += edge.length
+        self.report.groups += len(info.groups)
+        self.report.pending += sum(len(each.pending) for each in info.groups)
+        self._halves.copied(record.node_bytes)
+
+    def _scheduled(self, remains: Remains, record: StreamRecord) -> None:
+        """What waits for its time; under new keys."""
+        rows = list(remains.view.index.schedules.of_stream(record.number))
+
+        def step(state: WriteTxn, start: int) -> None:
+            found = state.record_by_name(record.name)
+            assert found is not None
+            for row in rows[start : start + SCHEDULED_A_COMMIT]:
+                state.emit(Scheduled(found.number, row.due_ms, row.fields))
+
+        for start in range(0, len(rows), SCHEDULED_A_COMMIT):
+            self._run(partial(step, start=start))
+        self.report.scheduled += len(rows)
+
+    def _run(self, step: Callable[[WriteTxn], Any]) -> Any:
+        return self._committer.run(step, None)
