@@ -185,7 +185,7 @@ class Trial:
         found = self._session.content()
         told = error is None or isinstance(error, CommittedError)
         assert found == before or (told and found == after), f"half of it after {error!r}"
-        adder = self._session.store._engine().adder
+        adder = self._session.store._engine().due_work
         if adder is not None:
             adder._retry_at = 0.0  # do not wait for it
         try:

@@ -18,14 +18,14 @@ OUTER = {
     ("check", "run"): "check",
     ("readonly", "open_engine"): "read-only",
     ("readonly", "follow"): "read-only",
-    ("backups", "take"): "backup",
+    ("backup", "take"): "backup",
     ("plan", "make"): "plan of a scan",
-    ("core", "repair_index"): "an index that is gone",
-    ("care", "write_missing_hints"): "hints",
+    ("engine", "repair_index"): "an index that is gone",
+    ("maintenance_locks", "write_missing_hints"): "hints",
     ("retention", "run"): "retention",
 }
 # Only if nothing else has a name.
-INNER = {("snapshot", "read"): "reader", ("copying", "copy"): "copy of the index"}
+INNER = {("snapshot", "read"): "reader", ("shrink_index", "copy"): "copy of the index"}
 
 
 class Point(NamedTuple):

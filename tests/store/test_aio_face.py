@@ -147,7 +147,7 @@ def test_a_slow_async_generator_holds_no_thread(tmp_path: Path) -> None:
 
         tasks = [
             asyncio.create_task(store[f"s{place}"].add_many(slow(), batch=1))
-            for place in range(4 * aio.THREADS)
+            for place in range(4 * aio.store.THREADS)
         ]
         while await store.len() < len(tasks):
             await asyncio.sleep(0)

@@ -62,7 +62,7 @@ def test_a_store_that_is_forgotten_at_exit_says_nothing(
 ) -> None:
     """Modules may be gone by then, and the store was closed before that."""
     store = logstore.open(empty)
-    monkeypatch.setattr("logstore.storehandle.opening", None)
+    monkeypatch.setattr("logstore.api.store_handle.opening", None)
     store.__del__()
     monkeypatch.undo()
     store.close()

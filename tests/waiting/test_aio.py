@@ -146,7 +146,7 @@ def test_many_waiters_need_few_threads_and_the_watcher_ends(tmp_path: Path) -> N
         await until(lambda: watchers() == 1)
         await asyncio.sleep(0.5)
         ours = [each for each in threading.enumerate() if each.name.startswith("logstore-aio")]
-        assert 0 < len(ours) <= aio.THREADS + 1
+        assert 0 < len(ours) <= aio.store.THREADS + 1
         assert threading.active_count() < 20  # asyncio's own threads among them
         assert watchers() == 1
         for each in range(200):

@@ -7,7 +7,7 @@ names the position at which the one before it ended.
 from __future__ import annotations
 
 from logstore import format as fmt
-from logstore.engine.apply.write_txn import begin
+from logstore.engine.apply import write_txn
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import LogWords
@@ -29,7 +29,7 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
         index = IndexTxn(generation, txn)
         meta = index.meta()
         number = words.commit + 1
-        state = begin(engine, index, meta, engine.start_of_next(words), number)
+        state = write_txn.begin(engine, index, meta, engine.start_of_next(words), number)
         following = max(meta.next_segment, names.segments(engine.fs, engine.path)[-1] + 1)
         state.emit(frames.Seal(following))
         buffer = state.buffer
