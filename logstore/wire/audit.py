@@ -7,13 +7,11 @@ the rest is counted in the next line, so that nobody can fill a disk. Knows no s
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from logstore.wire.redaction import REDACTED, without_passwords
-from logstore.wire.seldom import shown
+from logstore.wire.seldom import Seldom, shown
 
 if TYPE_CHECKING:
     from logstore.wire.denials import Reason
@@ -37,38 +35,13 @@ _NO_PASSWORDS = frozenset(
 )  # fmt: skip
 
 
-class _Kind:
-    """Lines of one kind: some at once, then few; what is not written is counted."""
-
-    def __init__(self) -> None:
-        self._left = float(AT_ONCE)
-        self._looked_s = time.monotonic()
-        self._silent = 0
-        self._mutex = threading.Lock()
-
-    def write(self, level: int, message: str, *arguments: object) -> None:
-        """Write a line, or count it."""
-        with self._mutex:
-            now = time.monotonic()
-            self._left = min(float(AT_ONCE), self._left + (now - self._looked_s) / EACH_S)
-            self._looked_s = now
-            if self._left < 1:
-                self._silent += 1
-                return
-            self._left -= 1
-            silent, self._silent = self._silent, 0
-        if silent:
-            message, arguments = message + "; %d before were not written", (*arguments, silent)
-        log.log(level, message, *arguments)
-
-
 class Audit:
     """The log of one server."""
 
     def __init__(self) -> None:
-        self._administration = _Kind()
-        self._refusals = _Kind()
-        self._logins = _Kind()
+        self._administration, self._refusals, self._logins = (
+            Seldom(log, at_once=AT_ONCE, each_s=EACH_S) for _ in range(3)
+        )
 
     def command(self, session: Session, command: Command, words: Sequence[bytes]) -> None:
         """A client asks for this, and may: a line if it is administration."""

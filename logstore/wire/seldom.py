@@ -1,12 +1,14 @@
-"""Messages that strangers can cause: written once, then counted, so that they cannot fill a disk.
+"""Messages that clients can cause: a few are written, then they are counted, so that nobody can
+fill a disk.
 
-Invariant: of one kind at most one line in ``EACH_S`` seconds; what was not written is told in the
-next line, so the counts are exact.
+Invariant: of one kind at most so many lines at once, and then one in so many seconds; what was not
+written is told in the next line, so the counts are exact.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 log = logging.getLogger("logstore.server")
@@ -15,25 +17,39 @@ SHOWN_MAX = 64
 
 
 class Seldom:
-    """One kind of message."""
+    """One kind of message: ``at_once`` lines, then one in ``each_s`` seconds. Safe in threads."""
 
-    def __init__(self, each_s: float = EACH_S) -> None:
+    def __init__(
+        self, to: logging.Logger = log, *, at_once: int = 1, each_s: float = EACH_S
+    ) -> None:
+        self._log = to
+        self._at_once = at_once
         self._each_s = each_s
-        self._next_s = 0.0
+        self._left = float(at_once)
+        self._looked_s = time.monotonic()
         self._silent = 0
+        self._mutex = threading.Lock()
 
     def warn(self, message: str, *arguments: object) -> None:
-        """Write it as a warning, or count it if one was written shortly before."""
-        now = time.monotonic()
-        if now < self._next_s:
-            self._silent += 1
-            return
-        self._next_s = now + self._each_s
-        if self._silent:
+        """Write it as a warning, or count it."""
+        self.write(logging.WARNING, message, *arguments)
+
+    def write(self, level: int, message: str, *arguments: object) -> None:
+        """Write a line at a level of ``logging``, or count it."""
+        with self._mutex:
+            now = time.monotonic()
+            refilled = self._left + (now - self._looked_s) / self._each_s
+            self._left = min(float(self._at_once), refilled)
+            self._looked_s = now
+            if self._left < 1:
+                self._silent += 1
+                return
+            self._left -= 1
+            silent, self._silent = self._silent, 0
+        if silent:
             message += "; %d more like this since the last line"
-            arguments = (*arguments, self._silent)
-            self._silent = 0
-        log.warning(message, *arguments)
+            arguments = (*arguments, silent)
+        self._log.log(level, message, *arguments)
 
 
 class Lasting:
