@@ -158,6 +158,8 @@ class Mirror:
             last, ids = stream.last_id, []
             for step in steps:
                 last = StreamID(*next_id(last, step))
+                if last > MAX_ID:  # no ID is above the largest one: ``do_add`` asks for such
+                    break
                 ids.append(last)
             rows = list(zip(ids, rows, strict=False))
             flats = flats[: len(rows)]
