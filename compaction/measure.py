@@ -63,7 +63,7 @@ def _staying(
         if count == NODES_A_SNAPSHOT:
             return last + b"\x00"
         last = key
-        number = locator.position >> 32
+        number = fmt.segment_of(locator.position)
         if locator.vector:
             deleted_in.add(number)
         if not chooser.must(locator):

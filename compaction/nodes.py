@@ -21,6 +21,7 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.runtime.throttle import Pause, no_pause
+from logstore.format import segment_of
 from logstore.ids import StreamID
 from logstore.index.keys import Locator
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
@@ -67,7 +68,7 @@ class Chooser:
 
     def must(self, locator: Locator) -> bool:
         """Whether the node's segment goes, or its tombstones are too many."""
-        if locator.position >> 32 in self._victims:
+        if segment_of(locator.position) in self._victims:
             return True
         gone = locator.entries - locator.live
         return gone > self._threshold * locator.entries

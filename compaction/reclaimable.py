@@ -72,7 +72,7 @@ def _count(view: Snapshot, chooser: Chooser, after: bytes, found: _Nodes) -> byt
         if count == NODES_A_SNAPSHOT:
             return last + b"\x00"
         last = key
-        live, number = locator.live, locator.position >> 32
+        live, number = locator.live, fmt.segment_of(locator.position)
         size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
         anew = 0
         if live:
@@ -107,7 +107,7 @@ def _some_opens(view: Snapshot, after: int, newest: int) -> tuple[int, int]:
     size = last = 0
     for record in islice(view.index.records(after), RECORDS_A_SNAPSHOT):
         last = record.number
-        if 0 < record.open_version >> 32 <= newest:
+        if 0 < fmt.segment_of(record.open_version) <= newest:
             node = view.index.open_node(record.number)
             if node is not None:
                 size += nodes.open_bytes(node) + fmt.OPEN_BODY.size + fmt.FRAME_HEAD_BYTES

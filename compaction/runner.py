@@ -142,9 +142,9 @@ def _left_behind(engine: Engine, committer: Committer, report: CompactionReport)
         pass
     for link in chain.main_links(engine.fs, engine.path, engine.uuid):
         end = link.end_offset
-        if link.number == words.applied >> fmt.POSITION_SEGMENT_BITS:
-            end = words.applied & fmt.OFFSET_MAX
-        elif link.number > words.applied >> fmt.POSITION_SEGMENT_BITS:
+        if link.number == fmt.segment_of(words.applied):
+            end = fmt.offset_of(words.applied)
+        elif link.number > fmt.segment_of(words.applied):
             continue
         file = engine.fs.open(names.segment(engine.path, link.number))
         try:

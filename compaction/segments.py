@@ -110,7 +110,7 @@ def seal(engine: Engine, committer: Committer) -> None:
     """Seal the active segment, if it holds anything."""
     with committer.locked() as words:
         start = engine.start_of_next(words)
-        if start & fmt.OFFSET_MAX > fmt.SEGMENT_HEAD_BYTES:
+        if fmt.offset_of(start) > fmt.SEGMENT_HEAD_BYTES:
             roll.roll_locked(engine, words)
 
 
@@ -202,7 +202,7 @@ def _record_batches(engine: Engine) -> Iterator[list[tuple[int, int]]]:
 
 def _records(view: Snapshot, after: int) -> list[tuple[int, int]]:
     some = islice(view.index.records(after), RECORDS_A_SNAPSHOT)
-    return [(record.number, record.open_version >> 32) for record in some]
+    return [(record.number, fmt.segment_of(record.open_version)) for record in some]
 
 
 def unlink(engine: Engine, number: int) -> None:
@@ -238,7 +238,7 @@ def _restate_some(
     count = size = 0
     for number in streams:
         record = state.record(number)
-        if record is not None and 0 < record.open_version >> 32 <= newest_victim:
+        if record is not None and 0 < fmt.segment_of(record.open_version) <= newest_victim:
             size += _restate(state, record, purge=purge)
             count += 1
     return count, size
@@ -299,5 +299,5 @@ def _used(view: Snapshot, after: bytes, found: set[int]) -> bytes | None:
         if count == NODES_A_SNAPSHOT:
             return last + b"\x00"
         last = key
-        found.add(locator.position >> 32)
+        found.add(fmt.segment_of(locator.position))
     return None

@@ -206,6 +206,16 @@ def position(segment: int, offset: int) -> int:
     return segment << POSITION_SEGMENT_BITS | offset
 
 
+def segment_of(at: int) -> int:
+    """The segment that a position names."""
+    return at >> POSITION_SEGMENT_BITS
+
+
+def offset_of(at: int) -> int:
+    """The offset in its segment that a position names."""
+    return at & OFFSET_MAX
+
+
 def position_parts(at: int) -> tuple[int, int]:
     """The segment and the offset of a position."""
     return at >> POSITION_SEGMENT_BITS, at & OFFSET_MAX

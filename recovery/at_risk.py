@@ -78,7 +78,7 @@ def find(engine: Engine, failed_at: int) -> AtRisk | None:
     added: dict[int, list[StreamID]] = {}
     created: dict[int, bytes] = {}
     for each in _frames(engine, failed_at):
-        found.to_position = fmt.position(each.position >> 32, each.end_offset)
+        found.to_position = fmt.position(fmt.segment_of(each.position), each.end_offset)
         found.commits += each.last
         found.frames[Kind(each.kind).name.lower()] += 1
         body = each.body()
@@ -101,10 +101,10 @@ def find(engine: Engine, failed_at: int) -> AtRisk | None:
 def _frames(engine: Engine, failed_at: int) -> list[reader.LogFrame]:
     """Frames of complete commits from a position on, up to what cannot be read."""
     found: list[reader.LogFrame] = []
-    for link in chain.main_links(engine.fs, engine.path, engine.uuid, failed_at >> 32):
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(failed_at)):
         start = link.start_offset
-        if failed_at >> 32 == link.number:
-            start = max(start, failed_at & fmt.OFFSET_MAX)
+        if fmt.segment_of(failed_at) == link.number:
+            start = max(start, fmt.offset_of(failed_at))
         file = engine.fs.open(names.segment(engine.path, link.number))
         try:
             scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
@@ -158,10 +158,10 @@ def _appended(body: frames.Append, data: bytes) -> list[StreamID]:
 def _last_before(engine: Engine, stream: int, position: int) -> StreamID:
     """The stream's last ID in the log before a position; 0-0 if there is none."""
     links = chain.main_links(engine.fs, engine.path, engine.uuid)
-    for link in reversed([link for link in links if link.number <= position >> 32]):
+    for link in reversed([link for link in links if link.number <= fmt.segment_of(position)]):
         end = link.end_offset
-        if link.number == position >> 32:
-            end = min(end, position & fmt.OFFSET_MAX)
+        if link.number == fmt.segment_of(position):
+            end = min(end, fmt.offset_of(position))
         last = _last_in(engine, link, end, stream)
         if last is not None:
             return last

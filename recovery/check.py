@@ -189,7 +189,7 @@ class _Check(LogCheck):
         live = snapshot.read(engine, count)
         if live != record.length:
             why = f"stream {record.name!r} has {live} live entries and a length of {record.length}"
-            self._damage(record.position >> 32, record.position & fmt.OFFSET_MAX, 0, why)
+            self._damage(fmt.segment_of(record.position), fmt.offset_of(record.position), 0, why)
 
     def _locator(self, position: int) -> None:
         number, offset = fmt.position_parts(position)

@@ -162,13 +162,17 @@ class Follower:
             meta = index.meta()
             engine.cache.clear()
             state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
-            links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
-            if not links or links[0].number != meta.applied >> 32:
-                raise SegmentGone(meta.applied >> 32)
+            links = chain.main_links(
+                engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied)
+            )
+            if not links or links[0].number != fmt.segment_of(meta.applied):
+                raise SegmentGone(fmt.segment_of(meta.applied))
             before = links[0].number
             for link in links:
-                if link.number != before and link.previous_end >> 32 != before:
-                    raise SegmentGone(link.previous_end >> 32)  # dropped before it was followed
+                if link.number != before and fmt.segment_of(link.previous_end) != before:
+                    raise SegmentGone(
+                        fmt.segment_of(link.previous_end)
+                    )  # dropped before it was followed
                 before = link.number
                 last = link.number == links[-1].number
                 if not self._segment(engine, link, bound, state, last=last):
@@ -186,8 +190,8 @@ class Follower:
         CorruptFrameError for what is not valid, and was: in a sealed segment, or published.
         """
         start = link.start_offset
-        if state.meta.applied >> 32 == link.number:
-            start = state.meta.applied & fmt.OFFSET_MAX
+        if fmt.segment_of(state.meta.applied) == link.number:
+            start = fmt.offset_of(state.meta.applied)
         file = engine.fs.open(names.segment(engine.path, link.number))
         good = fmt.position(link.number, start)
         try:

@@ -139,10 +139,10 @@ class Rebuild:
 
     def _check_chain(self, from_position: int) -> None:
         """DamagedStoreError if a segment is missing that no checkpoint stands for."""
-        before = from_position >> 32
+        before = fmt.segment_of(from_position)
         for link in self._links:
-            needed = link.previous_end >> 32
-            if needed > before and link.number > from_position >> 32:
+            needed = fmt.segment_of(link.previous_end)
+            if needed > before and link.number > fmt.segment_of(from_position):
                 why = f"segment {needed} is missing, or the checkpoint that replaced it is damaged"
                 if not self._engine.accept_loss:
                     raise DamagedStoreError(
@@ -157,7 +157,7 @@ class Rebuild:
 
     def _pass_lost_checkpoint(self, from_position: int) -> None:
         """The segment of the checkpoint is lost, and the loss accepted: its counts are none."""
-        number = from_position >> fmt.POSITION_SEGMENT_BITS
+        number = fmt.segment_of(from_position)
         if any(damage.segment == number for damage in self._report.damage):
             self._gaps.passed(fmt.position(number, 0), fmt.position(number + 1, 0))
 

@@ -64,7 +64,7 @@ def _renew_checkpoints(engine: Engine) -> None:
     lost = [
         position
         for position in names.checkpoints(fs, path)
-        if not fs.exists(names.segment(path, position >> fmt.POSITION_SEGMENT_BITS))
+        if not fs.exists(names.segment(path, fmt.segment_of(position)))
         and not _fits(engine, position)
     ]
     if not lost:

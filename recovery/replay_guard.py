@@ -152,7 +152,7 @@ class Gaps:
     def without_open(self, state: WriteTxn, record: StreamRecord) -> None:
         """A checkpoint knows of an open node of which no frame was found. DamagedStoreError if the
         whole segment is missing."""
-        engine, number = self._engine, record.open_version >> fmt.POSITION_SEGMENT_BITS
+        engine, number = self._engine, fmt.segment_of(record.open_version)
         missing = not engine.fs.exists(names.segment(engine.path, number))
         why = f"segment {number} is missing, where the open node of {record.name!r} stands"
         if missing and not engine.accept_loss:

@@ -49,7 +49,7 @@ def newest(engine: Engine, state: WriteTxn, report: RecoveryReport) -> int:
             log.error("checkpoint %d is passed over: %s", position, exc)
             continue
         if not checkpoint.fits_log(engine.fs, engine.path, engine.uuid, head):
-            number = position >> fmt.POSITION_SEGMENT_BITS
+            number = fmt.segment_of(position)
             if engine.fs.exists(names.segment(engine.path, number)):
                 log.error("checkpoint %d is passed over: its commit is not in the log", position)
                 continue
@@ -57,7 +57,7 @@ def newest(engine: Engine, state: WriteTxn, report: RecoveryReport) -> int:
             _is_missing(engine, number, report)
         report.checkpoint_position = position
         _load(engine, state, chunks, position, report)
-        number = position >> fmt.POSITION_SEGMENT_BITS
+        number = fmt.segment_of(position)
         state.meta = state.meta._replace(
             applied=position, commit=head.commit, last_crc=head.last_crc,
             last_frame=fmt.position(number, head.last_frame_offset),

@@ -13,6 +13,7 @@ check that follows judges the bytes as always.
 from __future__ import annotations
 
 from logstore.engine.runtime.engine import Engine, log
+from logstore.format import segment_of
 from logstore.log import chain, names
 
 _CHUNK_BYTES = 1 << 20
@@ -21,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 def rewrite(engine: Engine, failed_at: int) -> int:
     """Copy the segments from ``failed_at`` (a position) on into new files; how many."""
     count = 0
-    for link in chain.main_links(engine.fs, engine.path, engine.uuid, failed_at >> 32):
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid, segment_of(failed_at)):
         _copy(engine, link)
         count += 1
     engine.wake.failed_at = 0

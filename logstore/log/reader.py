@@ -57,7 +57,7 @@ class LogFrame(NamedTuple):
     @property
     def position(self) -> int:
         """Where it starts."""
-        return self.segment << 32 | self.offset
+        return fmt.position(self.segment, self.offset)
 
     @property
     def end_offset(self) -> int:
@@ -104,7 +104,7 @@ def parse(data: bytes, at: int, seed: int, segment: int, offset: int) -> LogFram
         raise _corrupt("it is cut off", segment, offset)
     body = at + _HEAD_BYTES
     payload = data[body:end]
-    place = (segment << 32 | offset).to_bytes(8, "little")
+    place = fmt.position(segment, offset).to_bytes(8, "little")
     if crc32c(payload, crc32c(place + data[at + 4 : body], seed)) != crc:
         raise _corrupt("the checksum does not fit", segment, offset)
     return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, crc, payload)
@@ -137,7 +137,7 @@ def _large(
     begin = offset + _HEAD_BYTES
     if size <= _AT_ONCE_BYTES and bodies:
         return parse(head + source.pread(size, begin), 0, seed, segment, offset)
-    state = crc32c((segment << 32 | offset).to_bytes(8, "little") + head[4:], seed)
+    state = crc32c(fmt.position(segment, offset).to_bytes(8, "little") + head[4:], seed)
     for at in range(0, size, _CHUNK_BYTES):
         part = source.pread(min(_CHUNK_BYTES, size - at), begin + at)
         if len(part) < min(_CHUNK_BYTES, size - at):

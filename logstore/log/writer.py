@@ -21,7 +21,6 @@ _HEAD = fmt.FRAME_HEAD
 _COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
 _LAST, _MARK = fmt.FRAME_FLAG_LAST, fmt.FRAME_MARK
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
-_OFFSET_MAX = fmt.OFFSET_MAX
 _BATCH = -1  # in the place of a kind
 
 
@@ -37,10 +36,20 @@ class SegmentTooFull(Exception):  # noqa: N818  (control flow of a commit, never
 class CommitBuffer:
     """The frames of one commit that begins at ``start`` (a position)."""
 
-    __slots__ = ("_payloads", "_starts", "end", "last_crc", "last_start", "number", "start")
+    __slots__ = (
+        "_last_position",
+        "_payloads",
+        "_starts",
+        "end",
+        "last_crc",
+        "last_start",
+        "number",
+        "start",
+    )
 
     def __init__(self, start: int, number: int) -> None:
         self.start = start
+        self._last_position = start | fmt.OFFSET_MAX  # of the segment: no commit goes beyond it
         self.number = number
         self.end = start
         self._payloads: list[tuple[int, Any]] = []  # of _BATCH: (batch, stream)
@@ -61,7 +70,7 @@ class CommitBuffer:
         self._payloads.append((kind, payload))
         self._starts.append(at)
         self.end = end = at + _HEAD_BYTES + size
-        if end & _OFFSET_MAX < at & _OFFSET_MAX:
+        if end > self._last_position:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
         return at, size
 
@@ -76,7 +85,7 @@ class CommitBuffer:
         self._payloads.append((_BATCH, (batch, stream)))
         self._starts.append(at)
         self.end = end = at + size
-        if end >> fmt.POSITION_SEGMENT_BITS > at >> fmt.POSITION_SEGMENT_BITS:
+        if end > self._last_position:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
         return at
 

@@ -30,7 +30,7 @@ from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
-from logstore.format import POSITION_SEGMENT_BITS
+from logstore.format import segment_of
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.absence_check import LostRowsError
 from logstore.index.keys import StreamRecord
@@ -81,7 +81,7 @@ class Items:
         self.lives.append(item.live)
         self.edges.extend((*item.master, *item.last))
         if item.position:
-            self.segments.add(item.position >> POSITION_SEGMENT_BITS)
+            self.segments.add(segment_of(item.position))
 
     def cut(self, count: int) -> None:
         """Forget all but the first nodes; a segment pinned for nothing does no harm."""

@@ -112,7 +112,7 @@ def nodes(
                 lease.keep(now_ms())
                 lp = item.lp
                 if item.position:
-                    source = files.source(item.position >> fmt.POSITION_SEGMENT_BITS)
+                    source = files.source(fmt.segment_of(item.position))
                     lp = located.listpack(
                         source, seed, item.position, item.payload_bytes, section.stream,
                         item.master,

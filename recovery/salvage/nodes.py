@@ -55,7 +55,7 @@ class Remains:
         engine, active = self._engine, self.view.meta.active_segment
         there = set(names.segments(engine.fs, engine.path))
         for _, stream, master, locator in self.view.index.all_nodes():
-            segment = locator.position >> fmt.POSITION_SEGMENT_BITS
+            segment = fmt.segment_of(locator.position)
             if segment in there and segment not in suspects:
                 continue
             try:
@@ -79,7 +79,7 @@ class Remains:
     def _main(self, locator: Locator) -> bool:
         engine = self._engine
         mains = chain.main_links(engine.fs, engine.path, engine.uuid)
-        number = locator.position >> fmt.POSITION_SEGMENT_BITS
+        number = fmt.segment_of(locator.position)
         return any(link.number == number for link in mains)
 
     # -- one stream -----------------------------------------------------------------------------

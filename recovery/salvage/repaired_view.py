@@ -196,7 +196,7 @@ class Repaired:
         try:
             scanned = reader.scan(file, self._seed, link.number, good, link.end_offset)
             for commit in reader.commits(scanned, None):
-                good = commit.end & fmt.OFFSET_MAX
+                good = fmt.offset_of(commit.end)
         except CorruptFrameError:
             behind = self._frames(file, link.number, good)
             return not any(found.last for found in behind)

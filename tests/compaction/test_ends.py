@@ -271,6 +271,10 @@ def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
     for each in nodes_there:
         if not chooser.must(each):
             size = fmt.FRAME_HEAD_BYTES + each.payload_bytes
-            wanted[each.position >> 32] = wanted.get(each.position >> 32, 0) + size
+            wanted[fmt.segment_of(each.position)] = (
+                wanted.get(fmt.segment_of(each.position), 0) + size
+            )
     assert staying == wanted != {}
-    assert deleted == {each.position >> 32 for each in nodes_there if each.vector} != set()
+    assert (
+        deleted == {fmt.segment_of(each.position) for each in nodes_there if each.vector} != set()
+    )

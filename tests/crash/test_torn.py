@@ -46,7 +46,7 @@ class Prepared:
         scanned = reader.scan(file, crc_seed(self.uuid), 1, start, len(self.data))
         found = list(reader.commits(scanned, 0))
         file.close()
-        self.ends = [start, *(commit.end & fmt.OFFSET_MAX for commit in found)]
+        self.ends = [start, *(fmt.offset_of(commit.end) for commit in found)]
         self.inner = found[-3].frames[-1].offset  # where the last frame of a late commit begins
         assert len(self.ends) == COMMITS + 1
 

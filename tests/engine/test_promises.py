@@ -10,6 +10,7 @@ from pathlib import Path
 
 import logstore
 from logstore.clock import monotonic_ms
+from logstore.format import offset_of, segment_of
 from tests.crash import twins
 from tests.engine.procs import Forked
 
@@ -91,7 +92,10 @@ def test_everysec_outlives_the_process_that_promised_it(tmp_path: Path) -> None:
         assert any(name.endswith(".log") for name in synced)
         assert len(store.stream("a")) == 10
         words = store._live().engine.wake
-        assert store.durable_upto == (words.log().applied >> 32, words.log().applied & 0xFFFFFFFF)
+        assert store.durable_upto == (
+            segment_of(words.log().applied),
+            offset_of(words.log().applied),
+        )
 
 
 def test_a_living_process_keeps_the_promise_of_a_dead_one(tmp_path: Path) -> None:

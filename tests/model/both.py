@@ -18,6 +18,7 @@ import logstore
 from logstore.api import opening
 from logstore.engine.commit import pipeline
 from logstore.engine.runtime import pins, snapshot
+from logstore.format import segment_of
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.scan import plan
@@ -337,7 +338,9 @@ class Both:
         self.same(made.entries, len(self.shelf.streams[name].entries), "scan")
         if made.pin_id:
             self.pinned[made.pin_id] = {
-                node.position >> 32 for node in self.log.named(name).nodes.values() if node.live
+                segment_of(node.position)
+                for node in self.log.named(name).nodes.values()
+                if node.live
             }
 
     def unpin(self) -> None:

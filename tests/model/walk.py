@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgpack
 from crc32c import crc32c
 
+from logstore.format import segment_of
 from logstore.fs import FileSystem
 
 ID = tuple[int, int]
@@ -384,8 +385,8 @@ class Log:
         found = dict.fromkeys(self.segments, (0, 0))
         for stream in self.streams.values():
             for node in stream.nodes.values():
-                size, count = found[node.position >> 32]
-                found[node.position >> 32] = size + node.size_bytes, count + 1
+                size, count = found[segment_of(node.position)]
+                found[segment_of(node.position)] = size + node.size_bytes, count + 1
         return found
 
     def deleted_bytes(self, there: list[bytes]) -> dict[int, int]:

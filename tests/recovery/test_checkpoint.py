@@ -14,6 +14,7 @@ import logstore
 from logstore.engine.maintenance import checkpoint, checkpoint_groups
 from logstore.engine.runtime import snapshot
 from logstore.errors import DamagedStoreError
+from logstore.format import segment_of
 from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.recovery.check import check
@@ -247,7 +248,7 @@ def test_the_segment_in_which_a_checkpoint_ends_must_not_be_missing(tmp_path: Pa
         stream = store.stream("s")
         stream.add_many({"n": n, "pad": "p" * 200} for n in range(400))
         store.checkpoint()
-        at = names.checkpoints(LOCAL, path)[-1] >> 32
+        at = segment_of(names.checkpoints(LOCAL, path)[-1])
         stream.add({"behind": "the checkpoint"})
         while store._engine().wake.log().active_segment == at:
             stream.add({"pad": "p" * 20_000})

@@ -211,7 +211,11 @@ def test_a_checkpoint_that_does_not_fit_the_log(path: Path) -> None:
     kept = place.read_bytes()
     frames.flip(place, len(kept) - 1)
     (damage,) = [each for each in check(path).damage if "chunk" in each.why]
-    assert damage[:3] == (position >> 32, position & 0xFFFFFFFF, position & 0xFFFFFFFF)
+    assert damage[:3] == (
+        fmt.segment_of(position),
+        fmt.offset_of(position),
+        fmt.offset_of(position),
+    )
     place.write_bytes(kept)
     last = frames.everything(path)[-1]
     frames.flip(frames.file(path, 1), last.offset + 3)

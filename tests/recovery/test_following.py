@@ -93,7 +93,7 @@ def test_what_is_damaged_is_told_and_not_taken_for_the_end(
         for _ in range(5 if sealed else 1):
             store.stream("s").add({b"pad": bytes(30_000)})
         assert (store._engine().wake.log().active_segment > 1) is sealed
-        at = (before.applied & fmt.OFFSET_MAX) + 100
+        at = (fmt.offset_of(before.applied)) + 100
         frames.flip(frames.file(tmp_path / "store", 1), at)
         for _ in range(2):
             with pytest.raises(CorruptFrameError) as caught:

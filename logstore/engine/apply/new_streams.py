@@ -22,7 +22,7 @@ from logstore.engine.runtime.segments import SegmentGone, Segments
 from logstore.engine.txn.open_node import OPEN_INLINE_MAX_BYTES
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError
-from logstore.format import CREATE_BODY, OPEN_BODY, POSITION_SEGMENT_BITS, Kind
+from logstore.format import CREATE_BODY, OPEN_BODY, Kind, segment_of
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
@@ -119,8 +119,8 @@ class Fresh:
             at, payload_bytes, payload = opened
             _, ms, seq, last_ms, last_seq, entries = OPEN_BODY.unpack(payload)
             try:
-                if segment != at >> POSITION_SEGMENT_BITS:
-                    segment = at >> POSITION_SEGMENT_BITS
+                if segment != segment_of(at):
+                    segment = segment_of(at)
                     source = segments.source(segment, sealed=segment != active)
                 segments.body_reads += 1
                 lp = listpack(source, segments.seed, at, payload_bytes, number, (ms, seq))

@@ -27,7 +27,7 @@ def flush(engine: Engine, committer: Committer) -> int:
     began_ms = monotonic_ms()
     applied = engine.wake.applied
     if applied > engine.wake.durable_upto:
-        _sync_segment(engine, applied >> fmt.POSITION_SEGMENT_BITS)
+        _sync_segment(engine, fmt.segment_of(applied))
         with committer.locked() as now:
             engine.wake.raise_durable(applied)
             # What came meanwhile is not covered, and may be as old as the beginning of the sync.

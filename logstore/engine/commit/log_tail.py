@@ -79,7 +79,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         index = IndexTxn(generation, txn)
         meta = index.meta()
         state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
-        links = chain.main_links(engine.fs, engine.path, engine.uuid, meta.applied >> 32)
+        links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied))
         for place, link in enumerate(links):
             file = engine.fs.open(names.segment(engine.path, link.number), write=True)
             try:
@@ -116,8 +116,8 @@ def _segment(
 ) -> tuple[int, TailReport]:
     """Apply the commits of one segment that lie behind the index."""
     start = link.start_offset
-    if state.meta.applied >> 32 == link.number:
-        start = state.meta.applied & fmt.OFFSET_MAX
+    if fmt.segment_of(state.meta.applied) == link.number:
+        start = fmt.offset_of(state.meta.applied)
     if state.meta.active_segment < link.number:
         state.meta = state.meta._replace(active_segment=link.number)
     if start > link.end_offset:
@@ -132,7 +132,7 @@ def _segment(
         for commit in reader.commits(scanned, state.meta.commit):
             apply_commit(state, commit)
             count += 1
-            good = commit.end & fmt.OFFSET_MAX
+            good = fmt.offset_of(commit.end)
     except CorruptFrameError as exc:
         behind = reader.behind(
             file, engine.seed, link.number, good, link.end_offset if last else good,
@@ -199,7 +199,7 @@ def _complete_roll(engine: Engine, state: WriteTxn) -> None:
         source = engine.segments.source(number, sealed=False)
     except SegmentGone:
         raise _newest_missing(following) from None
-    end = state.meta.applied & fmt.OFFSET_MAX
+    end = fmt.offset_of(state.meta.applied)
     found = reader.read_frame(source, engine.seed, number, offset, end)
     if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
         raise _newest_missing(following)

@@ -140,12 +140,12 @@ def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
             buffer.end, number, buffer.last_start, buffer.last_crc, meta[4], meta[5], meta[6]
         )
         state.flush()  # before the append: an index that is full refuses while nothing happened
-        file = engine.active_file(start >> 32)
+        file = engine.active_file(words.active_segment)
         rank = batch.rank()
         batch.start, batch.last_frame = start, buffer.last_start
         batch.last_crc, batch.number = buffer.last_crc, number
         engine.wake.begin(number)
-        file.pwrite(data, start & fmt.OFFSET_MAX)
+        file.pwrite(data, fmt.offset_of(start))
         batch.appended = True
         _keep_promise(engine, file, rank, start, buffer.end)
         txn.commit()
@@ -189,8 +189,8 @@ def _decide(engine: Engine, batch: Batch, state: WriteTxn, words: LogWords) -> i
         return DONE
     if state.grown and batch.hands_out and (step := _hand_out(engine, batch, state)) >= 0:
         return step
-    start, limit = buffer.start & fmt.OFFSET_MAX, engine.limits.segment_bytes
-    if buffer.end & fmt.OFFSET_MAX > limit and start > fmt.SEGMENT_HEAD_BYTES:
+    start, limit = fmt.offset_of(buffer.start), engine.limits.segment_bytes
+    if fmt.offset_of(buffer.end) > limit and start > fmt.SEGMENT_HEAD_BYTES:
         return ROLL
     return -1
 
@@ -250,7 +250,8 @@ def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
     try:
         if isinstance(exc, FileSystemError) and not batch.appended:
             # The append was cut short, so its bytes never were a complete commit.
-            engine.active_file(batch.start >> 32).truncate(batch.start & fmt.OFFSET_MAX)
+            number, offset = fmt.position_parts(batch.start)
+            engine.active_file(number).truncate(offset)
         if engine.wake.log().in_progress:
             log_tail.finish_locked(engine)
         batch.committed = _in_log(engine, batch)

@@ -37,7 +37,7 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
         engine.wake.begin(number)
         file = engine.active_file(words.active_segment)
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
-        file.pwrite(data, buffer.start & fmt.OFFSET_MAX)
+        file.pwrite(data, fmt.offset_of(buffer.start))
         engine.sync_file(file, buffer.start)
         make_segment(engine, following, buffer.end, number)
         state.meta = state.meta._replace(

@@ -24,7 +24,13 @@ from logstore.errors import (
     StreamExistsError,
     TooLargeError,
 )
-from logstore.format import FRAME_HEAD_BYTES, NODE_BODY, OFFSET_MAX, SEGMENT_HEAD_BYTES, Kind
+from logstore.format import (
+    FRAME_HEAD_BYTES,
+    NODE_BODY,
+    SEGMENT_HEAD_BYTES,
+    Kind,
+    offset_of,
+)
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE
 from logstore.log import frame as frames
@@ -213,7 +219,7 @@ def check_room(state: WriteTxn, parts: list[Part]) -> None:
     known before all of it was decided."""
     assert state.buffer is not None
     size = sum(map(part_bytes, parts))
-    start, end = state.buffer.start & OFFSET_MAX, state.buffer.end & OFFSET_MAX
+    start, end = offset_of(state.buffer.start), offset_of(state.buffer.end)
     if start > SEGMENT_HEAD_BYTES and end + size > state.limits.segment_bytes:
         raise SegmentTooFull
 

@@ -49,7 +49,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     if not words.applied:
         return 0  # there is no commit that it could follow
     head = checkpoint.CheckpointHead(
-        words.applied, words.commit, words.last_frame & fmt.OFFSET_MAX, words.last_crc
+        words.applied, words.commit, fmt.offset_of(words.last_frame), words.last_crc
     )
     links = _links(engine, words.applied)
     chunks: list[Any] = [_meta(engine)]

@@ -54,7 +54,7 @@ def _some(view: Snapshot, after: bytes) -> tuple[dict[int, int], bytes | None]:
         last = key
         if locator.vector:
             gone = locator.entries - locator.live
-            number = locator.position >> 32
+            number = fmt.segment_of(locator.position)
             size = locator.payload_bytes * gone // max(1, locator.entries)
             found[number] = found.get(number, 0) + size
     return found, None
@@ -75,8 +75,8 @@ def deleted_bytes(engine: Engine) -> dict[int, int]:
     for link in _links(engine, set(rows), meta.active_segment):
         end = link.end_offset
         if link.number == meta.active_segment:
-            same = meta.applied >> fmt.POSITION_SEGMENT_BITS == link.number
-            end = meta.applied & fmt.OFFSET_MAX if same else link.start_offset
+            same = fmt.segment_of(meta.applied) == link.number
+            end = fmt.offset_of(meta.applied) if same else link.start_offset
         held = _frames(engine, link._replace(end_offset=end), link.number != meta.active_segment)
         held = (each for each in held if int.from_bytes(each.payload[:8], "little") not in whole)
         size = 0

@@ -23,7 +23,7 @@ from logstore.engine.runtime.repeated_failure import Repeated
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.runtime.throttle import Pause, StoppedError, Throttle
 from logstore.errors import LockTimeoutError, StoreGoneError
-from logstore.format import Role
+from logstore.format import Role, segment_of
 from logstore.log import names
 
 POLL_S = 0.2
@@ -137,7 +137,7 @@ def due(engine: Engine) -> bool:
     own = 0
     if last:
         own = engine.fs.stat(names.checkpoint(engine.path, last)).size_bytes
-    since = snapshot.read(engine, lambda view: _operation_bytes(view, last >> 32))
+    since = snapshot.read(engine, lambda view: _operation_bytes(view, segment_of(last)))
     return since > max(OPERATIONS_MAX_BYTES, own)
 
 

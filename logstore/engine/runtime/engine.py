@@ -240,7 +240,7 @@ class Engine:
     @staticmethod
     def start_of_next(words: LogWords) -> int:
         """Where the next commit begins."""
-        if words.applied >> fmt.POSITION_SEGMENT_BITS == words.active_segment:
+        if fmt.segment_of(words.applied) == words.active_segment:
             return words.applied
         return fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
 

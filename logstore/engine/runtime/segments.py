@@ -137,7 +137,7 @@ class Segments:
         kept = self._nodes.get(key)
         if kept is not None and len(kept) + fmt.NODE_BODY.size == size:
             return kept
-        segment = locator.position >> fmt.POSITION_SEGMENT_BITS
+        segment = fmt.segment_of(locator.position)
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)
         lp = located.listpack(source, self.seed, locator.position, size, stream, master)

@@ -14,6 +14,7 @@ from logstore.engine.runtime.record_cache import Before, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
 from logstore.engine.txn.settings import SettingState
+from logstore.format import segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.expiry_txn import ExpiryTxn, first_due
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
@@ -225,7 +226,7 @@ class TxnView:
     # -- segments -----------------------------------------------------------------------------
     def count_live(self, position: int, payload_bytes: int, nodes: int) -> None:
         """Count what began or ceased to live in the segment of a position."""
-        number = position >> 32
+        number = segment_of(position)
         change = self._changes.get(number)
         if change is None:
             change = self._changes[number] = [0, 0]
