@@ -18,12 +18,11 @@ from typing import Any
 
 import lmdb
 
-from logstore import oserrors
-from logstore.errors import CorruptionError, DiskFullError, Error, FileSystemError
+from logstore import errors
+from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import named, reach
 from logstore.index import keys
-from logstore.oserrors import FULL
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
@@ -236,7 +235,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         if isinstance(exc, lmdb.Error):
             raise _not_opened(exc, path) from exc
         if isinstance(exc, OSError):  # it makes the directory itself
-            raise oserrors.typed(exc, path, "opening") from exc
+            raise errors.typed(exc, path, "opening") from exc
         raise
     return Generation(path, number, env, databases)
 

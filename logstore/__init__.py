@@ -21,7 +21,7 @@ _HOME = {
     "DeletedDelivery": ("logstore.api.delivery", "DeletedDelivery"),
     "DeadLetter": ("logstore.api.dead_letters", "DeadLetter"),
     "Transaction": ("logstore.api.transaction", "Transaction"),
-    "DeleteOutcome": ("logstore.api.outcome", "DeleteOutcome"),
+    "DeleteOutcome": ("logstore.api.delivery", "DeleteOutcome"),
     "Entry": ("logstore.api.entry", "Entry"),
     "Fields": ("logstore.api.entry", "Fields"),
     "IDRuns": ("logstore.api.entry", "IDRuns"),
@@ -34,10 +34,10 @@ _HOME = {
     "PendingInfo": ("logstore.api.info", "PendingInfo"),
     "PinInfo": ("logstore.api.info", "PinInfo"),
     "StoreInfo": ("logstore.api.info", "StoreInfo"),
-    "FullStreamInfo": ("logstore.api.full_info", "FullStreamInfo"),
-    "FullGroupInfo": ("logstore.api.full_info", "FullGroupInfo"),
-    "FullConsumerInfo": ("logstore.api.full_info", "FullConsumerInfo"),
-    "FullPendingEntry": ("logstore.api.full_info", "FullPendingEntry"),
+    "FullStreamInfo": ("logstore.api.info", "FullStreamInfo"),
+    "FullGroupInfo": ("logstore.api.info", "FullGroupInfo"),
+    "FullConsumerInfo": ("logstore.api.info", "FullConsumerInfo"),
+    "FullPendingEntry": ("logstore.api.info", "FullPendingEntry"),
     "StreamSettings": ("logstore.settings", "StreamSettings"),
     "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
@@ -58,23 +58,23 @@ _ERRORS = (
 if TYPE_CHECKING:
     from logstore.api.dead_letters import DeadLetter as DeadLetter
     from logstore.api.delivery import DeletedDelivery as DeletedDelivery
+    from logstore.api.delivery import DeleteOutcome as DeleteOutcome
     from logstore.api.delivery import Delivery as Delivery
     from logstore.api.entry import Entry as Entry
     from logstore.api.entry import Fields as Fields
     from logstore.api.entry import IDRuns as IDRuns
-    from logstore.api.full_info import FullConsumerInfo as FullConsumerInfo
-    from logstore.api.full_info import FullGroupInfo as FullGroupInfo
-    from logstore.api.full_info import FullPendingEntry as FullPendingEntry
-    from logstore.api.full_info import FullStreamInfo as FullStreamInfo
     from logstore.api.group import Group as Group
     from logstore.api.info import ConsumerInfo as ConsumerInfo
+    from logstore.api.info import FullConsumerInfo as FullConsumerInfo
+    from logstore.api.info import FullGroupInfo as FullGroupInfo
+    from logstore.api.info import FullPendingEntry as FullPendingEntry
+    from logstore.api.info import FullStreamInfo as FullStreamInfo
     from logstore.api.info import GroupInfo as GroupInfo
     from logstore.api.info import PendingEntry as PendingEntry
     from logstore.api.info import PendingInfo as PendingInfo
     from logstore.api.info import PinInfo as PinInfo
     from logstore.api.info import StoreInfo as StoreInfo
     from logstore.api.info import StreamInfo as StreamInfo
-    from logstore.api.outcome import DeleteOutcome as DeleteOutcome
     from logstore.api.scheduling import ScheduledEntry as ScheduledEntry
     from logstore.api.scheduling import ScheduleKey as ScheduleKey
     from logstore.api.store import Store as Store

@@ -21,9 +21,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError
+from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError, typed
 from logstore.heldpath import Directory, HeldPath, gone, inside, named, reach
-from logstore.oserrors import typed
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20

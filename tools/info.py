@@ -8,8 +8,13 @@ from typing import Any
 import click
 
 from logstore.api.entry import Entry
-from logstore.api.full_info import FullConsumerInfo, FullGroupInfo, FullPendingEntry, FullStreamInfo
-from logstore.api.info import GroupInfo
+from logstore.api.info import (
+    FullConsumerInfo,
+    FullGroupInfo,
+    FullPendingEntry,
+    FullStreamInfo,
+    GroupInfo,
+)
 from logstore.api.stream import Stream
 from logstore.tools import forms, options
 from logstore.tools.output import Output

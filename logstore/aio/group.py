@@ -17,11 +17,10 @@ from logstore.aio import turn
 from logstore.api import arguments, work_loop, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, NackMode
+from logstore.api.delivery import Autoclaimed, DeletedDelivery, DeleteOutcome, Delivery, NackMode
 from logstore.api.group import Group
 from logstore.api.handlers import check_callable, not_done
 from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
-from logstore.api.outcome import DeleteOutcome
 from logstore.api.read import deadline_of, group_limits, refuse_block
 from logstore.ids import IDLike
 from logstore.options import References, Sync

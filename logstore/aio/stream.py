@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from logstore.aio.group import AsyncGroup
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
+from logstore.api.delivery import DeleteOutcome
 from logstore.api.dump import Peer
 from logstore.api.entry import Entry, IDRuns
-from logstore.api.full_info import FullStreamInfo
-from logstore.api.info import GroupInfo, StreamInfo
-from logstore.api.outcome import DeleteOutcome
+from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
 from logstore.api.scheduling import ScheduledEntry, ScheduleKey
 from logstore.api.stream import Stream
 from logstore.codec import Row

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from logstore.api import arguments
-from logstore.api.delivery import Delivery, NackMode
-from logstore.api.outcome import DeleteOutcome, Pending, outcomes
+from logstore.api.delivery import DeleteOutcome, Delivery, NackMode, Pending, outcomes
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim
 from logstore.engine.groups.deliver import Delivered

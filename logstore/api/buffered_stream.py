@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.api import arguments, producing, scheduling
 from logstore.api.buffered_group import TransactionGroup
+from logstore.api.delivery import DeleteOutcome, Pending, collect, outcomes
 from logstore.api.entry import IDRuns
-from logstore.api.outcome import DeleteOutcome, Pending, collect, outcomes
 from logstore.api.scheduling import ScheduleKey
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn

@@ -1,4 +1,5 @@
-"""Deliveries: entries as a consumer group hands them out, with what an ack needs.
+"""Deliveries: entries as a consumer group hands them out, with what an ack needs; and outcomes, of
+deletes and of what a transaction does.
 
 Invariants: a delivery names its group, consumer, delivery count and delivery time as they were when
 it was handed out; an ack inside a transaction compares all of them, a plain ``ack`` none. Lengths
@@ -7,15 +8,20 @@ of time are ``timedelta``. A delivery holds no lock and never changes, but for `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from logstore.api.entry import Entry
+from logstore.api.entry import Entry, IDRuns
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.streams.add import Added
+from logstore.errors import UsageError
 from logstore.ids import StreamID
 
 if TYPE_CHECKING:
     from logstore.api.group import Group
+
 
 T = TypeVar("T", bytes, str)
 NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
@@ -128,3 +134,58 @@ class Autoclaimed(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Autoclaimed({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
+
+
+R = TypeVar("R")
+
+
+class DeleteOutcome(IntEnum):
+    """What became of one ID, with the number that XDELEX and XACKDEL have for it."""
+
+    MISSING = -1  # there was no such entry; of an ack: it was not pending
+    DELETED = 1
+    KEPT = 2  # a group has not read it yet, or has it pending; of an ack: acked nevertheless
+
+
+def outcomes(told: Iterable[int]) -> list[DeleteOutcome]:
+    """An outcome for each ID."""
+    return [DeleteOutcome(each) for each in told]
+
+
+def collect(given: IDRuns, added: Added) -> None:
+    """Put the IDs of one add to the others."""
+    if added.given is None:
+        given.add(added.first, added.count)
+    else:
+        given.add_given(added.given)
+
+
+class Pending(Generic[R]):
+    """The outcome of an operation of a transaction; known once it was committed."""
+
+    __slots__ = ("_done", "_turn", "_value")
+
+    def __init__(self, turn: Callable[[Any], R] | None = None) -> None:
+        self._done = False
+        self._turn = turn
+        self._value: Any = None
+
+    def _settle(self, value: Any) -> None:
+        self._value = value if self._turn is None else self._turn(value)
+        self._done = True
+
+    @property
+    def result(self) -> R:
+        """What the operation gave: an ID, a count. UsageError before the commit."""
+        if not self._done:
+            raise UsageError("known after the commit: leave the with block first")
+        found: R = self._value
+        return found
+
+    @property
+    def id(self) -> StreamID:
+        """The ID that an add was given. UsageError before the commit."""
+        found = self.result
+        if not isinstance(found, StreamID):
+            raise UsageError("this operation gives no ID")
+        return found

@@ -11,9 +11,8 @@ from typing import Literal, TypeVar
 
 from logstore.api import arguments, configuring, dead_letters
 from logstore.api.configuring import KEEP, Amount, Keep, Length
-from logstore.api.delivery import NackMode
+from logstore.api.delivery import DeleteOutcome, NackMode, outcomes
 from logstore.api.group_handle import GroupHandle
-from logstore.api.outcome import DeleteOutcome, outcomes
 from logstore.engine.groups import ack, admin
 from logstore.ids import IDLike, parse_id
 from logstore.options import References, Sync

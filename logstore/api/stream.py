@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from logstore.api import arguments
 from logstore.api.configuring import KEEP, Amount, Keep, Length
+from logstore.api.delivery import DeleteOutcome, collect, outcomes
 from logstore.api.entry import IDRuns
-from logstore.api.outcome import DeleteOutcome, collect, outcomes
 from logstore.api.stream_handle import StreamHandle
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import add, delete, trim

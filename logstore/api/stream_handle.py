@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logstore.api.dump import Peer
-    from logstore.api.full_info import FullStreamInfo
-    from logstore.api.info import GroupInfo, StreamInfo
+    from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scheduling import ScheduledEntry
     from logstore.api.store import Store
     from logstore.settings import StreamSettings
@@ -201,9 +200,9 @@ class StreamHandle(Generic[T]):
         At most ``count`` of each list, those with the smallest IDs; 0: all, in memory. What is long
         is looked at in steps, each of a moment of its own. StreamNotFoundError; OptionError.
         """
-        from logstore.api import describe_full
+        from logstore.api import describe
 
-        return describe_full.full_info(self._store, self._name, arguments.read_count(count))
+        return describe.full_info(self._store, self._name, arguments.read_count(count))
 
     def scan(
         self, start: IDLike = "-", end: IDLike = "+", *,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments, dead_letters
 from logstore.api.buffered_stream import TransactionStream
-from logstore.api.delivery import Delivery, NackMode
-from logstore.api.outcome import Pending
+from logstore.api.delivery import Delivery, NackMode, Pending
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy
 from logstore.engine.groups import ack

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from logstore.api import opening
+from logstore.errors import typed
 from logstore.fs import File, FileSystem
-from logstore.oserrors import typed
 
 BLOCK = 512
 

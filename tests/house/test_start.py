@@ -83,10 +83,10 @@ gc.freeze()
 load("logstore.api.info")
 assert gc.get_freeze_count()
 gc.disable()
-load("logstore.api.full_info")
+load("logstore.api.info")
 assert not gc.isenabled()
 """
-    assert "logstore.api.full_info" in loaded(code)
+    assert "logstore.api.info" in loaded(code)
 
 
 def test_names_can_be_imported_listed_and_asked_for() -> None:

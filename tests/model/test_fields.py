@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import logstore
-from logstore.api import full_info, info
+from logstore.api import info
 from logstore.engine.shm.metrics import COUNTERS
 from tests.groups.model import Group
 from tests.model import told
@@ -22,11 +22,10 @@ from tests.model.walk import Tally
 def kinds() -> dict[str, set[str]]:
     """Every type that info tells, with its fields."""
     found: dict[str, set[str]] = {}
-    for module in (info, full_info):
-        for name, kind in inspect.getmembers(module, inspect.isclass):
-            own = is_dataclass(kind) and kind.__module__ == module.__name__
-            if own and name not in told.ELSEWHERE:
-                found[name] = {each.name for each in fields(kind)}
+    for name, kind in inspect.getmembers(info, inspect.isclass):
+        own = is_dataclass(kind) and kind.__module__ == info.__name__
+        if own and name not in told.ELSEWHERE:
+            found[name] = {each.name for each in fields(kind)}
     return found
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from logstore.api.radix import radix_tree
+from logstore.api.describe import radix_tree
 from logstore.ids import StreamID
 
 

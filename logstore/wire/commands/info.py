@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from logstore.api import describe, describe_full
+from logstore.api import describe
 from logstore.api.entry import Entry
-from logstore.api.full_info import FullConsumerInfo, FullGroupInfo
-from logstore.api.info import StreamInfo
+from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.engine.groups import describe as pendings
 from logstore.engine.txn.lag import signed
 from logstore.wire.failures import SYNTAX, Failed
@@ -100,7 +99,7 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
     profile, store = session.service.profile, session.database.store
 
     def find(reader: Reader) -> Reply:
-        info = describe_full.full_info_on(reader.once, store, key, count)
+        info = describe.full_info_on(reader.once, store, key, count)
         return head(info, profile) | {
             b"entries": [flat(each) for each in info.entries],
             b"groups": [_group(each, profile) for each in info.group_infos],
