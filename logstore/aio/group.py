@@ -11,9 +11,9 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from logstore.aio import turn
 from logstore.api import arguments, work_loop, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dead_letters import OnDead
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from logstore.aio.stream import AsyncStream
 
 R = TypeVar("R")
+STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
 T = TypeVar("T", bytes, str)
 
 
@@ -128,8 +129,14 @@ class AsyncGroup(Generic[T]):
         """Read, or wait in the queue of the group; options as of ``Group._waiting``."""
         group = self._group
         wait = group._waiting(who, limit, **options)
-        worker = bool(options.get("worker"))
-        found = await turn.read(self._store, wait, deadline, alive, worker=worker)
+        owner = (self._store._reader(), who)
+        found = await self._store._tasks.read(
+            wait,
+            owner,
+            deadline,
+            alive=None if alive is None else partial(self._run, alive),
+            most_s=STOP_S if options.get("worker") else None,
+        )
         return group._deliveries(who, found)
 
     async def backlog(

@@ -31,6 +31,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 from logstore.aio.stream import AsyncStream
+from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.api import read as reading
 from logstore.api.dead_letters import OnDead
@@ -118,7 +119,8 @@ class AsyncStore(Generic[T]):
         self._store: Store[T] = store
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-aio")
         self._watcher = Watcher(store._engine)
-        self._readers: WeakSet[asyncio.Task[Any]] = WeakSet()  # see ``aio.turn``
+        self._tasks = Tasks(self._watcher, self._run)
+        self._readers: WeakSet[asyncio.Task[Any]] = WeakSet()  # see ``_reader``
         self._closed = False
 
     async def _run(self, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
@@ -126,6 +128,17 @@ class AsyncStore(Generic[T]):
             raise closed()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(work, *args, **named))
+
+    def _reader(self) -> int:
+        """The identity of the task at hand, whose places in queues are given back when it is done:
+        many tasks that come to a time-out once and end would hold all there are.
+        """
+        task = asyncio.current_task()
+        if task is not None and task not in self._readers:
+            places = self._watcher.engine().wake.waits.places
+            self._readers.add(task)
+            task.add_done_callback(lambda done: places.forget(id(done)))
+        return id(task)
 
     async def close(self) -> None:
         """Give the store back; who waits is told by ClosedError."""

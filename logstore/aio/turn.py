@@ -12,75 +12,100 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
-from logstore.aio.wait import wait_for
+from logstore.aio.wait import Watcher, wait_for
 from logstore.aio.waiter import Waiter
 from logstore.api import group_wait
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting.session import Stay
 from logstore.engine.waiting.wait import over
-
-if TYPE_CHECKING:
-    from logstore.aio.store import AsyncStore
+from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
 RETRY_MIN_S = 0.001  # between two looks for what became idle
-STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
 
 
-async def read(
-    store: AsyncStore[Any], wait: group_wait.Wait, deadline: float | None,
-    alive: Callable[[], object] | None = None, *, worker: bool = False,
-) -> list[Delivered]:  # fmt: skip
-    """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
-    owner = (_known(store), wait.consumer)
-    while not over(deadline):
-        stay = await store._run(wait.stay, owner)
-        if stay is None:
-            break  # the group is gone: reading says so
-        turn = _Turn(store, stay)
-        try:
-            found = await turn.take(wait.stream, deadline, alive, worker=worker)
-        except group_wait.Moved:
-            turn.leave()
-            continue
-        except BaseException:
-            turn.leave()
-            raise
-        if found or found is None:
-            return found or []
-        # What it was handed was deleted since.
-    return await store._run(wait.at_once)
+class Tasks(NamedTuple):
+    """Where the tasks of one event loop wait: who watches the store for them, and their threads."""
+
+    watcher: Watcher
+    run: Callable[[Callable[[], Any]], Awaitable[Any]]  # calls in a thread
+
+    async def read(
+        self, wait: group_wait.Wait, owner: tuple[object, bytes], deadline: float | None, *,
+        alive: Callable[[], Awaitable[object]] | None = None,
+        begun: Callable[[Waiter], object] = bool, most_s: float | None = None,
+    ) -> list[Delivered]:  # fmt: skip
+        """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
+
+        Args:
+            wait: the read.
+            owner: who keeps a place in the queue over time-outs: somebody, and its consumer.
+            deadline: when it ends without entries.
+            alive: raises when waiting is over; asked whenever it was woken.
+            begun: told once it stands in the queue; what it is given wakes it, to ask ``alive``.
+            most_s: no sleep is longer, because nobody wakes it when ``alive`` would raise.
+        """
+        shown = False
+        while not over(deadline):
+            stay = await self.run(partial(wait.stay, owner))
+            if stay is None:
+                break  # the group is gone: reading says so
+            turn = _Turn(self, stay, alive, begun, most_s)
+            try:
+                found = await turn.take(wait.stream, deadline)
+            except group_wait.Moved:
+                turn.leave()
+                continue
+            except BaseException:
+                turn.leave()
+                raise
+            if found or found is None:
+                return found or []
+            shown = True  # what it was handed was deleted since
+        last: list[Delivered] = await self.run(partial(wait.last, shown=shown))
+        return last
 
 
 class _Turn:
     """One stay of a task in the queue."""
 
-    def __init__(self, store: AsyncStore[Any], stay: Stay[list[Delivered]]) -> None:
-        self._store = store
+    def __init__(
+        self, tasks: Tasks, stay: Stay[list[Delivered]],
+        alive: Callable[[], Awaitable[object]] | None, begun: Callable[[Waiter], object],
+        most_s: float | None,
+    ) -> None:  # fmt: skip
+        self._tasks = tasks
         self._stay = stay
+        self._alive = alive
+        self._begun = begun
+        self._most_s = most_s
         self._mutex = threading.Lock()
         self._runs = False  # a step, in a thread
         self._gone = False
 
-    async def take(
-        self, stream: bytes, deadline: float | None, alive: Callable[[], object] | None, *,
-        worker: bool,
-    ) -> list[Delivered] | None:  # fmt: skip
+    async def take(self, stream: bytes, deadline: float | None) -> list[Delivered] | None:
         """Read at once, or in turn; None at the deadline."""
-        stay, watcher = self._stay, self._store._watcher
+        stay, watcher = self._stay, self._tasks.watcher
         found = await self._do(stay.begin)
         if found:
             return found
-        if stay.ticket is None:  # more waiters than slots: without order
-            return await wait_for(
-                watcher, [stream], lambda: self._do(stay.out_of_turn), deadline,
-                pause_s=lambda: STOP_S,
-                alive=None if alive is None else lambda: self._store._run(alive),
-            )  # fmt: skip
+        if stay.ticket is None:  # more waiters than slots: in order only among themselves
+            queue = watcher.overflow.setdefault(stay.key, deque())
+            try:
+                return await wait_for(
+                    watcher, [stream], lambda: self._do(stay.out_of_turn), deadline, queue=queue,
+                    pause_s=lambda: self._most_s, alive=self._alive, begun=self._begun,
+                )  # fmt: skip
+            finally:
+                if not queue:
+                    watcher.overflow.pop(stay.key, None)
         with watcher.waiting((), ticket=stay.ticket) as waiter:
+            self._begun(waiter)
             while True:
                 waiter.event.clear()
                 found = await self._do(stay.step)
@@ -88,18 +113,18 @@ class _Turn:
                     return found
                 if over(deadline):
                     return await self._do(stay.give_up)
-                if alive is not None:
+                if self._alive is not None:
                     try:
-                        await self._store._run(alive)
+                        await self._alive()
                     except Exception:
                         if (had := await self._do(stay.stop)) is not None:
                             return had
                         raise
-                await self._sleep(waiter, deadline, worker)
+                await self._sleep(waiter, deadline)
 
-    async def _sleep(self, waiter: Waiter, deadline: float | None, worker: bool) -> None:
-        engine, due_ms = self._store._watcher.engine(), self._stay.due_ms
-        most_s = STOP_S if worker else None
+    async def _sleep(self, waiter: Waiter, deadline: float | None) -> None:
+        engine, due_ms = self._tasks.watcher.engine(), self._stay.due_ms
+        most_s = self._most_s
         if due_ms is not None:
             left_s = max(RETRY_MIN_S, (due_ms - engine.clock.now_ms()) / 1000)
             most_s = left_s if most_s is None else min(most_s, left_s)
@@ -109,7 +134,8 @@ class _Turn:
 
     async def _do(self, call: Callable[[], R]) -> R:
         """One step, in a thread: who is cancelled meanwhile does not end it."""
-        return await self._store._run(self._step, call)
+        found: R = await self._tasks.run(partial(self._step, call))
+        return found
 
     def _step(self, call: Callable[[], R]) -> R:
         with self._mutex:
@@ -137,15 +163,3 @@ class _Turn:
             runs = self._runs
         if not runs:
             self._stay.leave()
-
-
-def _known(store: AsyncStore[Any]) -> int:
-    """The identity of the task at hand, whose places are given back when it is done: many tasks
-    that come to a time-out once and end would hold all there are.
-    """
-    task = asyncio.current_task()
-    if task is not None and task not in store._readers:
-        places = store._watcher.engine().wake.waits.places
-        store._readers.add(task)
-        task.add_done_callback(lambda done: places.forget(id(done)))
-    return id(task)

@@ -50,6 +50,7 @@ class Watcher:
         self._mutex = threading.Lock()
         self._lines: dict[int, _Line] = {}
         self._turns: set[Waiter] = set()  # those with tickets
+        self.overflow: dict[int, deque[Waiter]] = {}  # of groups: those that found no free slot
         self._beat_s = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False

@@ -62,11 +62,17 @@ class Wait(NamedTuple):
     capped: bool = False  # not only by a count: it may leave something however few it takes
     measured: bool = False  # it counts bytes
 
-    def until(self, deadline: float | None) -> list[Delivered]:
-        """What the read gives; [] at the deadline (of ``time.monotonic``; None: none)."""
+    def until(
+        self, deadline: float | None, owner: tuple[object, bytes] | None = None
+    ) -> list[Delivered]:
+        """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
+
+        ``owner`` keeps its place in the queue over time-outs: by default the thread.
+        """
         shown, alive = False, self.alive or self.store._engine
+        owner = owner or (threading.get_ident(), self.consumer)
         while not over(deadline):
-            stay = self.stay((threading.get_ident(), self.consumer))
+            stay = self.stay(owner)
             if stay is None:
                 break
             try:
@@ -76,6 +82,12 @@ class Wait(NamedTuple):
             if found or found is None:
                 return found or []
             shown = True  # what it was handed was deleted since
+        return self.last(shown=shown)
+
+    def last(self, *, shown: bool) -> list[Delivered]:
+        """What it gives at its deadline without having waited, or of a group that is gone. With
+        ``shown`` it was handed something, which is deleted by now: it had its read.
+        """
         return [] if shown and self.look() is not None else self.at_once()
 
     def at_once(self) -> list[Delivered]:

@@ -1,23 +1,41 @@
-"""A read that blocks, as far as the server and the embedded client have it in common.
+"""A read that blocks, until it is answered: by a thread of the embedded client, or by a task.
 
-Invariants: its time counts from when it was begun; ``attempt`` looks, commits and reckons, so call
-it in a thread; nothing is held between two tries. Knows not how to wait.
+``XREADGROUP`` of new entries of one stream waits in the queue of its group, with the readers of
+every process (``engine.waiting``); every other read is tried again whenever one of its streams
+changed. Who waits differs only in how it sleeps: a thread in ``in_thread``, a task in ``in_task``.
+
+Invariants: its time counts from when it was begun; nothing is held between two tries. A client that
+went, or was unblocked, gives its place in the queue back; what it was handed in that very moment is
+pending with its consumer, as with the peers.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from logstore.wire.failures import UNBLOCKED
+from logstore.aio.turn import Tasks
+from logstore.aio.wait import wait_for
+from logstore.aio.waiter import Waiter
+from logstore.api.group_wait import Wait
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups.deliver import Delivered
+from logstore.engine.waiting.wait import wait_streams
+from logstore.errors import ClosedError, Error
+from logstore.wire.failures import UNBLOCKED, Failed, failure_of
+from logstore.wire.owed import Cut
 from logstore.wire.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
-from logstore.wire.steps import Block
+from logstore.wire.steps import Block, GroupRead
+
+log = logging.getLogger("logstore.server")
+SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop
 
 
 class Unblocked(Exception):  # noqa: N818
-    """CLIENT UNBLOCK ended the wait, or the client went; with the reply."""
+    """The wait ended without entries: CLIENT UNBLOCK, the client went, or may read no longer."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__()
@@ -31,45 +49,207 @@ class Blocked:
         self.step = step
         timeout_ms = step.timeout_ms
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        self.pause_s: float | None = None  # since the last try: when to look again at the latest
+        self._pause_s: float | None = None  # since the last try: when to look again at the latest
         self._runner = session.database.runner
         self._owed = session.owed
         self._reader = StoreReader(session.database.store, session.owed)
         self._session = session
         self._told: list[bool] = []
-        self._waited = False
-        self.tried = False  # or it came behind others, so that it is not its turn
+        self._waited = False  # it was tried, and may be ended from now on
+        self._refused: Reply = None
+        self._ready: tuple[list[Delivered], Reply] | None = None  # what was read, and its reply
 
-    def attempt(self) -> list[Reply] | None:
+    # -- how it sleeps ------------------------------------------------------------------------
+    def in_thread(self, deadline: float | None) -> list[Reply] | None:
+        """Wait in this thread: the reply, as a list; None if ``deadline`` (of ``time.monotonic``),
+        at which the client stops listening for a while, came before its own.
+        """
+        ends = [each for each in (self.deadline, deadline) if each is not None]
+        end = min(ends, default=None)
+        self._begin(bool)
+        try:
+            found = self._group_thread(end) if self.step.group else self._streams_thread(end)
+        except Unblocked as unblocked:
+            return [unblocked.reply]
+        finally:
+            self._end()
+        if found is None and (self.deadline is None or time.monotonic() < self.deadline):
+            return None
+        return [self.step.empty] if found is None else found
+
+    def _group_thread(self, end: float | None) -> list[Reply] | None:
+        try:
+            found = self._group_wait(self._alive).until(end, self._owner)
+            return [self._replied(found)] if found else None
+        except Unblocked:
+            raise
+        except Exception as exc:  # noqa: BLE001
+            return [_failed(exc)]
+
+    def _streams_thread(self, end: float | None) -> list[Reply] | None:
+        engine = self._session.database.store._engine()
+        while True:
+            pause_s = self._pause_s
+            until = end if pause_s is None else time.monotonic() + pause_s
+            until = until if end is None or until is None else min(end, until)
+            found = wait_streams(engine, self.step.keys, self._attempt, until, self._alive)
+            if found or (end is not None and time.monotonic() >= end):
+                return found
+
+    async def in_task(self, tasks: Tasks, slice_s: float) -> Reply:
+        """Wait as a task: the reply; ``Unblocked`` with the one that ends it otherwise.
+
+        Args:
+            tasks: of the loop; its threads run what commits.
+            slice_s: how long to sleep at most, should nobody wake it.
+        """
+        try:
+            if self.step.group:
+                return await self._group_task(tasks, slice_s)
+            return await self._streams_task(tasks, slice_s)
+        except ClosedError as exc:
+            return failure_of(exc)
+        finally:
+            self._end()
+
+    async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
+        try:
+            found = await tasks.read(
+                self._group_wait(None), self._owner, self.deadline, alive=self._lives,
+                begun=self._begun, most_s=slice_s,
+            )  # fmt: skip
+            if not found:
+                return self.step.empty
+            if self._made(found) is not None or _is_small(found):
+                return self._replied(found)
+            made: Reply = await tasks.run(lambda: self._replied(found))
+            return made
+        except (Unblocked, Cut, ConnectionError):
+            raise
+        except Exception as exc:  # noqa: BLE001
+            return _failed(exc)
+
+    async def _streams_task(self, tasks: Tasks, slice_s: float) -> Reply:
+        def pause_s() -> float:
+            return slice_s if self._pause_s is None else min(slice_s, self._pause_s)
+
+        def attempt() -> Awaitable[list[Reply] | None]:
+            return tasks.run(self._attempt)
+
+        found = await wait_for(
+            tasks.watcher, self.step.keys, attempt, self.deadline, pause_s=pause_s,
+            alive=self._lives, begun=lambda waiter: self._begin(waiter.wake),
+        )  # fmt: skip
+        return self.step.empty if found is None else found[0]
+
+    # -- what it reads ------------------------------------------------------------------------
+    def _attempt(self) -> list[Reply] | None:
         """Try once: the reply, as a list; None if there is nothing."""
         step = self.step
         self._owed.back(0)
         if step.worth is None or step.worth(self._reader):
-            refused = step.refusal() if self._waited and step.refusal is not None else None
-            if refused is not None:
-                return [refused]
+            if self._waited:
+                self._check_rights()
             found = self._runner.run([step.attempt], self._owed)
             if found[0] is not step.empty:
                 return found
-        self.tried = self._waited = True
+        self._waited = True
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
-        self.pause_s = None if pause_ms is None else pause_ms / 1000
+        self._pause_s = None if pause_ms is None else pause_ms / 1000
         return None
 
-    def begin(self, wake: Callable[[], object]) -> None:
+    @property
+    def _group(self) -> GroupRead:
+        assert self.step.group is not None
+        return self.step.group
+
+    @property
+    def _owner(self) -> tuple[object, bytes]:
+        """Who keeps a place in the queue over time-outs, for as long as the client is there."""
+        session = self._session
+        session.kept_in.add(session.database.store._engine().wake.waits.places)
+        return session, self._group.consumer
+
+    def _group_wait(self, alive: Callable[[], object] | None) -> Wait:
+        read = self._group
+        return Wait(
+            self._session.database.store, read.stream, read.group, read.consumer, self._once,
+            read.limit, read.claim_idle_ms, alive, read.noack, None, read.measured, read.measured,
+        )  # fmt: skip
+
+    def _once(self, txn: WriteTxn, takes_new: bool) -> list[Delivered]:
+        """The read, inside of its commit: a reply that is too large undoes it."""
+        if self._waited:
+            self._check_rights()
+        found = self._group.once(txn, takes_new)
+        if found:
+            self._owed.back(0)
+            self._ready = found, self._owed.made(self._group.reply(found))
+        return found
+
+    def _made(self, found: list[Delivered]) -> Reply:
+        """The reply, if it was made when these were read; None: another handed them to it."""
+        return self._ready[1] if self._ready is not None and self._ready[0] is found else None
+
+    def _replied(self, found: list[Delivered]) -> Reply:
+        """The reply that tells of these."""
+        made = self._made(found)
+        if made is None:  # another commit handed them to it: they are pending, whatever comes
+            self._check_rights()
+            self._owed.back(0)
+            made = self._owed.made(self._group.reply(found))
+        return made
+
+    # -- what ends it -------------------------------------------------------------------------
+    def _begin(self, wake: Callable[[], object]) -> None:
         """From now on CLIENT UNBLOCK may end it; it calls ``wake`` then."""
 
         def unblock(with_error: bool) -> None:
             self._told.append(with_error)
             wake()
 
-        self._session.unblock = unblock
+        self._session.unblock, self._session.look_again = unblock, wake
 
-    def end(self) -> None:
-        """It does not wait any more."""
-        self._session.unblock = None
+    def _begun(self, waiter: Waiter) -> None:
+        self._waited = True  # it had its first try
+        self._begin(waiter.wake)
 
-    def check(self) -> None:
+    def _end(self) -> None:
+        self._session.unblock = self._session.look_again = None
+
+    def _check(self) -> None:
         """``Unblocked`` once it was; who went before it began has one try, as with the peers."""
-        if self._told or (self.tried and self._session.gone):
+        if self._told or (self._waited and self._session.gone):
             raise Unblocked(Failure(UNBLOCKED) if any(self._told[:1]) else self.step.empty)
+
+    def _check_rights(self) -> None:
+        """``Unblocked`` with the refusal, if the user lost the right meanwhile."""
+        if self._refused is None and self.step.refusal is not None:
+            self._refused = self.step.refusal()  # which notes it, so only once
+        if self._refused is not None:
+            raise Unblocked(self._refused)
+
+    def _alive(self) -> None:
+        """Asked by a thread whenever it was woken, and once a slice."""
+        self._session.database.store._engine()
+        self._waited = True
+        self._check()
+
+    async def _lives(self) -> None:
+        """Asked by a task whenever it was woken."""
+        self._check()
+        if self._waited and self.step.group:
+            self._check_rights()
+
+
+def _failed(exc: Exception) -> Reply:
+    """The reply of a read of a group that failed."""
+    if not isinstance(exc, Error | Failed):
+        log.error("a command failed", exc_info=exc)
+    return failure_of(exc)
+
+
+def _is_small(found: list[Delivered]) -> bool:
+    if len(found) > SMALL_ENTRIES:
+        return False
+    return sum(len(item) for each in found for item in each.items or ()) <= SMALL_BYTES

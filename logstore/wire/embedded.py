@@ -13,11 +13,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.engine.waiting.wait import wait_streams
+from logstore.aio.turn import Tasks
+from logstore.aio.wait import Watcher
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.failures import Failed, failure_of
@@ -25,6 +27,8 @@ from logstore.wire.reply import NO_REPLY, Reply, encode
 from logstore.wire.service import Profile, Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell
+
+SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
 
 
 class Direct:
@@ -58,15 +62,31 @@ class Direct:
 
     def wait(self, deadline: float | None) -> None:
         """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
-        while (step := self._waiting) is not None:
-            if isinstance(step, Block):
-                step = self._waiting = Blocked(self.session, step)
-            found = self._block(step, deadline)
+        while (blocked := self._blocked()) is not None:
+            found = blocked.in_thread(deadline)
             if found is None:
                 return
-            self._waiting = None
-            self._tell(found)
-            self._go_on()
+            self._answered(found)
+
+    async def wait_in_task(self, tasks: Tasks) -> None:
+        """The same in a task of an event loop, until all of them are ready."""
+        while (blocked := self._blocked()) is not None:
+            try:
+                found = await blocked.in_task(tasks, SLICE_S)
+            except Unblocked as unblocked:
+                found = unblocked.reply
+            await tasks.run(partial(self._answered, [found]))
+
+    def _blocked(self) -> Blocked | None:
+        step = self._waiting
+        if isinstance(step, Block):
+            step = self._waiting = Blocked(self.session, step)
+        return step
+
+    def _answered(self, found: list[Reply]) -> None:
+        self._waiting = None
+        self._tell(found)
+        self._go_on()
 
     def encoded(self) -> bytes:
         """All replies that are ready, as bytes; they are taken."""
@@ -81,6 +101,7 @@ class Direct:
 
     def close(self) -> None:
         """The client went."""
+        self.session.leave()
         self.service.end(self.session)
 
     # -- running ------------------------------------------------------------------------------
@@ -112,33 +133,6 @@ class Direct:
         for reply in replies if session.replies == "ON" else session.told(replies):
             if reply is not NO_REPLY:
                 self.ready.append((reply, session.protocol))
-
-    def _block(self, blocked: Blocked, deadline: float | None) -> list[Reply] | None:
-        """The reply of a read that blocks; None if the client's own time was over first."""
-        engine, step, own = self.session.database.store._engine(), blocked.step, blocked.deadline
-        ends = [each for each in (own, deadline) if each is not None]
-
-        def alive() -> None:
-            engine.check_open()
-            blocked.check()
-
-        blocked.begin(bool)
-        try:
-            while True:
-                pause_s = blocked.pause_s
-                slices = ends if pause_s is None else [*ends, time.monotonic() + pause_s]
-                found = wait_streams(
-                    engine, step.keys, blocked.attempt, min(slices, default=None), alive
-                )
-                now = time.monotonic()
-                if found or (own is not None and now >= own):
-                    return found or [step.empty]
-                if deadline is not None and now >= deadline:
-                    return None
-        except Unblocked as unblocked:
-            return [unblocked.reply]
-        finally:
-            blocked.end()
 
 
 class EmbeddedSocket:
@@ -242,7 +236,7 @@ class Shared:
     """Services of this process by path: clients of one store see each other."""
 
     _mutex = threading.Lock()
-    _open: dict[str, tuple[Service, int]] = {}  # noqa: RUF012
+    _open: dict[str, tuple[Service, Watcher, int]] = {}  # noqa: RUF012
 
     @classmethod
     def take(cls, path: str | os.PathLike[str], profile: Profile, options: dict[str, Any]) -> str:
@@ -252,8 +246,9 @@ class Shared:
             found = cls._open.get(key)
             if found is None:
                 store: Any = logstore.open(path, **options)
-                found = (Service(store, profile=profile, allow_flush=True), 0)
-            cls._open[key] = (found[0], found[1] + 1)
+                service = Service(store, profile=profile, allow_flush=True)
+                found = (service, Watcher(store._engine), 0)
+            cls._open[key] = (*found[:2], found[2] + 1)
         return key
 
     @classmethod
@@ -262,12 +257,19 @@ class Shared:
         return cls._open[key][0]
 
     @classmethod
+    def watcher(cls, key: str) -> Watcher:
+        """Who watches its store for tasks that wait."""
+        return cls._open[key][1]
+
+    @classmethod
     def give_back(cls, key: str) -> None:
         """One client less; the last one closes the store."""
         with cls._mutex:
-            service, uses = cls._open[key]
+            service, watcher, uses = cls._open[key]
             if uses > 1:
-                cls._open[key] = (service, uses - 1)
+                cls._open[key] = (service, watcher, uses - 1)
                 return
             del cls._open[key]
+        watcher.close()
+        watcher.join()
         service.store.close()

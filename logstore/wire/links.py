@@ -8,19 +8,19 @@ Knows no client library.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
+from logstore.aio.turn import Tasks
+from logstore.aio.wait import Watcher
 from logstore.wire.embedded import Direct, EmbeddedSocket, Shared
-
-SLICE_S = 0.5
 
 
 class Writer:
     """What the connection writes to: runs what was written, in order."""
 
-    def __init__(self, direct: Direct, reader: asyncio.StreamReader) -> None:
+    def __init__(self, direct: Direct, reader: asyncio.StreamReader, watcher: Watcher) -> None:
         self._direct = direct
+        self._tasks = Tasks(watcher, asyncio.to_thread)
         self._reader = reader
         self._parts: list[bytes] = []
         self._tail: asyncio.Task[None] | None = None
@@ -45,8 +45,9 @@ class Writer:
             await asyncio.wait([before])
         try:
             self._reader.feed_data(await asyncio.to_thread(self._feed, data))
-            while self._direct.waits and not self._closed:
-                self._reader.feed_data(await asyncio.to_thread(self._wait))
+            if self._direct.waits and not self._closed:
+                await self._direct.wait_in_task(self._tasks)
+                self._reader.feed_data(self._direct.encoded())
             if self._direct.session.closing:
                 self._reader.feed_eof()
         except Exception as exc:  # noqa: BLE001  whoever reads is told
@@ -54,10 +55,6 @@ class Writer:
 
     def _feed(self, data: bytes) -> bytes:
         self._direct.feed(data)
-        return self._direct.encoded()
-
-    def _wait(self) -> bytes:
-        self._direct.wait(time.monotonic() + SLICE_S)
         return self._direct.encoded()
 
     def close(self) -> None:
@@ -109,4 +106,6 @@ class StreamLink(Link):
     async def _connect(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 30)
         self._reader: Any = reader
-        self._writer: Any = Writer(Direct(Shared.service(self._service_key)), reader)
+        self._writer: Any = Writer(
+            Direct(Shared.service(self._service_key)), reader, Shared.watcher(self._service_key)
+        )

@@ -14,15 +14,14 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from logstore.aio.wait import Watcher, wait_for
-from logstore.aio.waiter import Waiter
-from logstore.errors import ClosedError
+from logstore.aio.turn import Tasks
+from logstore.aio.wait import Watcher
 from logstore.wire.arrivals import Arrivals, Place
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
@@ -60,7 +59,6 @@ class Server:
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self.ends = False  # nobody waits for replies any more
-        self._queues: dict[object, deque[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals = Arrivals(service, self._protocol)
         self._unix_socket: UnixSocket | None = None
@@ -146,58 +144,23 @@ class Server:
             work = partial(runner.since, time.monotonic_ns(), work)
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
-    async def _arrive(
-        self, session: Session, step: Block, queue: deque[Waiter] | None
-    ) -> list[Reply] | None:
-        """What is done at once for who comes behind others; a refusal if there is one."""
-        if not queue or step.arrive is None:
-            return None
-        found: list[Reply] = await self.run(session.database.runner, [step.arrive], session.owed)
-        return None if found[0] is None else found
-
     async def block(self, session: Session, step: Block) -> Reply:
         """Try until something is found, or the time is over."""
-        number = session.database.number
-        place = (number, step.queue)
-        queue = None if step.queue is None else self._queues.setdefault(place, deque())
-        blocked = Blocked(session, step)
-        blocked.tried = bool(queue)
+        database = session.database
+        threads = self._writers if commits(step) else self._readers
 
-        async def attempt() -> list[Reply] | None:
-            found: list[Reply] | None = await self.run(
-                session.database.runner, [step], session.owed, blocked.attempt
-            )
-            return found
+        def run(work: Callable[[], Any]) -> Awaitable[Any]:
+            since = partial(database.runner.since, time.monotonic_ns(), work)
+            return asyncio.get_running_loop().run_in_executor(threads, since)
 
-        async def lives() -> None:
-            blocked.check()
-
+        tasks = Tasks(self._watchers[database.number], run)
         slice_s = SLICE_S * random.uniform(0.5, 1.0)  # not all of them in the same moment
-
-        def pause_s() -> float:
-            if session.gone:
-                return 0.0
-            return slice_s if blocked.pause_s is None else min(slice_s, blocked.pause_s)
-
-        def begun(waiter: Waiter) -> None:
-            blocked.begin(waiter.wake)
-
         try:
-            found = await self._arrive(session, step, queue) or await wait_for(
-                self._watchers[number], step.keys, attempt, blocked.deadline, queue=queue,
-                pause_s=pause_s, alive=lives, begun=begun,
-            )  # fmt: skip
+            return await Blocked(session, step).in_task(tasks, slice_s)
         except Unblocked as unblocked:
             if session.gone:
                 raise ConnectionError("the client went") from None
             return unblocked.reply
-        except ClosedError as exc:
-            return failure_of(exc)
-        finally:
-            blocked.end()
-            if queue is not None and not queue:
-                self._queues.pop(place, None)
-        return step.empty if found is None else found[0]
 
 
 async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:

@@ -142,6 +142,8 @@ class Service:
         """The client went."""
         self.sessions.pop(session.id, None)
         self.monitors.pop(session.id, None)
+        for places in session.kept_in:
+            places.forget(session)
 
     def attacked(self, session: Session) -> None:
         """A client sent what a web page would: its connection ends."""
@@ -159,6 +161,8 @@ class Service:
                     each.kill()
             elif self.users.open:
                 each.authenticated = True
+            if each.look_again is not None:  # it may not be handed what it may no longer read
+                each.look_again()
 
     def tell_monitors(self, session: Session, command: Command, words: list[bytes]) -> None:
         """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""

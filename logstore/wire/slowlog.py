@@ -66,7 +66,11 @@ class SlowLog:
             case Block():
                 attempt = self.step(session, command, words, step.attempt)
                 assert isinstance(attempt, Change | Look)
-                return step._replace(attempt=attempt)
+                group = step.group
+                if group is not None:
+                    once = self.timed(session, command, words, group.once)
+                    group = group._replace(once=once)
+                return step._replace(attempt=attempt, group=group)
             case _:
                 return step
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.wire.owed import Rows
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
@@ -99,17 +100,32 @@ class Admin(NamedTuple):
     commits: bool = True  # it may; else it reads
 
 
+class GroupRead(NamedTuple):
+    """New entries of one group, for which a client waits in the queue of the group."""
+
+    stream: bytes
+    group: bytes
+    consumer: bytes
+    once: Callable[[WriteTxn, bool], list[Delivered]]  # with False it takes nothing new
+    reply: Callable[[list[Delivered]], Reply]
+    limit: int  # of entries; 0: none
+    claim_idle_ms: int | None
+    noack: bool
+    measured: bool  # it counts bytes
+
+
 class Block(NamedTuple):
-    """A read that waits until it finds something: tried at once, and whenever a key changes."""
+    """A read that waits until it finds something: tried at once, and whenever a key changes; or in
+    the queue of a ``group``.
+    """
 
     attempt: Change | Look  # its reply is ``empty`` if there was nothing
     keys: Sequence[bytes]
     timeout_ms: int | None  # None: for ever
     worth: Callable[[Reader], bool] | None = None  # looks first whether trying can give anything
-    queue: object = None  # of a group: first come, first served
     empty: Reply = NULL_ARRAY
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
-    arrive: Change | None = None  # done at once by who comes behind others of the queue
+    group: GroupRead | None = None
     refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
 
 

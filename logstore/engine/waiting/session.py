@@ -47,7 +47,7 @@ class Stay(Generic[T]):
         self._engine = engine
         self._committer = committer
         self._stream = stream
-        self._key = key
+        self.key = key
         self._wish = wish
         self._owner = owner
         self._try = try_once
@@ -65,7 +65,7 @@ class Stay(Generic[T]):
 
     def begin(self) -> T | None:
         """Read what is there, or join the queue."""
-        self._queue = queue = Queue(self._engine, self._stream, self._key, self._wish, self._owner)
+        self._queue = queue = Queue(self._engine, self._stream, self.key, self._wish, self._owner)
         found, left, _ = self._enter(queue)
         if not found:
             queue.joined()
@@ -73,7 +73,7 @@ class Stay(Generic[T]):
             return None
         queue.served()
         if left:
-            self._engine.wake.waits.slots.wake_first(self._key)
+            self._engine.wake.waits.slots.wake_first(self.key)
         return found
 
     def step(self) -> T | None:

@@ -20,7 +20,7 @@ from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_s
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, Change, Reader, Step
+from logstore.wire.steps import Block, Change, GroupRead, Reader, Step
 from logstore.wire.table import Command
 from logstore.wire.words import Words, integer, strict_id
 
@@ -66,11 +66,8 @@ def xreadgroup(session: Session, words: Words) -> Step:
     if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
         return change
     keys = asked.keys
-    queue = (keys[0], asked.group) if len(keys) == 1 else None
-    return Block(
-        change, keys, timeout_ms or None, read.worth, queue, NULL_ARRAY, read.pause_ms,
-        Change(read.arrive),
-    )  # fmt: skip
+    group = read.in_queue(keys[0]) if len(keys) == 1 else None
+    return Block(change, keys, timeout_ms or None, read.worth, NULL_ARRAY, read.pause_ms, group)
 
 
 def _parse(session: Session, words: Words) -> _Asked:
@@ -146,12 +143,22 @@ class _GroupRead:
             ]
         return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
 
-    def arrive(self, state: WriteTxn) -> None:
-        """As who finds nothing: the consumer is made, and was seen."""
+    def in_queue(self, key: bytes) -> GroupRead:
+        """The read of the one stream, for the queue of its group."""
         asked = self._asked
-        for key in asked.keys:
-            _, found = admin.existing(state, key, asked.group, deliver.WHERE)
-            admin.seen(state, found, admin.consumer(state, found, asked.consumer))
+        left = Budget(asked.options)
+        count, max_bytes = max(0, left.count()), left.max_bytes
+
+        def once(state: WriteTxn, takes_new: bool) -> list[Delivered]:
+            return deliver.read_new(
+                state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
+                claim_idle_ms=asked.claim_idle_ms, takes_new=takes_new, max_bytes=max_bytes,
+            )  # fmt: skip
+
+        return GroupRead(
+            key, asked.group, asked.consumer, once, lambda found: self.reply([(key, False, found)]),
+            count, asked.claim_idle_ms, asked.noack, max_bytes > 0,
+        )  # fmt: skip
 
     def worth(self, reader: Reader) -> bool:
         """Whether a read would give something, be it an error; the first makes the consumer."""
