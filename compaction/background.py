@@ -22,8 +22,8 @@ from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import deleted_bytes
 from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime.background import Pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.throttle import Pause
 from logstore.errors import LockTimeoutError
 from logstore.index.keys import SegmentRow
 from logstore.tuples import NamedTuple

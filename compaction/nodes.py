@@ -18,9 +18,9 @@ from functools import partial
 
 from logstore.codec import codec
 from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.format import segment_of
 from logstore.ids import StreamID
 from logstore.index.keys import Locator

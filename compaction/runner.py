@@ -17,9 +17,9 @@ from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint, deleted_bytes
 from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames

@@ -20,12 +20,12 @@ from logstore.compaction.nodes import Group
 from logstore.compaction.output import Output, begin
 from logstore.compaction.report import CompactionReport
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.commit import durability, roll
+from logstore.engine.commit import durability, log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, names
 from logstore.log import frame as frames
@@ -72,7 +72,7 @@ def adopt(
     output.finish()
     with committer.locked() as words:
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
-            roll.roll_locked(engine, words)
+            log_tail.roll_locked(engine, words)
 
     def publish(state: WriteTxn, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
         items = [item for item, group in some if _unchanged(state, group)]
@@ -111,7 +111,7 @@ def seal(engine: Engine, committer: Committer) -> None:
     with committer.locked() as words:
         start = engine.start_of_next(words)
         if fmt.offset_of(start) > fmt.SEGMENT_HEAD_BYTES:
-            roll.roll_locked(engine, words)
+            log_tail.roll_locked(engine, words)
 
 
 def drop_dead(

@@ -11,7 +11,7 @@ Knows nothing of how the index came to be.
 
 from __future__ import annotations
 
-from logstore.engine.commit import log_tail, roll
+from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import DiskFullError
@@ -53,7 +53,7 @@ def leave(engine: Engine, segment: int) -> None:
 
 def _seal(engine: Engine, words: LogWords) -> None:
     try:
-        roll.roll_locked(engine, words)
+        log_tail.roll_locked(engine, words)
     except DiskFullError as exc:  # reads, deletes and acks must go on
         log_tail.finish_locked(engine)
         log.warning("the segment of before the power cut is written on: %s", exc)

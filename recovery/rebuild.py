@@ -24,7 +24,7 @@ from logstore.engine.apply.new_streams import Fresh
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.txn import open_node
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
@@ -351,10 +351,10 @@ class Rebuild:
         if self._gaps.cross(record.open_version):
             sound = self._gaps.sound(record, node, active)
         try:
-            settled = open_node.settled(sound, segments, active) if sound is not None else None
+            settled = nodes.open_settled(sound, segments, active) if sound is not None else None
         except UNREADABLE:
             sound = self._gaps.sound(record, node, active)
-            settled = open_node.settled(sound, segments, active) if sound is not None else None
+            settled = nodes.open_settled(sound, segments, active) if sound is not None else None
         if settled is not None:
             state.put_open(record.number, settled)
             return

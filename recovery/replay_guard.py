@@ -22,7 +22,7 @@ from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.txn import nodes, open_node
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
@@ -202,7 +202,7 @@ class Gaps:
             self._gone(record, node.runs[0], master, record.last, None)
             return None
         skeleton, kept, places = (
-            open_node.skeleton(lp),
+            nodes.skeleton(lp),
             [first],
             list(range(sum(codec().counts(lp)))),
         )

@@ -21,8 +21,7 @@ from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import expiry, schedule
 from logstore.engine.features.expiry import Condition
-from logstore.engine.streams import add, delete, idempotency, trim
-from logstore.engine.streams import references as held
+from logstore.engine.streams import add, delete, idempotency, lifecycle, trim
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import References
 
@@ -175,7 +174,7 @@ class TransactionStream(Generic[T]):
         ids = [parse_id(each) for each in (id, *more_ids)]
         arguments.check_choice(references, References, "references")
         return self._tx._collect(
-            lambda state: held.delete(state, self._name, ids, references), frees=True
+            lambda state: delete.delete(state, self._name, ids, references), frees=True
         )
 
     def delete_each(
@@ -185,7 +184,7 @@ class TransactionStream(Generic[T]):
         arguments.check_choice(references, References, "references")
         given = [parse_id(each) for each in ids]
         return self._tx._collect(
-            lambda state: held.delete_ids(state, self._name, given, references), outcomes,
+            lambda state: delete.delete_ids(state, self._name, given, references), outcomes,
             frees=True,
         )  # fmt: skip
 
@@ -217,7 +216,7 @@ class TransactionStream(Generic[T]):
         arguments.check_count(entries_added, "entries_added")
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
         return self._tx._collect(
-            lambda state: delete.set_id(state, self._name, last, entries_added, deleted)
+            lambda state: lifecycle.set_id(state, self._name, last, entries_added, deleted)
         )
 
     def group(self, name: str | bytes) -> TransactionGroup[T]:

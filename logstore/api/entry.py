@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from logstore.codec import GivenIDs, RunList, codec
-from logstore.engine.groups.budget import entry_bytes
+from logstore.engine.streams.read import entry_bytes
 from logstore.ids import U64_MAX, StreamID
 
 T = TypeVar("T", bytes, str)

@@ -19,7 +19,6 @@ from logstore.api.group_change import GroupChanges
 from logstore.api.read import deadline_of, group_limits, refuse_block
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
-from logstore.engine.groups import reassign as handing
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.ids import IDLike, StreamID, parse_id, parse_start
@@ -183,7 +182,7 @@ class Group(GroupChanges[T]):
         alive_ms = arguments.milliseconds(alive_within, "alive_within")
         limit = arguments.read_count(count)
         given: dict[bytes, int] = self._store._commit(
-            lambda state: handing.reassign(
+            lambda state: claim.reassign(
                 state, self._stream, self._name, min_idle_ms=min_idle_ms, alive_ms=alive_ms,
                 count=limit,
             ),

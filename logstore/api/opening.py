@@ -31,7 +31,7 @@ from logstore.recovery import open_store
 
 if TYPE_CHECKING:
     from logstore.api.info import StoreInfo
-    from logstore.engine.runtime.throttle import Pause
+    from logstore.engine.runtime.background import Pause
 
 _ENGINE = "interpreted" if (pipeline.__file__ or ".py").endswith(".py") else "compiled"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes

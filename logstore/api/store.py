@@ -19,7 +19,7 @@ from logstore.api.stream import Stream
 from logstore.clock import Clock, checked
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams import delete
+from logstore.engine.streams import lifecycle
 from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.options import (
@@ -75,13 +75,13 @@ class Store(StoreHandle[T]):
     def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
         """Make an empty stream; False if there is one already."""
         raw = arguments.stream_name(name, self.encoding)
-        made: bool = self._commit(lambda state: delete.create_empty(state, raw), sync)
+        made: bool = self._commit(lambda state: lifecycle.create_empty(state, raw), sync)
         return made
 
     def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
         """Remove a stream with all its entries; False if there is none."""
         raw = arguments.stream_name(name, self.encoding)
-        dropped: bool = self._free(lambda state: delete.drop(state, raw), sync)
+        dropped: bool = self._free(lambda state: lifecycle.drop(state, raw), sync)
         return dropped
 
     def rename(
@@ -92,11 +92,9 @@ class Store(StoreHandle[T]):
         False, and nothing happens, if there is one and ``replace`` is False. Handles go by name:
         those of the old one find no stream after. StreamNotFoundError.
         """
-        from logstore.engine.streams import rename
-
         arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
-        step = partial(rename.rename, old=before, new=after, replace=replace)
+        step = partial(lifecycle.rename, old=before, new=after, replace=replace)
         renamed: bool = self._commit(step, sync)
         return renamed
 

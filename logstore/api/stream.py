@@ -19,8 +19,7 @@ from logstore.api.delivery import DeleteOutcome, collect, outcomes
 from logstore.api.entry import IDRuns
 from logstore.api.stream_handle import StreamHandle
 from logstore.codec import GivenIDs, Row, RowBatch
-from logstore.engine.streams import add, delete, trim
-from logstore.engine.streams import references as held
+from logstore.engine.streams import add, delete, lifecycle, trim
 from logstore.errors import GroupExistsError
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
@@ -254,7 +253,7 @@ class Stream(StreamHandle[T]):
         arguments.check_flag(purge, "purge")
         ids = [parse_id(each) for each in (id, *more_ids)]
         gone: int = self._store._free(
-            lambda state: held.delete(state, self._name, ids, references), sync
+            lambda state: delete.delete(state, self._name, ids, references), sync
         )
         if purge:
             self._store.compact(purge=True)
@@ -271,7 +270,7 @@ class Stream(StreamHandle[T]):
         arguments.check_choice(references, References, "references")
         given = [parse_id(each) for each in ids]
         told: list[int] = self._store._free(
-            lambda state: held.delete_ids(state, self._name, given, references), sync
+            lambda state: delete.delete_ids(state, self._name, given, references), sync
         )
         return outcomes(told)
 
@@ -316,7 +315,7 @@ class Stream(StreamHandle[T]):
         arguments.check_count(entries_added, "entries_added")
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
         self._store._commit(
-            lambda state: delete.set_id(state, self._name, last, entries_added, deleted), sync
+            lambda state: lifecycle.set_id(state, self._name, last, entries_added, deleted), sync
         )
 
     # -- settings -----------------------------------------------------------------------------

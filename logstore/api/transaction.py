@@ -18,7 +18,7 @@ from logstore.api.delivery import Delivery, NackMode, Pending
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy
 from logstore.engine.groups import ack
-from logstore.engine.streams import delete, rename
+from logstore.engine.streams import lifecycle
 from logstore.errors import EntryTypeError, UsageError
 from logstore.options import Sync
 
@@ -58,18 +58,18 @@ class Transaction(Generic[T]):
     def create(self, name: str | bytes) -> Pending[bool]:
         """Make an empty stream; the result: False if there is one already."""
         raw = arguments.stream_name(name, self._store.encoding)
-        return self._collect(lambda state: delete.create_empty(state, raw))
+        return self._collect(lambda state: lifecycle.create_empty(state, raw))
 
     def drop(self, name: str | bytes) -> Pending[bool]:
         """Remove a stream; the result says whether there was one."""
         raw = arguments.stream_name(name, self._store.encoding)
-        return self._collect(lambda state: delete.drop(state, raw), frees=True)
+        return self._collect(lambda state: lifecycle.drop(state, raw), frees=True)
 
     def rename(self, old: str | bytes, new: str | bytes, *, replace: bool = True) -> Pending[bool]:
         """Call a stream otherwise, as ``Store.rename``; StreamNotFoundError at the commit."""
         arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self._store.encoding) for name in (old, new))
-        return self._collect(partial(rename.rename, old=before, new=after, replace=replace))
+        return self._collect(partial(lifecycle.rename, old=before, new=after, replace=replace))
 
     def copy(
         self, source: str | bytes, target: str | bytes, *, replace: bool = False

@@ -23,7 +23,7 @@ from logstore.api.read import deadline_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack
 from logstore.engine.groups.dead_letter import Limit
-from logstore.engine.groups.redeliver import GIVEN_BACK_ONLY
+from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.waiting.wait import over
 from logstore.errors import NotOwner, OptionError, shown

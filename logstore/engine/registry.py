@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.commit.flusher import Flusher
+from logstore.engine.commit.durability import Flusher
 from logstore.engine.maintenance.due_work import Adder
 from logstore.engine.maintenance.worker import Caretaker, Compact
 from logstore.engine.runtime.engine import Engine, log

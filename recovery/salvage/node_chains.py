@@ -12,7 +12,7 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine.txn import open_node
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError
 from logstore.format import Kind
 from logstore.fs import FileSystem
@@ -94,4 +94,4 @@ def _begin(wanted: Wanted, at: int, body: frames.Open) -> None:
         return
     codec().validate(body.data, *wanted.master)
     wanted.version, wanted.lp, wanted.deleted = at, body.data, set()
-    wanted.skeleton = open_node.skeleton(body.data)
+    wanted.skeleton = nodes.skeleton(body.data)

@@ -18,8 +18,8 @@ from logstore.compaction.nodes import Chooser
 from logstore.compaction.report import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.background import no_pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.throttle import no_pause
 from logstore.fs import LOCAL
 from logstore.log import chain, names
 from tests.compaction.conftest import Store

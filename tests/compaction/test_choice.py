@@ -17,7 +17,7 @@ from logstore.compaction import background, measure
 from logstore.compaction.background import Compactor, Victim
 from logstore.compaction.nodes import Chooser, Group, Source, _Merger
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime.throttle import no_pause
+from logstore.engine.runtime.background import no_pause
 from logstore.format import Role
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, SegmentRow

@@ -11,7 +11,7 @@ import logstore
 from logstore.compaction import background
 from logstore.compaction.background import Compactor
 from logstore.engine.maintenance import deleted_bytes
-from logstore.engine.runtime.throttle import no_pause
+from logstore.engine.runtime.background import no_pause
 from tests.engine.procs import Waiting
 from tests.store.look import engine_of
 

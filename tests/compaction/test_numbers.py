@@ -11,7 +11,7 @@ import pytest
 
 import logstore
 from logstore.compaction import background, output
-from logstore.engine.runtime.throttle import no_pause
+from logstore.engine.runtime.background import no_pause
 from logstore.log import segment
 from logstore.recovery.check import check
 from tests.engine.procs import Forked

@@ -16,7 +16,7 @@ from logstore.compaction import background
 from logstore.compaction.background import Compactor, Victim
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
-from logstore.engine.runtime.throttle import no_pause
+from logstore.engine.runtime.background import no_pause
 from logstore.log import names, pinfile
 from logstore.log.pinfile import Pin
 

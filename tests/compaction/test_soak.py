@@ -16,7 +16,7 @@ import pytest
 import logstore
 from logstore.compaction import background, nodes, runner, segments
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.runtime.throttle import no_pause
+from logstore.engine.runtime.background import no_pause
 from logstore.recovery.check import check
 from tests.compaction.soak import Between, Soak
 

@@ -23,7 +23,7 @@ from logstore.api import opening
 from logstore.compaction import runner, segments
 from logstore.compaction.output import Output
 from logstore.engine.apply import write_txn
-from logstore.engine.commit import log_tail, pipeline, roll
+from logstore.engine.commit import log_tail, pipeline
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
@@ -248,7 +248,10 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
 
     _around(log_tail, "check_locked", finishing(True), finishing(False))
     _around(
-        roll, "roll_locked", rolling(True, Step.ROLLING), rolling(False, Step.ROLL_SEGMENT_NAMED)
+        log_tail,
+        "roll_locked",
+        rolling(True, Step.ROLLING),
+        rolling(False, Step.ROLL_SEGMENT_NAMED),
     )
     for owner, name, part in TASKS:
         _task(owner, name, made, part)

@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.txn.open_node import OPEN_INLINE_MAX_BYTES
+from logstore.engine.txn.nodes import OPEN_INLINE_MAX_BYTES
 from logstore.index import keys
 from logstore.index.keys import RUN, OpenNode, Run
 from logstore.recovery import compare

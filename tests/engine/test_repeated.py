@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.runtime import repeated_failure
-from logstore.engine.runtime.repeated_failure import AGAIN_MAX_S, AGAIN_S, OVER_S, Repeated
+from logstore.engine.runtime import background
+from logstore.engine.runtime.background import AGAIN_MAX_S, AGAIN_S, OVER_S, Repeated
 
 HOLDING = """
 import sys, time, logstore
@@ -78,7 +78,7 @@ def test_a_stopped_writer_is_told_of_once(
 ) -> None:
     """What fails here is the flusher's, which wants the writer lock for what is not synced."""
     path = tmp_path / "store"
-    monkeypatch.setattr(repeated_failure, "OVER_S", 1.0)
+    monkeypatch.setattr(background, "OVER_S", 1.0)
     with logstore.open(path, lock_timeout=0.1) as store:
         store.stream("s").add({"a": "1"})
         writer = subprocess.Popen(

@@ -16,7 +16,7 @@ from logstore.engine.groups import ack, admin, claim, deliver, describe
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams import add, delete, references
+from logstore.engine.streams import add, delete, lifecycle
 from logstore.engine.streams import trim as trims
 from logstore.errors import (
     GroupExistsError,
@@ -134,9 +134,7 @@ class Ours:
 
     def delete_ids(self, stream: bytes, ids: Sequence[StreamID], references_: str) -> Answer:
         """As XDELEX."""
-        return self._commit(
-            lambda state: references.delete_ids(state, stream, ids, references_), tuple
-        )
+        return self._commit(lambda state: delete.delete_ids(state, stream, ids, references_), tuple)
 
     def trim(self, stream: bytes, rule: Trim) -> Answer:
         """As XTRIM."""
@@ -147,12 +145,12 @@ class Ours:
     ) -> Answer:
         """As XSETID."""
         return self._commit(
-            lambda state: delete.set_id(state, stream, last, added, deleted), lambda _: b"OK"
+            lambda state: lifecycle.set_id(state, stream, last, added, deleted), lambda _: b"OK"
         )
 
     def drop(self, stream: bytes) -> Answer:
         """As DEL."""
-        return self._commit(lambda state: delete.drop(state, stream), int)
+        return self._commit(lambda state: lifecycle.drop(state, stream), int)
 
     # -- groups and consumers -----------------------------------------------------------------
     def create(

@@ -15,7 +15,7 @@ import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, describe
 from logstore.engine.runtime import snapshot
-from logstore.engine.txn import lookup, pel_scan
+from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.pel import PendingSet
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import RUN_MAX_ENTRIES, PendingRun
@@ -94,7 +94,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
                     assert pending.changes.get(each, 0) == changed
                 assert shape(state) == model
             oldest = sorted((v[1], n) for n, v in model.items())
-            walked = [(w.time_ms, w.id.seq) for w in pel_scan.by_idle(state.groups.txn, GROUP, 8)]
+            walked = [(w.time_ms, w.id.seq) for w in pel.by_idle(state.groups.txn, GROUP, 8)]
             assert walked == [pair for pair in oldest if pair[0] <= 8]
 
         store._commit(play, None)
@@ -203,9 +203,9 @@ def test_what_was_trimmed_is_passed_over_whole_runs_at_a_time(
 ) -> None:
     """It stays pending without end in a group without settings, and each read passes it."""
     looked = 0
-    go = lookup.Lookup._go
+    go = nodes.Lookup._go
 
-    def counted(self: lookup.Lookup, id: StreamID) -> bool:
+    def counted(self: nodes.Lookup, id: StreamID) -> bool:
         nonlocal looked
         looked += 1
         return go(self, id)
@@ -216,7 +216,7 @@ def test_what_was_trimmed_is_passed_over_whole_runs_at_a_time(
         clock.ms += 1000
         work = store.stream("work")
         work.trim(maxlen=3, approximate=False)
-        monkeypatch.setattr(lookup.Lookup, "_go", counted)
+        monkeypatch.setattr(nodes.Lookup, "_go", counted)
         taken = group.read("a", claim_idle=1, timeout=timeout)
         assert [each.id.ms for each in taken] == [entries - 2, entries - 1, entries]
         assert looked <= 3 * RUN_MAX_ENTRIES

@@ -15,7 +15,7 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.engine.features import schedule
-from logstore.engine.streams import rename
+from logstore.engine.streams import lifecycle
 from logstore.errors import (
     GroupNotFoundError,
     OptionError,
@@ -282,7 +282,7 @@ def test_who_waits_under_either_name_is_woken(tmp_path: Path) -> None:
         started = time.monotonic()
 
         def step(state: Any) -> set[bytes]:
-            assert rename.rename(state, b"old", b"new")
+            assert lifecycle.rename(state, b"old", b"new")
             return set(state.woken)
 
         assert store._live().committer.run(step) == {b"old", b"new"}  # not by the next look only

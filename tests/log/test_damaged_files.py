@@ -12,7 +12,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.errors import CorruptFrameError, FormatVersionError, SnapshotExpired
 from logstore.fs import LOCAL, FileStat, FileSystem
@@ -102,7 +102,7 @@ def test_a_checkpoint_counts_if_the_log_holds_its_commit(tmp_path: Path) -> None
         # Without its segment only if the next one's header says that this was its end.
         assert not fits(head._replace(position=fmt.position(9, 100)))
         with Committer(engine).locked() as words:
-            roll.roll_locked(engine, words)
+            log_tail.roll_locked(engine, words)
         (link,) = chain.main_links(engine.fs, engine.path, engine.uuid, 2)
         names.segment(engine.path, 1).rename(tmp_path / "away")
         at_end = head._replace(position=link.previous_end, commit=link.previous_commit)

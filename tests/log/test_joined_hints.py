@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -49,7 +49,7 @@ def _single_adds(path: Path, seed: int, *, checkpoint: bool) -> None:
             if checkpoint and step in (300, 600):
                 store.checkpoint()
         with Committer(store._engine()).locked() as words:
-            roll.roll_locked(store._engine(), words)
+            log_tail.roll_locked(store._engine(), words)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,7 +81,7 @@ def test_a_hint_of_single_adds_is_small(tmp_path: Path) -> None:
             store.stream(b"s").add({b"n": b"%d" % number}, f"{number + 1}-0")
         engine = store._engine()
         with Committer(engine).locked() as words:
-            roll.roll_locked(engine, words)
+            log_tail.roll_locked(engine, words)
     uuid = storefile.read(LOCAL, path).uuid
     link = chain.main_links(LOCAL, path, uuid)[0]
     place = names.hint(path, 1)
@@ -109,7 +109,7 @@ def test_a_checkpoint_in_the_middle_of_appends_that_are_joined(tmp_path: Path, b
             if number + 1 == before:
                 store.checkpoint()
         with Committer(store._engine()).locked() as words:
-            roll.roll_locked(store._engine(), words)
+            log_tail.roll_locked(store._engine(), words)
     shutil.rmtree(path / "index")
     with logstore.open(path, background=False, encoding=None) as store:
         assert store.recovery["rebuilt"]

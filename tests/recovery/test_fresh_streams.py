@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 from logstore.engine.apply.new_streams import Fresh
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.index.env import DATABASES
 from logstore.recovery.check import check
@@ -28,7 +28,7 @@ Rows = dict[str, list[tuple[bytes, bytes]]]
 
 def _roll(store: Store) -> None:
     with Committer(store._engine()).locked() as words:
-        roll.roll_locked(store._engine(), words)
+        log_tail.roll_locked(store._engine(), words)
 
 
 def _many(store: Store, mark: bytes, first: int = 0) -> None:

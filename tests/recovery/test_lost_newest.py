@@ -11,7 +11,7 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.fs import LOCAL
 from logstore.log import chain, names, segment, storefile
 from logstore.recovery.check import check
@@ -94,7 +94,7 @@ def test_after_a_clean_close_the_index_does_not_hide_it(tmp_path: Path) -> None:
     with opened(path) as store:
         engine = store._engine()
         with store._live().committer.locked() as words:
-            roll.roll_locked(engine, words)
+            log_tail.roll_locked(engine, words)
     number = lose_newest(path)
     assert names.hint(path, number - 1).exists()
     with pytest.raises(logstore.DamagedStoreError, match=rf"segment {number}.* is missing"):

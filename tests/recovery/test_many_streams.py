@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import snapshot
 from logstore.index import keys
@@ -38,7 +38,7 @@ def _made(path: Path, *, dropped: bool) -> None:
             for number in rng.sample(range(STREAMS), 20):
                 store.drop(b"stream-%d" % number)
         with Committer(store._engine()).locked() as words:
-            roll.roll_locked(store._engine(), words)
+            log_tail.roll_locked(store._engine(), words)
 
 
 def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:

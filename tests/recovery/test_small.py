@@ -15,7 +15,7 @@ from logstore import fsinfo
 from logstore.codec import codec
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import snapshot
-from logstore.engine.txn import open_node
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError, FileSystemError
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -169,7 +169,7 @@ def test_whose_append_a_frame_is() -> None:
     assert [id for _, *id in codec().ids(longer, 5, 0)] == [[5, 0], [9, 3]]
     added = longer[len(lp) - 1 : -1]
     elements = int.from_bytes(longer[4:6], "little") - int.from_bytes(lp[4:6], "little")
-    skeleton = open_node.skeleton(lp)
+    skeleton = nodes.skeleton(lp)
     body = frame.Append(1, 9, 3, 1, elements, added)
     assert replay_guard.own_ids(skeleton, StreamID(5, 0), body) == ((9, 3), (9, 3))
     assert replay_guard.own_ids(skeleton, StreamID(5, 1), body) is None

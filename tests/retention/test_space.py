@@ -19,7 +19,7 @@ import logstore
 from logstore.compaction import background
 from logstore.compaction.background import Compactor
 from logstore.engine.runtime import maintenance_locks
-from logstore.engine.runtime.throttle import StoppedError, Throttle, no_pause
+from logstore.engine.runtime.background import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.engine.procs import Forked

@@ -9,7 +9,7 @@ from typing import Any
 import logstore
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.engine.runtime import timers
+from logstore.engine.runtime import background
 
 START_MS = 1_700_000_000_000
 
@@ -34,7 +34,7 @@ def wake(store: Store[Any]) -> None:
     """What whoever sleeps in the store does when it wakes, until nothing more is due."""
     engine = store._engine()
     for _ in range(1000):
-        if timers.within(engine, 1.0):
+        if background.sleep_within(engine, 1.0):
             return
     raise AssertionError("it never sleeps again")
 

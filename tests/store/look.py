@@ -10,7 +10,7 @@ from typing import Any
 from logstore.api.store import Store
 from logstore.codec import codec
 from logstore.engine.commit.committer import ready_locked
-from logstore.engine.commit.roll import roll_locked
+from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot

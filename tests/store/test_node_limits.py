@@ -11,7 +11,7 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.engine.runtime import snapshot
-from logstore.engine.txn import open_node as opens
+from logstore.engine.txn import nodes
 from logstore.index.keys import OpenNode, StreamRecord
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
@@ -100,7 +100,7 @@ def test_counters_of_two_bytes_at_the_limit(
     redis_peer: Peer, valkey_peer: Peer,
 ) -> None:  # fmt: skip
     """From 128 on a counter takes two bytes: one entry more or less fits into the node."""
-    monkeypatch.setattr(opens, "OPEN_INLINE_MAX_BYTES", inline)
+    monkeypatch.setattr(nodes, "OPEN_INLINE_MAX_BYTES", inline)
     mirror = Mirror(tmp_path / "store", (most_bytes, 0))
     stream = mirror.store.stream("s")
     rows: list[list[bytes]] = [[b"f", b"1"]] * 150

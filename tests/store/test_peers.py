@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logstore.engine.txn import open_node
+from logstore.engine.txn import nodes
 from tests.codec.strategies import entries, steps
 from tests.peers.servers import Peer
 from tests.store.mirror import Mirror
@@ -119,7 +119,7 @@ def test_a_workload_is_answered_and_packed_as_the_servers_do(
 ) -> None:  # fmt: skip
     """With a small ``inline``, open nodes are soon kept as runs, as large ones are."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(open_node, "OPEN_INLINE_MAX_BYTES", inline)
+        patch.setattr(nodes, "OPEN_INLINE_MAX_BYTES", inline)
         mirror = Mirror(Path(folder) / "store", sizes)
         try:
             for operation in drawn:

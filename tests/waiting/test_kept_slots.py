@@ -15,7 +15,7 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.api.store import Store
-from logstore.engine.commit import flusher
+from logstore.engine.commit import durability
 from logstore.engine.shm import futex, saved_waiter
 from logstore.engine.shm.mailbox import Hands
 from logstore.engine.shm.pace import PACE
@@ -281,7 +281,7 @@ def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
     """Also by a process that waits for nothing any more."""
     monkeypatch.setattr(saved_waiter, "KEPT_S", 0.1)
     monkeypatch.setattr(saved_waiter, "SWEEP_S", 0.0)
-    monkeypatch.setattr(flusher, "READER_CHECK_POLLS", 1)
+    monkeypatch.setattr(durability, "READER_CHECK_POLLS", 1)
     with logstore.open(tmp_path / "store", sync="os") as store:
         group_of(store)
         for n in range(BARE_MAX + 1):

@@ -24,7 +24,7 @@ from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import IDLE
 from logstore.engine.streams import add as adds
-from logstore.engine.txn import pel_scan
+from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
 from tests.store.look import engine_of
 from tests.waiting.crowd import (
@@ -109,7 +109,7 @@ def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], wh
     (had,) = group.read(whose, count=1)
     waiting = Reading(store, "c", count=1)
     key = key_of(store)
-    found = group._view(lambda view: pel_scan.find(view.index.groups, key, had.id))
+    found = group._view(lambda view: pel.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
     (row,) = waits.slots.waiting(key)

@@ -19,7 +19,7 @@ from typing import Any
 
 from logstore.engine.apply.streams import apply
 from logstore.engine.runtime.segments import SegmentGone, Segments
-from logstore.engine.txn.open_node import OPEN_INLINE_MAX_BYTES
+from logstore.engine.txn.nodes import OPEN_INLINE_MAX_BYTES
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError
 from logstore.format import CREATE_BODY, OPEN_BODY, Kind, segment_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from logstore import format as fmt
 from logstore.codec.batch import Place
 from logstore.engine.apply import expiry, groups, producers, schedule, settings
-from logstore.engine.txn import open_node
+from logstore.engine.txn import nodes
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
@@ -97,7 +97,7 @@ def _open(state: TxnView, at: int, payload_bytes: int, body: frames.Open) -> Non
     elif record.open_version != at:
         return
     run = Run(at, payload_bytes, body.entries, 0)
-    state.put_open(body.stream, open_node.opened(run, body.data))
+    state.put_open(body.stream, nodes.open_from_frame(run, body.data))
 
 
 def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) -> None:
@@ -115,7 +115,7 @@ def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) ->
         node.lp = state.joined
     else:
         run = Run(at, payload_bytes, body.entries, body.elements)
-        node = open_node.extended(node, run, body.data)
+        node = nodes.open_extended(node, run, body.data)
     state.put_open(body.stream, node)
 
 
@@ -178,7 +178,7 @@ def _tombstone(state: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
     if record.open_version == body.version:
         node = state.open_node(body.stream)
         if node is not None:
-            state.put_open(body.stream, open_node.deleted(node, body.ordinals))
+            state.put_open(body.stream, nodes.open_deleted(node, body.ordinals))
     else:
         master = StreamID(body.master_ms, body.master_seq)
         locator = state.index.node(body.stream, master)

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from logstore.engine.commit.busy import Busy
 from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, settle
 from logstore.engine.commit.queue import Line
 from logstore.engine.runtime.engine import Engine
@@ -27,6 +26,13 @@ from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.writer_lock import INTERRUPTS_MAX, PAUSE_S, through
 from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
 from logstore.options import SYNC_RANK, Sync
+
+
+class Busy(threading.local):
+    """One flag a thread; and since when what it does now was wanted, by ``time.monotonic_ns``."""
+
+    now = False
+    since_ns = 0  # 0: since it is called
 
 
 class Committer:

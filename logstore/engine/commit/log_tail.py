@@ -1,11 +1,13 @@
-"""The tail: what stands in the log behind what the index has applied.
+"""The end of the log: the tail check, and the step from a full segment to the next one.
 
-One code path for a dead writer's commit, a dirty open and the end of a rebuild.
+The tail is what stands in the log behind what the index has applied. One code path serves a dead
+writer's commit, a dirty open and the end of a rebuild.
 
-Invariants: what is accepted is synced before it is published; complete commits are never cut off
-with ftruncate, a new segment's header voids them; whether bad bytes are a torn tail or damage is
-decided here, at one place (``_segment``), by ``durable_upto`` of the valid frames behind them and
-by the positions that clean closes and checkpoints recorded.
+Invariants: the mutex and LOCK are held; what is accepted is synced before it is published; complete
+commits are never cut off with ftruncate, the header of a new segment voids them; whether bad bytes
+are a torn tail or damage is decided here, at one place (``_segment``), by ``durable_upto`` of the
+valid frames behind them and by the positions that clean closes and checkpoints recorded; the log
+has one active segment, and each later segment names the position at which the one before it ended.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import TYPE_CHECKING
 from logstore import format as fmt
 from logstore.engine.apply import write_txn
 from logstore.engine.apply.streams import apply
-from logstore.engine.commit import roll
-from logstore.engine.runtime import reopen, reserve
+from logstore.engine.runtime import identity, reopen, reserve
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
@@ -26,7 +28,8 @@ from logstore.fs import File
 from logstore.index import env
 from logstore.index.expiry_txn import first_due
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, hint, names, reader
+from logstore.log import chain, hint, names, reader, segment
+from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -178,7 +181,7 @@ def _cut(
         number = max(names.segments(engine.fs, engine.path)[-1] + 1, state.meta.next_segment)
         end = fmt.position(link.number, good)
         engine.sync_file(file, end)
-        roll.make_segment(engine, number, end, state.meta.commit)
+        make_segment(engine, number, end, state.meta.commit)
         state.meta = state.meta._replace(active_segment=number, next_segment=number + 1)
     else:
         file.truncate(good)
@@ -203,7 +206,7 @@ def _complete_roll(engine: Engine, state: WriteTxn) -> None:
     found = reader.read_frame(source, engine.seed, number, offset, end)
     if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
         raise _newest_missing(following)
-    roll.make_segment(engine, following, state.meta.applied, state.meta.commit)
+    make_segment(engine, following, state.meta.applied, state.meta.commit)
 
 
 def _newest_missing(number: int) -> DamagedStoreError:
@@ -212,3 +215,46 @@ def _newest_missing(number: int) -> DamagedStoreError:
         "the loss with 'logstore recover'",
         segment=number,
     )
+
+
+def roll_locked(engine: Engine, words: LogWords) -> LogWords:
+    """Seal the active segment and begin the next one.
+
+    Crash order: seal frame, sync of the old segment under every policy, new segment under a
+    temporary name, sync, rename, directory sync, index, WAKE. A writer that dies after the
+    seal frame leaves a tail whose last commit is the seal: the tail check makes the segment.
+    """
+    identity.check_whole(engine)
+    generation = engine.index()
+    with generation.env.begin(write=True) as txn:
+        index = IndexTxn(generation, txn)
+        meta = index.meta()
+        number = words.commit + 1
+        state = write_txn.begin(engine, index, meta, engine.start_of_next(words), number)
+        following = max(meta.next_segment, names.segments(engine.fs, engine.path)[-1] + 1)
+        state.emit(frames.Seal(following))
+        buffer = state.buffer
+        assert buffer is not None
+        engine.wake.begin(number)
+        file = engine.active_file(words.active_segment)
+        data = buffer.encode(engine.seed, engine.wake.durable_upto)
+        file.pwrite(data, fmt.offset_of(buffer.start))
+        engine.sync_file(file, buffer.start)
+        make_segment(engine, following, buffer.end, number)
+        state.meta = state.meta._replace(
+            applied=buffer.end, commit=number, last_frame=buffer.last_start,
+            last_crc=buffer.last_crc,
+        )  # fmt: skip
+        state.flush()
+    engine.wake.raise_durable(buffer.end)
+    engine.wake.oldest_unsynced_ms = 0
+    engine.cache.clear()
+    return engine.publish(state.meta)
+
+
+def make_segment(engine: Engine, number: int, previous_end: int, previous_commit: int) -> None:
+    """Create a main segment that follows ``previous_end``, durable."""
+    head = segment.SegmentHead(
+        fmt.Role.MAIN, number, engine.uuid, previous_end, previous_commit, engine.clock.now_ms()
+    )
+    segment.create(engine.fs, engine.path, head).close()

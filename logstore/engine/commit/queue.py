@@ -15,7 +15,7 @@ import time
 from collections import deque
 from itertools import islice
 
-from logstore.engine.commit import roll
+from logstore.engine.commit import log_tail
 from logstore.engine.commit.pipeline import (
     ALWAYS,
     DONE,
@@ -174,7 +174,7 @@ class Line:
                 words = ready_locked(engine)
                 while (step := attempt(engine, batch, words)) != DONE:
                     if step == ROLL:
-                        roll.roll_locked(engine, words)
+                        log_tail.roll_locked(engine, words)
                         engine.metrics.count("rolls")
                     words = engine.wake.log()
             except StillHeld:

@@ -20,7 +20,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
 from logstore.engine.features import idempotent_ids
-from logstore.engine.streams import add, delete, rename
+from logstore.engine.streams import add, lifecycle
 from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
@@ -45,7 +45,7 @@ def begin(state: WriteTxn, name: bytes) -> Temporary:
     temporary = PREFIX + name
     if len(temporary) > NAME_MAX_BYTES:
         temporary = PREFIX + blake2b(name, digest_size=16).hexdigest().encode()
-    delete.drop(state, temporary)
+    lifecycle.drop(state, temporary)
     return Temporary(temporary, add.create(state, temporary).number)
 
 
@@ -87,7 +87,7 @@ def remember(
 
 def name_it(state: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
     """Give it its name; StreamExistsError."""
-    if not rename.rename(state, temporary.name, name, replace=replace):
+    if not lifecycle.rename(state, temporary.name, name, replace=replace):
         raise StreamExistsError(
             "somebody else made the stream while it was brought in: drop it, or give replace=True",
             stream=name,
@@ -98,7 +98,7 @@ def discard(state: WriteTxn, temporary: Temporary) -> None:
     """Take it away, unless it is somebody else's by now."""
     record = state.record_by_name(temporary.name)
     if record is not None and record.number == temporary.number:
-        delete.drop(state, temporary.name)
+        lifecycle.drop(state, temporary.name)
 
 
 def _unchanged(state: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue) -> StreamRecord:

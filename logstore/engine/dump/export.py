@@ -20,7 +20,7 @@ from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.txn import nodes, pel_scan
+from logstore.engine.txn import nodes, pel
 from logstore.errors import (
     CorruptionError,
     SnapshotExpired,
@@ -224,7 +224,7 @@ def group_value(view: Snapshot, group: GroupRecord) -> GroupValue:
         places[consumer.number] = place
         made.consumers.append(ConsumerValue(consumer.name, consumer.seen_ms, consumer.active_ms))
     pending, line = PendingValue(), list[tuple[int, bytes]]()
-    for each in pel_scan.by_id(txn, group.number):
+    for each in pel.by_id(txn, group.number):
         id, time_ms = each.id.packed(), each.time_ms
         if each.consumer == NO_ONE:
             line.append((time_ms, id))

@@ -16,8 +16,8 @@ from logstore.codec.batch import NodeBatch, index_rows
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import idempotent_ids
-from logstore.engine.streams import add, delete
-from logstore.engine.txn import lag
+from logstore.engine.streams import add, lifecycle
+from logstore.engine.txn import groups
 from logstore.errors import (
     CorruptNodeError,
     InvalidPayloadError,
@@ -176,7 +176,7 @@ def install(state: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = F
         check_free(state, name)
     check_room(state, stream.parts)
     if state.record_by_name(name) is not None:
-        delete.drop(state, name)
+        lifecycle.drop(state, name)
     record = add.create(state, name)
     number, info = record.number, stream.info
     nodes_added(state, record, written(state, number, stream.parts))
@@ -253,7 +253,7 @@ def _group(state: WriteTxn, stream: int, group: GroupValue) -> None:
     if read is None:  # as servers reckon it where the payload does not tell
         record = state.record(stream)
         assert record is not None
-        read = lag.estimate(record, group.last)
+        read = groups.estimate(record, group.last)
     made = state.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
         state.emit(groupframe.Consumer(

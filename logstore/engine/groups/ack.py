@@ -13,10 +13,10 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import Burial, Limit
 from logstore.engine.groups.deliver import COUNT_MAX
-from logstore.engine.streams import reference_policy, references
-from logstore.engine.txn import pel_scan
-from logstore.engine.txn.lookup import Lookup
-from logstore.engine.txn.pel_scan import Waiting
+from logstore.engine.streams import delete, removal
+from logstore.engine.txn import pel
+from logstore.engine.txn.nodes import Lookup
+from logstore.engine.txn.pel import PendingEntry
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE
@@ -28,7 +28,7 @@ NACK_MODES = ("silent", "fail", "fatal")
 def ack(state: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
     """As XACK: how many were pending. 0 without such a stream or group."""
     found = admin.maybe(state, stream, group)
-    done = 0 if found is None else reference_policy.removed(state, found[1], ids)
+    done = 0 if found is None else removal.removed(state, found[1], ids)
     state.counts["acks"] += done
     return done
 
@@ -64,7 +64,7 @@ def _owned(
     if found is not None:
         _, there = found
         who = state.groups.consumer_named(there.number, consumer)
-        waiting = pel_scan.find(state.groups.txn, there.number, id)
+        waiting = pel.find(state.groups.txn, there.number, id)
         held = None if who is None else (who.number, time_ms, count)
         if waiting is not None and waiting[1:] == held:
             return there.number
@@ -95,7 +95,7 @@ def nack(
     place = found.next_nack
     items: dict[StreamID, tuple[int, int]] = {}
     for id in ids:
-        waiting = pel_scan.find(state.groups.txn, found.number, id)
+        waiting = pel.find(state.groups.txn, found.number, id)
         if waiting is None and not (force and id in lookup):
             continue
         count = waiting.count if waiting is not None else 0
@@ -113,7 +113,7 @@ def nack(
         if burial.full:
             break  # the rest is given back, and buried by who would take it over
         del items[id]
-        waiting = pel_scan.find(state.groups.txn, found.number, id) or Waiting(id, NO_ONE, 0, 0)
+        waiting = pel.find(state.groups.txn, found.number, id) or PendingEntry(id, NO_ONE, 0, 0)
         fields = lookup.fields(id)
         if fields is None:
             burial.end(id)
@@ -135,20 +135,20 @@ def ack_delete(
     state: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID], mode: str = "keep"
 ) -> list[int]:
     """As XACKDEL, per ID: -1 not pending here, 1 acknowledged and deleted, 2 still referenced."""
-    reference_policy.check_mode(mode)
+    removal.check_mode(mode)
     found = admin.maybe(state, stream, group)
     if found is None:
         return [-1] * len(ids)
     record, there = found
     replies: list[int] = []
     for id in ids:
-        if not reference_policy.removed(state, there, [id]):
+        if not removal.removed(state, there, [id]):
             replies.append(-1)
             continue
         state.counts["acks"] += 1
-        if mode == "acked" and reference_policy.referenced(state, record, id):
+        if mode == "acked" and removal.referenced(state, record, id):
             replies.append(2)
             continue
-        references.delete_ids(state, stream, [id], mode)
+        delete.delete_ids(state, stream, [id], mode)
         replies.append(1)
     return replies

@@ -1,24 +1,28 @@
-"""Deciding claims: entries move to another consumer. As XCLAIM and XAUTOCLAIM.
+"""Deciding claims: entries move to another consumer. As XCLAIM and XAUTOCLAIM; and ``reassign``.
 
 Invariants: every refusal comes before the first frame; a pending entry whose entry is gone is
-removed, never claimed; the walk with a cursor is the peers' own (10 attempts for each entry asked
-for), the one without goes by idle time and reads only what is old enough. What was delivered too
-often for its group is buried by autoclaim instead of handed out; a claim by ID is an operator's
-tool, and asks nothing, nor does one that counts as no delivery (``just_id``).
+removed, never claimed or handed over; the scan with a cursor is the peers' own (10 attempts for
+each entry asked for), the one without goes by idle time and reads only what is old enough.
+Autoclaim moves what was delivered too often for its group to the dead letter stream instead of
+handing it out; a claim by ID is an operator's tool, and moves nothing there, nor does a claim that
+counts as no delivery (``just_id``). ``reassign`` hands what is idle to the consumers that look
+alive: that does not count as their activity, and delivery counts stay until the entries are read.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import Burial
 from logstore.engine.groups.deliver import COUNT_MAX, Delivered, claimed
-from logstore.engine.streams.reference_policy import removed
-from logstore.engine.txn import pel_scan
-from logstore.engine.txn.lookup import Lookup
+from logstore.engine.streams.removal import removed
+from logstore.engine.txn import pel
+from logstore.engine.txn.nodes import Lookup
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
@@ -54,9 +58,9 @@ def claim(
     taken: dict[StreamID, tuple[int, int]] = {}
     gone: list[StreamID] = []
     for id in ids:
-        waiting = pel_scan.find(state.groups.txn, found.number, id)
+        waiting = pel.find(state.groups.txn, found.number, id)
         if id in taken:  # named twice: the second looks at what the first one did
-            waiting = pel_scan.Waiting(id, who.number, *taken[id])
+            waiting = pel.PendingEntry(id, who.number, *taken[id])
         items = lookup.fields(id)
         if items is None:
             gone += [id] if waiting is not None else []
@@ -143,8 +147,54 @@ def autoclaim(
 
 def _walk(
     state: WriteTxn, group: GroupRecord, min_idle_ms: int, start: StreamID | None
-) -> Iterator[pel_scan.Waiting]:
+) -> Iterator[pel.PendingEntry]:
     txn = state.groups.txn
     if start is None:
-        return pel_scan.by_idle(txn, group.number, state.now_ms - min_idle_ms)
-    return pel_scan.by_id(txn, group.number, start, MAX_ID)
+        return pel.by_idle(txn, group.number, state.now_ms - min_idle_ms)
+    return pel.by_id(txn, group.number, start, MAX_ID)
+
+
+def reassign(
+    state: WriteTxn, stream: bytes, group: bytes, *, min_idle_ms: int, alive_ms: int, count: int
+) -> dict[bytes, int]:
+    """Hand up to ``count`` entries (0: all) that are idle for ``min_idle_ms``, longest first, to
+    consumers seen within ``alive_ms``, each to the one with the fewest pending; how many each got.
+    """
+    record, found = admin.existing(state, stream, group)
+    state.groups.flush()
+    since_ms = state.now_ms - alive_ms
+    alive = {
+        each.number: each
+        for each in state.groups.txn.consumers(found.number)
+        if each.seen_ms >= since_ms
+    }
+    if not alive:
+        return {}
+    idle = pel.by_idle(state.groups.txn, found.number, state.now_ms - min_idle_ms)
+    moved = list(islice(idle, count or None))
+    held = {number: each.pending for number, each in alive.items()}
+    for waiting in moved:  # what is handed over does not weigh on whom it leaves
+        if waiting.consumer in held:
+            held[waiting.consumer] -= 1
+    line = [(pending, alive[number].name, number) for number, pending in held.items()]
+    heapq.heapify(line)
+    lookup = Lookup(state, record)
+    gone: list[StreamID] = []
+    items: dict[int, list[tuple[int, int, int, int]]] = {}
+    for waiting in sorted(moved):
+        if waiting.id not in lookup:
+            gone.append(waiting.id)
+            continue
+        pending, name, number = line[0]
+        item = (waiting.id.ms, waiting.id.seq, state.now_ms, waiting.count)
+        items.setdefault(number, []).append(item)
+        heapq.heapreplace(line, (pending + 1, name, number))
+    if gone:
+        removed(state, found, gone)
+    state.counts["claims"] += sum(map(len, items.values()))
+    for number, given in items.items():
+        who = alive[number]
+        state.emit(
+            frames.Claim(found.number, number, who.seen_ms, who.active_ms, tuple(sorted(given)))
+        )
+    return {alive[number].name: len(given) for number, given in items.items()}

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups.redeliver import clears
 from logstore.engine.runtime.engine import log
-from logstore.engine.streams import add, reference_policy
-from logstore.engine.txn.pel_scan import Waiting
+from logstore.engine.streams import add, removal
+from logstore.engine.txn.pel import PendingEntry
 from logstore.errors import CorruptionError
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.options import ENTRY_MAX_BYTES
+from logstore.settings import GroupSettings
 from logstore.tuples import NamedTuple
 
 MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation buries; the next one goes on
@@ -51,6 +51,11 @@ class Buried(NamedTuple):
     error: bytes
     stream: bytes  # the dead letter stream
     dead_id: StreamID  # there
+
+
+def clears(settings: GroupSettings[bytes]) -> bool:
+    """Whether reads take away what is pending of entries that are gone; the peers' pass it over."""
+    return not (settings.redeliver_after_ms is settings.max_deliveries is None)
 
 
 def limit_of(state: WriteTxn, group: GroupRecord) -> Limit | None:
@@ -87,7 +92,7 @@ class Burial:
         self._group = group
         self.limit = limit_of(state, group) if limit is None else limit
         self.clears = clears(state.settings.group(group.number))
-        self._dead: list[tuple[Waiting, list[bytes], bytes]] = []
+        self._dead: list[tuple[PendingEntry, list[bytes], bytes]] = []
         self._gone: list[StreamID] = []
         self._bytes = 0
         self._looked = False  # at the dead letter stream's last node
@@ -111,14 +116,14 @@ class Burial:
             self._looked = True
         return self.limit is not None
 
-    def takes(self, waiting: Waiting, items: list[bytes]) -> bool:
+    def takes(self, waiting: PendingEntry, items: list[bytes]) -> bool:
         """Take an entry that is to be delivered again, if it was delivered often enough."""
         if not self.reached(waiting.count):
             return False
         self.put(waiting, items, b"deliveries without an ack: %d" % waiting.count)
         return True
 
-    def put(self, waiting: Waiting, items: list[bytes], error: bytes) -> None:
+    def put(self, waiting: PendingEntry, items: list[bytes], error: bytes) -> None:
         """Take this entry."""
         self._dead.append((waiting, items, error[:ERROR_MAX_BYTES]))
         self._bytes += sum(map(len, items))
@@ -155,7 +160,7 @@ class Burial:
             state.counts["dead_letters"] += len(buried)
         ended = [waiting.id for waiting, _, _ in self._dead] + self._gone
         if ended:
-            reference_policy.removed(state, group, ended)
+            removal.removed(state, group, ended)
 
     def _name(self, consumer: int) -> bytes:
         found = self._state.groups.consumer(self._group.number, consumer) if consumer else None

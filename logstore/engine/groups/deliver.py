@@ -1,8 +1,13 @@
 """Deciding group reads: new entries, a consumer's own history, what others left. As XREADGROUP.
 
+A read of new entries first takes over what was pending for ``redeliver_after`` of its group, or for
+the ``claim_idle`` that the read names, whichever is shorter; what was given back needs no time. A
+read without acknowledgement (``noack``) takes over only what it asks for itself: nobody would ack
+the rest. The same rule holds for readers that wait, and for the read that they commit in the end.
+
 Invariants: every refusal comes before the first frame; the group's last delivered ID, the entries
 read and the pending entries change in one frame; an entry that is gone is never delivered as new;
-what was delivered too often for its group is buried instead of delivered again.
+what was delivered too often for its group is moved to its dead letter stream, not delivered again.
 """
 
 from __future__ import annotations
@@ -11,15 +16,41 @@ from typing import NamedTuple
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups import admin, redeliver
-from logstore.engine.groups.budget import Room
+from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import Burial, Limit
-from logstore.engine.txn import lag, nodes, pel_scan
-from logstore.engine.txn.lookup import Lookup
+from logstore.engine.streams.read import ByteBudget
+from logstore.engine.txn import groups, nodes, pel
+from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, packed_ids
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
+from logstore.settings import AMOUNT_MAX, GroupSettings
+
+GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
+GIVEN_BACK_MS = 1 << 40  # places in the line of what was given back are below, times of now above
+
+
+def redelivery_idle_ms(
+    settings: GroupSettings[bytes], asked_ms: int | None, *, noack: bool = False
+) -> int | None:
+    """For how long an entry must be pending to be taken over by a read; None: none is."""
+    after_ms = None if noack else settings.redeliver_after_ms
+    if asked_ms is None or after_ms is None:
+        return after_ms if asked_ms is None else asked_ms
+    return min(asked_ms, after_ms)
+
+
+def idle_until_ms(now_ms: int, idle: int) -> int:
+    """Who was delivered at this time or before is idle for so long; what was given back always."""
+    return max(now_ms - idle, GIVEN_BACK_MS - 1 if now_ms >= GIVEN_BACK_MS else 0)
+
+
+def redelivery_due_ms(delivered_ms: int, idle: int) -> int:
+    """When an entry that was delivered at this time is idle for so long."""
+    given_back = delivered_ms < GIVEN_BACK_MS <= idle
+    return delivered_ms if given_back else delivered_ms + idle
+
 
 COUNT_MAX = (1 << 63) - 1
 WHERE = " in XREADGROUP with GROUP option"
@@ -50,9 +81,9 @@ def read_new(
     record, found = admin.existing(state, stream, group, WHERE)
     who = admin.consumer(state, found, consumer)
     claimed: list[Delivered] = []
-    room = Room(max_bytes)
+    room = ByteBudget(max_bytes)
     settings = state.settings.group(found.number)
-    idle_ms = redeliver.idle_ms(settings, claim_idle_ms, noack=noack)
+    idle_ms = redelivery_idle_ms(settings, claim_idle_ms, noack=noack)
     if idle_ms is not None and found.pending:
         burial = Burial(state, record, found, limit)
         alone = singly and burial.limit is not None
@@ -77,7 +108,7 @@ def deliver(
     """These, the next of the group, are this consumer's."""
     state.counts["deliveries"] += len(new)
     ids = [each.id for each in new]
-    last, read = lag.delivered(record, group, ids)
+    last, read = groups.delivered(record, group, ids)
     state.emit(frames.Deliver(
         group.number, consumer, state.now_ms, *last, read, int(noack),
         b"" if noack else packed_ids(ids),
@@ -95,12 +126,12 @@ def left(
     if found[1].last < found[0].last:
         return True
     settings = state.settings.group(found[1].number)
-    takes_over = redeliver.idle_ms(settings, claim_idle_ms, noack=noack) is not None
+    takes_over = redelivery_idle_ms(settings, claim_idle_ms, noack=noack) is not None
     return limited and takes_over and found[1].pending > 0
 
 
 def fresh(
-    state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: Room
+    state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: ByteBudget
 ) -> list[Delivered]:
     """At most ``limit`` (0: all) entries above the group's last delivered ID."""
     if group.last >= record.last or group.last == MAX_ID or not record.length:
@@ -120,16 +151,16 @@ def fresh(
 
 def _claim_idle(
     state: WriteTxn, burial: Burial, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
-    min_idle_ms: int, limit: int, room: Room,
+    min_idle_ms: int, limit: int, room: ByteBudget,
 ) -> list[Delivered]:  # fmt: skip
     """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
     cleared away.
     """
     lookup = Lookup(state, record)
     taken: list[Delivered] = []
-    until_ms = redeliver.until_ms(state.now_ms, min_idle_ms)
+    until_ms = idle_until_ms(state.now_ms, min_idle_ms)
     first_id = ZERO_ID if burial.clears else nodes.first_id(record)
-    for waiting in pel_scan.by_idle(state.groups.txn, group.number, until_ms, first_id):
+    for waiting in pel.by_idle(state.groups.txn, group.number, until_ms, first_id):
         if burial.full:
             break
         items = lookup.fields(waiting.id)
@@ -182,7 +213,7 @@ def read_history(
         count = 1
     if who.pending and after < MAX_ID:
         start = after.next()
-        for waiting in pel_scan.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
+        for waiting in pel.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
             if burial.full:
                 break
             items = lookup.fields(waiting.id)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from logstore.engine.groups import admin
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.txn import lag, pel_scan
+from logstore.engine.txn import groups, pel
 from logstore.errors import StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
@@ -99,7 +99,7 @@ def detail(
     rows: list[PendingRow] = []
     if count <= 0 or start > end:
         return rows
-    for waiting in pel_scan.by_id(txn, found.number, start, end, only):
+    for waiting in pel.by_id(txn, found.number, start, end, only):
         idle_ms = waiting.idle_ms(now_ms)
         if min_idle_ms and idle_ms < min_idle_ms:
             continue
@@ -120,7 +120,8 @@ def group_rows(view: Snapshot, stream: bytes) -> list[GroupRow]:
     return [
         GroupRow(
             each.name, each.consumers, each.pending, each.last,
-            None if each.entries_read == lag.UNKNOWN else each.entries_read, lag.lag(record, each),
+            None if each.entries_read == groups.UNKNOWN else each.entries_read,
+            groups.lag(record, each),
             view.index.settings.group(each.number),
         )
         for each in view.index.groups.of_stream(record.number)

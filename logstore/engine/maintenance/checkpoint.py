@@ -25,9 +25,9 @@ from logstore.engine.maintenance import (
     checkpoint_settings,
 )
 from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.format import Kind
 from logstore.index.keys import RECORD_BYTES
 from logstore.log import chain, checkpoint, hint, names, reader

@@ -14,10 +14,10 @@ from itertools import islice
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, no_pause
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError
 from logstore.format import Kind

@@ -17,8 +17,8 @@ import time
 from logstore.engine.commit.committer import Committer
 from logstore.engine.features import expiry, schedule
 from logstore.engine.runtime import reserve, snapshot
+from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.repeated_failure import Repeated
 from logstore.errors import ClosedError
 from logstore.index.expiry_txn import ExpiryTxn, first_due
 from logstore.index.txn import IndexTxn

@@ -18,10 +18,9 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.features.idempotent_expiry import Forgetting
 from logstore.engine.features.retention import Retention
 from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.repeated_failure import Repeated
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.runtime.throttle import Pause, StoppedError, Throttle
 from logstore.errors import LockTimeoutError, StoreGoneError
 from logstore.format import Role, segment_of
 from logstore.log import names

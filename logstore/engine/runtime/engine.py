@@ -43,7 +43,7 @@ from logstore.logger import Logger
 from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
-    from logstore.engine.runtime.timers import DueWork
+    from logstore.engine.runtime.background import DueWork
 
 log = Logger("logstore")
 REBUILD_TRIES = 3

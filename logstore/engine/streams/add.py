@@ -12,7 +12,7 @@ from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams.removal import vacate
 from logstore.engine.streams.trim import TrimRule, trim
-from logstore.engine.txn import nodes, open_node
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, IDOrderError, InvalidIDError, StreamNotFoundError
 from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
@@ -160,7 +160,7 @@ def _add_one(state: WriteTxn, record: StreamRecord, request: Add, given: StreamI
         limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries,
     )  # fmt: skip
     lp = packed.open_lp
-    if packed.nodes or lp is None or len(lp) > open_node.OPEN_INLINE_MAX_BYTES or not record.length:
+    if packed.nodes or lp is None or len(lp) > nodes.OPEN_INLINE_MAX_BYTES or not record.length:
         return False
     state.emit_row(record, node, given, packed)
     state.counts["added_bytes"] += len(packed.added)
@@ -243,7 +243,7 @@ def _fill_open(state: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
     assert packed.last_of_added is not None
     last = packed.last_of_added
     size = len(node.lp) + len(packed.added)
-    if not node.runs and size > open_node.OPEN_INLINE_MAX_BYTES and not packed.nodes:
+    if not node.runs and size > nodes.OPEN_INLINE_MAX_BYTES and not packed.nodes:
         assert packed.open_lp is not None
         state.emit(frames.Open(
             record.number, *record.open_master, *last, packed.added_entries, packed.open_lp

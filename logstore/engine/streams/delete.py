@@ -1,8 +1,9 @@
-"""Deciding deletes by ID and by range, as XDEL does them; removing streams; setting IDs.
+"""Deciding deletes by ID and by range, as XDEL does them; and as XDELEX, heeding groups.
 
 Invariants: IDs are checked before this is called; a node whose last live entry goes is dropped,
-else its entries are marked; the largest deleted ID is kept in the record. All is decided before
-the first frame.
+else its entries are marked; the largest deleted ID is kept in the record; of deletes that heed
+groups each ID sees what the ones before it did. All is decided before the first frame, but for
+what groups hold of the entries, which goes first.
 """
 
 from __future__ import annotations
@@ -11,18 +12,16 @@ from collections.abc import Sequence
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import idempotency
-from logstore.engine.streams.add import create, existing
-from logstore.engine.streams.removal import remove
+from logstore.engine.streams.removal import check_mode, referenced, release, remove
 from logstore.engine.txn import nodes
-from logstore.engine.txn.nodes import NodeRef
-from logstore.errors import OptionError, UsageError
-from logstore.ids import ZERO_ID, StreamID
-from logstore.log import frame as frames
+from logstore.engine.txn.nodes import Lookup, NodeRef
+from logstore.ids import StreamID
 
 
-def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID]) -> int:
-    """Delete entries by ID; how many there were."""
+def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "keep") -> int:
+    """Delete entries by ID; how many there were. ``mode``: see ``removal.References``."""
+    if mode != "keep":
+        return delete_ids(state, name, ids, mode).count(1)
     record = state.record_by_name(name)
     if record is None or not record.length:
         return 0
@@ -79,51 +78,27 @@ def delete_range(state: WriteTxn, name: bytes, start: StreamID, end: StreamID) -
     return remove(state, record, found, largest, first=start <= record.first)
 
 
-def drop(state: WriteTxn, name: bytes) -> bool:
-    """Remove a stream with all its entries; False if there is none."""
-    record = state.record_by_name(name)
+def delete_ids(
+    state: WriteTxn, stream: bytes, ids: Sequence[StreamID], mode: str = "keep"
+) -> list[int]:
+    """As XDELEX, per ID: -1 there is none, 1 deleted, 2 still referenced."""
+    check_mode(mode)
+    record = state.record_by_name(stream)
     if record is None:
-        return False
-    state.emit(frames.Drop(record.number))
-    return True
-
-
-def create_empty(state: WriteTxn, name: bytes) -> bool:
-    """Make an empty stream; False if there is one."""
-    if state.record_by_name(name) is not None:
-        return False
-    create(state, name)
-    return True
-
-
-def set_id(
-    state: WriteTxn, name: bytes, last: StreamID, entries_added: int | None,
-    max_deleted: StreamID | None,
-) -> None:  # fmt: skip
-    """As XSETID: move the last ID, and with it what is counted."""
-    if entries_added is not None and entries_added < 0:
-        raise OptionError("entries_added must be positive")
-    if max_deleted is not None and last < max_deleted:
-        raise UsageError(
-            "The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
-        )
-    record = existing(state, name)
-    # As the peers: 0-0 is the same as none given.
-    deleted = record.max_deleted
-    if max_deleted is not None and max_deleted != ZERO_ID:
-        deleted = max_deleted
-    added = record.entries_added if entries_added is None else entries_added
-    if last < record.max_deleted:
-        raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
-    if record.length and last < nodes.last_live(state, record):
-        raise UsageError("The ID specified in XSETID is smaller than the target stream top item")
-    if entries_added is not None and record.length > entries_added:
-        raise UsageError(
-            "The entries_added specified in XSETID is smaller than the target stream length"
-        )
-    lowered = last < record.last
-    state.emit(frames.Record(
-        record.number, record.length, added, *last, *record.first, *deleted
-    ))  # fmt: skip
-    if lowered:
-        idempotency.forget_above(state, record.number, last)
+        return [-1] * len(ids)
+    lookup = Lookup(state, record)
+    replies: list[int] = []
+    going: set[StreamID] = set()
+    for id in ids:
+        if mode == "acked" and id not in going and referenced(state, record, id):
+            replies.append(2)
+        elif id in lookup and id not in going:
+            replies.append(1)
+            going.add(id)
+        else:
+            replies.append(-1)
+    if mode == "delete":
+        release(state, record, ids)
+    if going:
+        delete(state, stream, sorted(going))
+    return replies

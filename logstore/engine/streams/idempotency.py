@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import add as adds
-from logstore.engine.txn.lookup import Lookup
+from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.group_keys import digest

@@ -1,12 +1,14 @@
-"""Reading a range in batches: each on a snapshot of its own, resumed by ID.
+"""Reading a range in batches: each on a snapshot of its own, resumed by ID; and the byte budget.
 
 Invariants: a batch reads at most NODES_MAX nodes or BYTES_MAX bytes, so that no snapshot lives
-long; what is appended behind a batch is seen by the next one; entries come in the order of IDs.
+long; what is appended behind a batch is seen by the next one; entries come in the order of IDs. Of
+a budget in bytes the first entry always fits, and the first that does not ends the read, so that
+entries are never given out of turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +19,36 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+
+_ID_BYTES = 16
+
+
+def entry_bytes(items: Iterable[bytes]) -> int:
+    """What an entry counts as; ``items``: field, value, field, value, ..."""
+    return _ID_BYTES + sum(map(len, items))
+
+
+class ByteBudget:
+    """What is left of a limit in bytes; 0: no limit."""
+
+    __slots__ = ("_empty", "_left", "full")
+
+    def __init__(self, max_bytes: int = 0) -> None:
+        self._left = max_bytes or None
+        self._empty = True
+        self.full = False
+
+    def takes(self, items: Iterable[bytes]) -> bool:
+        """Whether one more entry fits; it counts then."""
+        if self._left is None:
+            return True
+        self._left -= entry_bytes(items)
+        if self._left < 0 and not self._empty:
+            self.full = True
+            return False
+        self._empty = False
+        return True
+
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20

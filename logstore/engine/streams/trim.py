@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import reference_policy, removal
+from logstore.engine.streams import removal
 from logstore.engine.streams.removal import state_record
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import NodeRef
@@ -50,7 +50,7 @@ def check_rule(rule: TrimRule) -> None:
         raise OptionError("syntax error, XTRIM must be called with a trimming strategy")
     if rule.maxlen is not None and rule.maxlen < 0:
         raise OptionError("The MAXLEN argument must be >= 0.")
-    reference_policy.check_mode(rule.references)
+    removal.check_mode(rule.references)
     if rule.limit is not None:
         if rule.limit < 0:
             raise OptionError("The LIMIT argument must be >= 0.")
@@ -132,7 +132,7 @@ def _trim_referenced(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> i
             at = StreamID(ms, seq)
             if len(going) >= surplus or (rule.minid is not None and at >= rule.minid):
                 break
-            if rule.references == "delete" or not reference_policy.referenced(state, record, at):
+            if rule.references == "delete" or not removal.referenced(state, record, at):
                 ordinals.append(ordinal)
                 going.append(at)
         if len(ordinals) == ref.live and _whole(ref, rule, left):
@@ -140,7 +140,7 @@ def _trim_referenced(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> i
         elif ordinals:  # as the peers: emptied entry by entry, it stays
             partial.append((ref, tuple(ordinals)))
     if rule.references == "delete":
-        reference_policy.release(state, record, going)
+        removal.release(state, record, going)
     for ref, gone in partial:
         version = ref.version or record.open_version
         state.emit(frames.Tombstone(record.number, *ref.master, version, gone))

@@ -1,7 +1,12 @@
-"""A stream's nodes as an operation or a reader sees them: sealed ones, then the open one.
+"""A stream's nodes as an operation or a reader sees them: the sealed ones, then the open one.
 
 Invariants: the open node is the last; a node's ``live`` counts what is left after its vector; a
-listpack is only looked into through the codec. Works alike on a write state and on a snapshot.
+listpack is only looked into through the codec; a deleted entry is never found. What reads works
+alike in a write transaction and on a snapshot. The open node stands in the index as its bytes while
+it is small, and as a list of its frames when it is large, for an inline node never exceeds
+OPEN_INLINE_MAX_BYTES: rewriting a large value at each add would be quadratic. The skeleton of a
+large one holds the master entry and nothing else, and its first run counts the live entries and the
+tombstones of the listpack that it begins with.
 """
 
 from __future__ import annotations
@@ -9,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from logstore.codec import codec
-from logstore.codec.listpack import encode_int
+from logstore.codec import codec, edit
+from logstore.codec.listpack import encode_int, finish
 from logstore.engine.runtime.record_cache import CachedNode
-from logstore.engine.runtime.segments import NodeSource
+from logstore.engine.runtime.segments import NodeSource, Segments
 from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
+from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
 from logstore.index.txn import IndexTxn
 
 if TYPE_CHECKING:
@@ -207,3 +212,105 @@ def last_live(view: View, record: StreamRecord) -> StreamID:
             if found is not None:
                 return StreamID(*found)
     return ZERO_ID
+
+
+OPEN_INLINE_MAX_BYTES = 64 * 1024
+
+
+def skeleton(lp: bytes) -> bytes:
+    """The node without its entries: what further entries are encoded against.
+
+    Its counters are 0: the codec takes no node that counts more than its bytes could hold.
+    """
+    fields = codec().head(lp).fields
+    none = encode_int(0)
+    elements = len(fields) + 4  # count, open_deleted, number of fields, the fields, terminator
+    return finish(elements, none, none, edit.encode_master(fields))
+
+
+def _large(run: Run, lp: bytes) -> OpenNode:
+    """A large open node that begins with this frame, which holds the whole listpack so far."""
+    live, dead = codec().counts(lp)
+    return OpenNode(skeleton(lp), [run._replace(entries=live, elements=dead)])
+
+
+def open_from_frame(run: Run, data: bytes | None) -> OpenNode:
+    """The open node that an open frame states."""
+    if data is None:
+        return OpenNode(None, [run])
+    if len(data) > OPEN_INLINE_MAX_BYTES:
+        return _large(run, data)
+    return OpenNode(data)
+
+
+def open_extended(node: OpenNode, run: Run, data: bytes | None) -> OpenNode:
+    """The open node with an append frame behind it."""
+    if node.runs:
+        node.runs.append(run)
+    else:
+        assert node.lp is not None
+        assert data is not None
+        node.lp = codec().extend(node.lp, data, run.entries, run.elements)
+    return node
+
+
+def open_deleted(node: OpenNode, ordinals: tuple[int, ...]) -> OpenNode:
+    """The open node with tombstones set."""
+    if node.runs:
+        for ordinal in ordinals:
+            node.vector |= 1 << ordinal
+    else:
+        assert node.lp is not None
+        node.lp = codec().mark_deleted(node.lp, ordinals)
+    return node
+
+
+def open_settled(node: OpenNode, segments: Segments, active: int) -> OpenNode:
+    """After a rebuild: inline if small, else with its skeleton."""
+    if not node.runs:
+        return node
+    if sum(run.payload_bytes for run in node.runs) <= OPEN_INLINE_MAX_BYTES:
+        return OpenNode(segments.open_listpack(node, active))
+    if node.lp is None:
+        first, *others = node.runs
+        large = _large(first, segments.run_bytes(first, active)[1])
+        return OpenNode(large.lp, large.runs + others, node.vector)
+    return node
+
+
+class Lookup:
+    """Finds entries of one stream."""
+
+    def __init__(self, view: View, record: StreamRecord) -> None:
+        self._view = view
+        self._record = record
+        self._ref: NodeRef | None = None
+        self._lp = b""
+        self._vector = b""
+
+    def fields(self, id: StreamID) -> list[bytes] | None:
+        """Field, value, field, value, ...; None if there is no such entry."""
+        if not self._record.length or not self._go(id):
+            return None
+        assert self._ref is not None
+        master = self._ref.master
+        found = codec().entries(self._lp, *master, self._vector, id, id, 1, False)
+        return found[0][3] if found else None
+
+    def __contains__(self, id: StreamID) -> bool:
+        if not self._record.length or not self._go(id):
+            return False
+        assert self._ref is not None
+        return codec().find(self._lp, *self._ref.master, *id, self._vector) >= 0
+
+    def _go(self, id: StreamID) -> bool:
+        """Read the node that would hold the ID."""
+        ref = self._ref
+        if ref is not None and ref.master <= id <= ref.last:
+            return True
+        ref = ref_of(self._view, self._record, id)
+        if ref is None or not ref.live:
+            return False
+        self._ref = ref
+        self._lp, self._vector = listpack(self._view, self._record, ref)
+        return True

@@ -1,8 +1,9 @@
 """What a write transaction sees and changes: the index plus what this commit did so far.
 
-Invariants: records and open nodes are kept decoded and written back once, at ``flush``; the record
-cache survives from one commit to the next only while nobody else committed in between; nothing here
-decides anything, and nothing here writes to the log (``apply.write_txn`` does both at once).
+Invariants: records and open nodes are held decoded and written back once, at ``flush``; settings
+are written through; what the record cache holds survives from one commit to the next only while
+nobody else committed in between. Nothing here decides anything, and nothing here writes to the log
+(``apply.write_txn`` appends and applies at once).
 """
 
 from __future__ import annotations
@@ -10,17 +11,62 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from logstore.engine.runtime.record_cache import Before, RecordCache
+from logstore.engine.runtime.record_cache import Before, RecordCache, SettingCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
-from logstore.engine.txn.settings import SettingState
 from logstore.format import segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.expiry_txn import ExpiryTxn, first_due
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
+from logstore.index.setting_txn import OF_GROUP, OF_STREAM, SettingTxn
 from logstore.index.txn import IndexTxn
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
+from logstore.settings import GroupSettings, StreamSettings
+
+
+class SettingState:
+    """One write transaction's view of the settings."""
+
+    __slots__ = ("_kept", "_txn")
+
+    def __init__(self, txn: SettingTxn, kept: SettingCache) -> None:
+        self._txn = txn
+        self._kept = kept
+
+    def stream(self, number: int) -> StreamSettings:
+        """The settings of a stream."""
+        found = self._kept.streams.get(number)
+        if found is None:
+            found = self._kept.streams[number] = self._txn.stream(number)
+        return found
+
+    def group(self, number: int) -> GroupSettings[bytes]:
+        """The settings of a group."""
+        found = self._kept.groups.get(number)
+        if found is None:
+            found = self._kept.groups[number] = self._txn.group(number)
+        return found
+
+    def put_stream(self, number: int, settings: StreamSettings) -> None:
+        """Set what is set for a stream."""
+        self._txn.put(number, settings)
+        self._kept.streams[number] = settings
+
+    def put_group(self, number: int, settings: GroupSettings[bytes]) -> None:
+        """Set what is set for a group."""
+        self._txn.put(number, settings)
+        self._kept.groups[number] = settings
+
+    def drop_stream(self, number: int) -> None:
+        """The stream went."""
+        self._txn.delete(OF_STREAM, number)
+        self._kept.streams.pop(number, None)
+
+    def drop_group(self, number: int) -> None:
+        """The group went."""
+        self._txn.delete(OF_GROUP, number)
+        self._kept.groups.pop(number, None)
 
 
 class TxnView:

@@ -13,8 +13,7 @@ once it is published, and the index knows if that was cut off.
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups import deliver, redeliver
-from logstore.engine.groups.budget import Room
+from logstore.engine.groups import deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.shm import process
 from logstore.engine.shm.carried import ENTRIES_MAX
@@ -22,7 +21,8 @@ from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiter_record import Row
 from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.txn import pel_scan
+from logstore.engine.streams.read import ByteBudget
+from logstore.engine.txn import pel
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import StreamRecord
@@ -43,7 +43,7 @@ def hand_over(
         return False
     if most == 0:  # nobody is there who takes anything
         return whole
-    fresh = deliver.fresh(state, record, group, (most or 0) + spare, Room(0))
+    fresh = deliver.fresh(state, record, group, (most or 0) + spare, ByteBudget(0))
     if not fresh:
         return False
     left: set[int] = set()  # the queue, while this looks at it
@@ -73,7 +73,7 @@ def _most(
     """How many entries they take, up to the first that lives and must come itself, if all live
     (None: any number; or not less than ``enough``); whether there is none of these.
     """
-    if redeliver.idle_ms(state.settings.group(group.number), None) is not None:
+    if deliver.redelivery_idle_ms(state.settings.group(group.number), None) is not None:
         return 0, not any(row.alive() for row in rows)
     most = 0
     for row in rows:
@@ -95,7 +95,7 @@ def _takers(
     """
     found: list[tuple[Row, Hand]] = []
     wanted = 0
-    comes_itself = redeliver.idle_ms(state.settings.group(group.number), None) is not None
+    comes_itself = deliver.redelivery_idle_ms(state.settings.group(group.number), None) is not None
     for row in rows:
         if row.slot in state.handed:
             continue  # served by this very commit
@@ -156,7 +156,7 @@ def settle_locked(txn: GroupTxn, waits: Waits, key: int, slot: int) -> bool:
     hand = waits.hands.row(slot)
     if hand.state != OFFERED:
         return hand.state == GIVEN
-    found = pel_scan.find(txn, key, hand.first)
+    found = pel.find(txn, key, hand.first)
     if found is not None and (found.consumer, found.time_ms) == (hand.consumer, hand.time_ms):
         waits.given_locked([slot])
         return True

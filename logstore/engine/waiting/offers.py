@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import codec
-from logstore.engine.groups import admin, redeliver
-from logstore.engine.groups.redeliver import GIVEN_BACK_MS
+from logstore.engine.groups import admin, dead_letter, deliver
+from logstore.engine.groups.deliver import GIVEN_BACK_MS
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.txn import nodes, pel_scan
-from logstore.engine.txn.lookup import Lookup
+from logstore.engine.txn import nodes, pel
+from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -53,22 +53,22 @@ def look(
     if record is None or found is None:
         return None
     settings = view.index.settings.group(found.number)
-    idle_ms = redeliver.idle_ms(settings, asked_idle_ms, noack=noack)
+    idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     fresh = _fresh(view, record, found)
     wished = wish(settings, asked_idle_ms, noack=noack)
     if idle_ms is None or not found.pending or (fresh and first):
         return Offer(found.number, fresh, wished)
-    clears = redeliver.clears(settings)  # then what is gone is there for a read, too
+    clears = dead_letter.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
     first_id = ZERO_ID if clears else nodes.first_id(record)
-    oldest_ms = pel_scan.oldest(view.index.groups, found.number, among, first_id)
-    at_ms = None if oldest_ms is None else redeliver.due_ms(oldest_ms, idle_ms)
+    oldest_ms = pel.oldest(view.index.groups, found.number, among, first_id)
+    at_ms = None if oldest_ms is None else deliver.redelivery_due_ms(oldest_ms, idle_ms)
     return Offer(found.number, fresh, wished, oldest_ms, at_ms)
 
 
 def wish(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
     """What a slot says that its reader takes besides new entries."""
-    idle_ms = redeliver.idle_ms(settings, asked_idle_ms, noack=noack)
+    idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     # Who asks for more takes only what was given back.
     return PLAIN if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
 
@@ -81,7 +81,7 @@ def vain(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: byt
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None or found.number != number or found.last < record.last:
         return 0
-    if redeliver.idle_ms(view.index.settings.group(number), None) is not None:
+    if deliver.redelivery_idle_ms(view.index.settings.group(number), None) is not None:
         return 0
     groups_txn = view.index.groups
     who = groups_txn.consumer_number(number, consumer)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from logstore.engine.runtime import timers
+from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.waiting.queue import GroupTicket
 from logstore.engine.waiting.session import Stay
@@ -71,5 +71,5 @@ def _sleeping(
 
 
 def _sleep_s(engine: Engine, deadline: float | None, due_ms: int | None) -> float:
-    left_s = timers.within(engine, left_of(deadline))
+    left_s = background.sleep_within(engine, left_of(deadline))
     return left_s if due_ms is None else min(left_s, (due_ms - engine.clock.now_ms()) / 1000)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from logstore.engine.runtime import timers
+from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.pace import PACE
 from logstore.engine.shm.readonly_watch import watching
@@ -54,7 +54,7 @@ def wait_streams(
             count("waits")
             slept = True
         while True:
-            waits.sleep(line, seen, timers.within(engine, left_of(deadline)))
+            waits.sleep(line, seen, background.sleep_within(engine, left_of(deadline)))
             unchanged = waits.load(line) == seen
             check()
             engine.notice_drops()

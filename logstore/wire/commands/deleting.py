@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import delete, references
+from logstore.engine.streams import delete, lifecycle
 from logstore.ids import StreamID
 from logstore.wire.commands.trimming import REFERENCES
 from logstore.wire.failures import SYNTAX, Failed
@@ -77,7 +77,7 @@ def xdelex(_session: Session, words: Words) -> Step:
     def op(state: WriteTxn) -> list[int]:
         if state.record_by_name(key) is None:
             return [-1] * block.count
-        return list(references.delete_ids(state, key, block.ids(), block.mode))
+        return list(delete.delete_ids(state, key, block.ids(), block.mode))
 
     return Change(op, frees=True)
 
@@ -103,7 +103,7 @@ def xsetid(_session: Session, words: Words) -> Step:
                 )
         else:
             raise Failed(SYNTAX)
-    return Change(lambda state: delete.set_id(state, key, last, added, deleted), ok)
+    return Change(lambda state: lifecycle.set_id(state, key, last, added, deleted), ok)
 
 
 _SLOW = ("write", "stream", "slow")

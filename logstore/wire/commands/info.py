@@ -9,7 +9,7 @@ from logstore.api import describe
 from logstore.api.entry import Entry
 from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.engine.groups import describe as pendings
-from logstore.engine.txn.lag import signed
+from logstore.engine.txn.groups import signed
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session

@@ -9,7 +9,7 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams import delete as deletes
+from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
@@ -31,7 +31,7 @@ def delete(_session: Session, words: Words) -> Step:
     keys = words.rest()
 
     def op(state: WriteTxn) -> int:
-        return sum(deletes.drop(state, key) for key in keys)
+        return sum(lifecycle.drop(state, key) for key in keys)
 
     return Change(op, frees=True)
 

@@ -10,7 +10,7 @@ from logstore.engine.dump import copy as copies
 from logstore.engine.features import expiry
 from logstore.engine.features.expiry import EXPIRES_MAX_MS, Condition
 from logstore.engine.features.schedule import When
-from logstore.engine.streams import rename as renames
+from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply
@@ -30,13 +30,13 @@ _CONDITIONS: dict[bytes, Condition] = {
 def rename(_session: Session, words: Words) -> Step:
     """As RENAME."""
     old, new = words.next(), words.next()
-    return Change(partial(renames.rename, old=old, new=new), ok)
+    return Change(partial(lifecycle.rename, old=old, new=new), ok)
 
 
 def rename_new(_session: Session, words: Words) -> Step:
     """As RENAMENX."""
     old, new = words.next(), words.next()
-    return Change(partial(renames.rename, old=old, new=new, replace=False), int)
+    return Change(partial(lifecycle.rename, old=old, new=new, replace=False), int)
 
 
 def _own_database(session: Session, number: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import NodeEntry
-from logstore.engine.groups.budget import Room, entry_bytes
 from logstore.engine.streams import read as ranges
+from logstore.engine.streams.read import ByteBudget, entry_bytes
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
@@ -246,11 +246,11 @@ class Budget:
         """How many bytes are left; 0: no limit."""
         return self._bytes or 0
 
-    def room(self) -> Room:
+    def room(self) -> ByteBudget:
         """The bytes that are left for the next stream."""
-        return Room(self.max_bytes)
+        return ByteBudget(self.max_bytes)
 
-    def take(self, rows: list[Reply], room: Room) -> list[Reply]:
+    def take(self, rows: list[Reply], room: ByteBudget) -> list[Reply]:
         """The rows of a stream that still fit; its first one does in any case."""
         if self._bytes is not None:
             kept = next((at for at, row in enumerate(rows) if not room.takes(row[1])), None)

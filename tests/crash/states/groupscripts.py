@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from logstore.engine.runtime import timers
+from logstore.engine.runtime import background
 from tests.crash.states.look import START_MS
 from tests.crash.states.model import Model, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete, pairs
@@ -214,7 +214,7 @@ def due(rows: list[tuple[str, int]], ms: int) -> Do:
     """All that is due by then is added, in one commit."""
 
     def do(at: Session) -> None:
-        while not timers.within(at.store._engine(), 1.0):
+        while not background.sleep_within(at.store._engine(), 1.0):
             pass
 
     def model(model: Model) -> None:
@@ -282,7 +282,7 @@ def ended(name: str, ms: int) -> Do:
     """The time of a stream has come: it is dropped."""
 
     def do(at: Session) -> None:
-        while not timers.within(at.store._engine(), 1.0):
+        while not background.sleep_within(at.store._engine(), 1.0):
             pass
 
     return at_ms(ms, Do(f"{name} expired", do, lambda model: model.drop(name)))

@@ -1,0 +1,140 @@
+"""Work in the background: when it is due, how it is slowed down, and how its failures are told.
+
+Timers: a word of the control block says when the next work is due. The background thread of each
+process and every waiting reader sleep no longer than until then; the first to wake does the work
+(``DueWork``), the others find that the word moved.
+
+Throttle: so many bytes a second, at most half of the time, and an end soon after it was asked for.
+Whoever works calls ``spend`` between two steps with the bytes it read and wrote since, holding
+nothing that others wait for.
+
+Repeated failures: what is done in the background is tried again and again, and while a writer
+stands still it fails every few seconds in the same words. Those are told at once, then after
+intervals that grow to an hour. Invariants: a failure in other words is always told; that it is over
+is told once, and only if the failure was told.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from logstore.engine.runtime.engine import log
+
+if TYPE_CHECKING:
+    from logstore.engine.runtime.engine import Engine
+
+
+class DueWork(Protocol):
+    """What does the work that a time was set for."""
+
+    def add(self, due_ms: int) -> float:
+        """Do a batch of what is due; after how many seconds to look again."""
+        ...
+
+
+def sleep_within(engine: Engine, left_s: float, late_ms: int = 0) -> float:
+    """How long to sleep of ``left_s``, so as to wake for what is due next.
+
+    What is due now is done, a batch at most; 0.0 then: look whether it is what you wait for.
+    ``late_ms``: leave it to others for so long.
+    """
+    due_ms, work = engine.wake.next_due_ms, engine.due_work
+    if not due_ms or work is None or left_s <= 0:
+        return left_s
+    ahead_ms = due_ms + late_ms - engine.clock.now_ms()
+    if ahead_ms > 0:
+        return min(left_s, ahead_ms / 1000)
+    return min(left_s, work.add(due_ms))
+
+
+Pause: TypeAlias = Callable[[int], None]  # bytes read and written since the last call
+STEP_S = 0.005
+SLICE_S = 0.1
+
+
+class StoppedError(Exception):
+    """The store is being closed, or somebody waits: the work ends here. Never seen by users."""
+
+
+def no_pause(_size_bytes: int) -> None:
+    """For work by call, which is done as fast as it can be."""
+
+
+class Throttle:
+    """One run of work in the background."""
+
+    def __init__(
+        self, rate_bytes_s: float, stop: threading.Event, meanwhile: Callable[[], None],
+        unwanted: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._rate_bytes_s = rate_bytes_s
+        self._stop = stop
+        self._meanwhile = meanwhile  # what else is due while this one rests
+        self._unwanted = unwanted  # whether somebody waits for the end of it
+        self._owed_s = 0.0
+        self._since_s = time.monotonic()
+
+    def spend(self, size_bytes: int) -> None:
+        """Rest for what was worked since the last call; StoppedError if the end was asked for."""
+        if self._stop.is_set() or self._unwanted():
+            raise StoppedError
+        self._owed_s += size_bytes / self._rate_bytes_s
+        worked_s = time.monotonic() - self._since_s
+        if self._owed_s + worked_s < STEP_S:
+            return
+        until_s = time.monotonic() + max(self._owed_s - worked_s, worked_s)
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._stop.wait(min(left_s, SLICE_S)) or self._unwanted():
+                raise StoppedError
+            self._meanwhile()
+        self._owed_s = 0.0
+        self._since_s = time.monotonic()
+
+
+AGAIN_S, AGAIN_MAX_S, GROWTH = 60.0, 3600.0, 8
+OVER_S = 5.0  # without a failure: work that is due now and then does not fail in every round
+
+
+class Repeated:
+    """One kind of work, in one thread at a time."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._clock = clock
+        self._told = ""  # the words of the failure that was told last; empty: none, or it is over
+        self._began_s = self._last_s = self._next_s = 0.0
+        self._wait_s = AGAIN_S
+        self._count = 0
+
+    def failed(self, exc: BaseException) -> None:
+        """It failed, once more perhaps."""
+        now_s, words = self._clock(), f"{type(exc).__name__}: {exc}"
+        self._last_s = now_s
+        if words != self._told:
+            if not self._told:
+                self._began_s, self._count = now_s, 0
+            self._told, self._wait_s = words, AGAIN_S
+            self._next_s = now_s + self._wait_s
+            self._count += 1
+            log.error("%s failed: %s", self._what, exc)
+            return
+        self._count += 1
+        if now_s >= self._next_s:
+            self._wait_s = min(AGAIN_MAX_S, self._wait_s * GROWTH)
+            self._next_s = now_s + self._wait_s
+            log.error(
+                "%s still fails, %d times in %.0f s: %s",
+                self._what, self._count, now_s - self._began_s, exc,
+            )  # fmt: skip
+
+    def went(self) -> None:
+        """A round went without a failure, whether there was anything to do in it or not."""
+        if self._told and self._clock() - self._last_s >= OVER_S:
+            self._told = ""
+            log.warning(
+                "%s works again; it had failed %d times in %.0f s",
+                self._what, self._count, self._last_s - self._began_s,
+            )  # fmt: skip

@@ -1,0 +1,85 @@
+"""Deciding what happens to a stream as a whole: made empty, renamed, removed, its last ID moved.
+
+Invariants: a stream is its number, so a new name takes along all that belongs to it: entries,
+groups and what is pending, settings, what is scheduled or remembered of producers, and when it
+expires. Whoever had the new name goes first, in the same commit, and readers that wait under either
+name are woken. Every refusal comes before the first frame.
+"""
+
+from __future__ import annotations
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.streams import idempotency
+from logstore.engine.streams.add import create, existing
+from logstore.engine.streams.removal import vacate
+from logstore.engine.txn import nodes
+from logstore.errors import OptionError, UsageError
+from logstore.ids import ZERO_ID, StreamID
+from logstore.log import frame as frames
+from logstore.log.lifeframe import Rename
+from logstore.options import check_name
+
+
+def create_empty(state: WriteTxn, name: bytes) -> bool:
+    """Make an empty stream; False if there is one."""
+    if state.record_by_name(name) is not None:
+        return False
+    create(state, name)
+    return True
+
+
+def drop(state: WriteTxn, name: bytes) -> bool:
+    """Remove a stream with all its entries; False if there is none."""
+    record = state.record_by_name(name)
+    if record is None:
+        return False
+    state.emit(frames.Drop(record.number))
+    return True
+
+
+def rename(state: WriteTxn, old: bytes, new: bytes, *, replace: bool = True) -> bool:
+    """Give a stream another name; False if that is a stream's already and ``replace`` is False.
+
+    To the name that it has it is nothing. StreamNotFoundError, TooLargeError.
+    """
+    record = existing(state, old)
+    if state.record_by_name(new) is not None and not replace:
+        return False
+    if old != new:
+        check_name(new, "a stream name")
+        vacate(state, new)
+        state.emit(Rename(record.number, new))
+    return True
+
+
+def set_id(
+    state: WriteTxn, name: bytes, last: StreamID, entries_added: int | None,
+    max_deleted: StreamID | None,
+) -> None:  # fmt: skip
+    """As XSETID: move the last ID, and with it what is counted."""
+    if entries_added is not None and entries_added < 0:
+        raise OptionError("entries_added must be positive")
+    if max_deleted is not None and last < max_deleted:
+        raise UsageError(
+            "The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+        )
+    record = existing(state, name)
+    # As the peers: 0-0 is the same as none given.
+    deleted = record.max_deleted
+    if max_deleted is not None and max_deleted != ZERO_ID:
+        deleted = max_deleted
+    added = record.entries_added if entries_added is None else entries_added
+    if last < record.max_deleted:
+        raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
+    if record.length and last < nodes.last_live(state, record):
+        raise UsageError("The ID specified in XSETID is smaller than the target stream top item")
+    if entries_added is not None and record.length > entries_added:
+        raise UsageError(
+            "The entries_added specified in XSETID is smaller than the target stream length"
+        )
+    lowered = last < record.last
+    state.emit(frames.Record(
+        record.number, record.length, added, *last, *record.first, *deleted
+    ))  # fmt: skip
+    if lowered:
+        idempotency.forget_above(state, record.number, last)
