@@ -16,19 +16,7 @@ from typing import Any
 from logstore.errors import CorruptionError
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
-
-
-class LostRowsError(CorruptionError):
-    """Rows of the index that must be there are not: what it says is not to be believed.
-
-    ``generation``: of which index; ``given``: a part of the answer was given away before.
-    """
-
-    def __init__(self, message: str, generation: int, *, given: bool = False) -> None:
-        super().__init__(message)
-        self.generation = generation
-        self.given = given
-
+from logstore.sealed import unseal
 
 _LOST = "the index lost a name: delete its directory and reopen"
 
@@ -54,12 +42,12 @@ def _neighbours(cursor: Any, key: bytes) -> bytes | None:
     behind = cursor.set_range(key)
     if behind:
         found, data = cursor.item()
-        value = keys.unseal(found, data)
+        value = unseal(found, data)
         if found != key:
             value = None
     if cursor.prev() if behind else cursor.last():
         before, data = cursor.item()
-        keys.unseal(before, data)
+        unseal(before, data)
         if before >= key:
             raise CorruptionError("the index lost its order: delete its directory and reopen")
     return value

@@ -20,6 +20,7 @@ import lmdb
 
 from logstore import errors
 from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSystemError
+from logstore.features.registry import FEATURES
 from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import named, reach
 from logstore.index import keys
@@ -27,10 +28,14 @@ from logstore.index import keys
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
 _READER_BYTES, _LOCK_LEAST_BYTES = 64, 16384
-# Beside the main one.
+# Beside the main one: of the core, then one of each feature.
 DATABASES = (
-    "names", "nodes", "segments", "groups", "settings", "producers", "schedule", "expiries",
-)  # fmt: skip
+    "names",
+    "nodes",
+    "segments",
+    "groups",
+    *(feature.database for feature in FEATURES),
+)
 
 
 _DAMAGED = (
@@ -131,10 +136,7 @@ class Generation:
         self.nodes = databases["nodes"]
         self.segments = databases["segments"]
         self.groups = databases["groups"]
-        self.settings = databases["settings"]
-        self.schedule = databases["schedule"]
-        self.producers = databases["producers"]
-        self.expiries = databases["expiries"]
+        self.databases = databases
         # ``Wake.readers_changed`` when it was last seen that this process is registered.
         self.registered_at = -1
 
@@ -185,7 +187,7 @@ class Generation:
     def entries(self) -> dict[str, int]:
         """Rows by what they are."""
         with self.env.begin() as txn:
-            found = {name: int(txn.stat(getattr(self, name))["entries"]) for name in DATABASES}
+            found = {name: int(txn.stat(self.databases[name])["entries"]) for name in DATABASES}
             with txn.cursor(db=self.main) as cursor:
                 there = cursor.set_range(keys.STREAM_PREFIX)  # else it would begin at the front
                 kinds = [key[-1] for key in cursor.iternext(values=False)] if there else []
@@ -197,7 +199,7 @@ class Generation:
         with self.env.begin() as txn:
             pages = 0
             for name in ("main", *DATABASES):
-                stat = txn.stat(getattr(self, name))
+                stat = txn.stat(self.databases[name])
                 pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return int(pages * self.env.stat()["psize"])
 

@@ -9,11 +9,11 @@ ID; the idle index has one key a run, by its oldest delivery time. Knows no tran
 from __future__ import annotations
 
 import struct
-from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
 
 from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.codec.runs import PendingRun
 from logstore.ids import ZERO_ID, StreamID
+from logstore.sealed import digest
 
 NO_ONE = 0  # the consumer of a pending entry that was given back
 FIRST_CONSUMER = 1
@@ -27,11 +27,6 @@ _CONSUMER_KEY = struct.Struct(">QBI")
 _IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
 _ROW_PREFIX = struct.Struct(">QB")
 _GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, _IDLE_ROW, _RUN_ROW = b"acdip"
-
-
-def digest(name: bytes) -> bytes:
-    """What stands for a name of any length in a key."""
-    return blake2b(name, digest_size=16).digest()
 
 
 def stream_prefix(stream: int) -> bytes:
@@ -167,7 +162,6 @@ __all__ = [
     "PendingRun",
     "consumer_key",
     "consumer_name_key",
-    "digest",
     "group_key",
     "group_prefix",
     "idle_key",

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
-from logstore.index.keys import seal, unseal
+from logstore.sealed import seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
 END = LAST + b"\x00"  # above every ID

@@ -12,9 +12,8 @@ from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
 from typing import NamedTuple
 
 from logstore import format as fmt
-from logstore.crc import crc32c
-from logstore.errors import CorruptionError
 from logstore.ids import ZERO_ID, StreamID
+from logstore.sealed import seal
 
 NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")
@@ -50,32 +49,6 @@ _OPEN_INLINE, _OPEN_RUNS, _OPEN_RUN_ROWS = 0, 1, 2
 _INLINE = bytes([_OPEN_INLINE])
 _RUNS_HEAD = struct.Struct("<BII")  # of an older index, all runs in the row itself
 _RUN_ROWS_HEAD = struct.Struct("<BIII")  # kind, skeleton's bytes, vector's bytes, rows of runs
-
-
-def seal(key: bytes, value: bytes) -> bytes:
-    """``value`` with its CRC."""
-    return value + crc32c(value, crc32c(key)).to_bytes(4, "little")
-
-
-def unseal(key: bytes, data: bytes) -> bytes:
-    """The value, checked; CorruptionError if it is not what was stored under this key."""
-    value = data[:-4]
-    if len(data) < 4 or crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
-        raise CorruptionError(
-            f"the index is damaged at key {key[:40].hex()}: close the store, delete its index "
-            "directory, and open it again; it is rebuilt from the log"
-        )
-    return value
-
-
-def key_parts(layout: struct.Struct, key: bytes) -> tuple[int, ...]:
-    """The numbers of a key; CorruptionError if it has another length, as a damaged page may say."""
-    if len(key) != layout.size:
-        raise CorruptionError(
-            f"the index is damaged at key {key[:40].hex()}: close the store, delete its index "
-            "directory, and open it again; it is rebuilt from the log"
-        )
-    return layout.unpack(key)
 
 
 def record_key(stream: int) -> bytes:

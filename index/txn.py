@@ -17,12 +17,11 @@ from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
-from logstore.index.producer_txn import ProducerTxn
-from logstore.index.schedule_txn import ScheduleTxn
-from logstore.index.setting_txn import SettingTxn
+from logstore.sealed import key_parts as _parts
+from logstore.sealed import seal as _seal
+from logstore.sealed import unseal as _unseal
 
 _NODE = keys.NODE_KEY
-_seal, _unseal, _parts = keys.seal, keys.unseal, keys.key_parts
 # What every commit writes is sealed in place: the layers would cost more than the work.
 _STREAM_KEY = keys.STREAM_KEY.pack
 _META_KEY_CRC = crc32c(keys.META_KEY)
@@ -31,7 +30,7 @@ _META_KEY_CRC = crc32c(keys.META_KEY)
 class IndexTxn:
     """The index as one transaction sees it."""
 
-    __slots__ = ("_cursor", "_groups", "_names", "_producers", "generation", "txn")
+    __slots__ = ("_cursor", "_groups", "_names", "generation", "txn")
 
     def __init__(self, generation: Generation, txn: Any) -> None:
         self.generation = generation
@@ -39,7 +38,6 @@ class IndexTxn:
         self._cursor: Any = None
         self._names: dict[bytes, list[int]] | None = None  # held back: the last one has the name
         self._groups: GroupTxn | None = None
-        self._producers: ProducerTxn | None = None
 
     @property
     def groups(self) -> GroupTxn:
@@ -47,23 +45,6 @@ class IndexTxn:
         if self._groups is None:
             self._groups = GroupTxn(self.generation, self.txn)
         return self._groups
-
-    @property
-    def producers(self) -> ProducerTxn:
-        """What is remembered of idempotent adds, in the same transaction."""
-        if self._producers is None:
-            self._producers = ProducerTxn(self.generation, self.txn)
-        return self._producers
-
-    @property
-    def settings(self) -> SettingTxn:
-        """The settings of streams and groups, in the same transaction."""
-        return SettingTxn(self.generation, self.txn)
-
-    @property
-    def schedules(self) -> ScheduleTxn:
-        """The scheduled entries, in the same transaction."""
-        return ScheduleTxn(self.generation, self.txn)
 
     def group(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""
@@ -204,7 +185,7 @@ class IndexTxn:
         with self.txn.cursor(db=self.generation.main) as cursor:
             if cursor.set_range(keys.record_key(1)):
                 for key in cursor.iternext(values=False):
-                    _, number, which = keys.key_parts(keys.STREAM_KEY, key)
+                    _, number, which = _parts(keys.STREAM_KEY, key)
                     if which == keys.IS_RECORD:
                         yield number
 
@@ -213,7 +194,7 @@ class IndexTxn:
         with self.txn.cursor(db=self.generation.main) as cursor:
             if cursor.set_range(keys.record_key(after + 1)):
                 for key, data in cursor:
-                    _, number, which = keys.key_parts(keys.STREAM_KEY, key)
+                    _, number, which = _parts(keys.STREAM_KEY, key)
                     if which == keys.IS_RECORD:
                         yield StreamRecord.unpack(number, _unseal(key, data))
 
@@ -325,7 +306,7 @@ class IndexTxn:
             for row in range(node.rows):
                 key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, row)
                 data = self._get(self.generation.main, key)
-                older += keys.unpack_runs(data if data is not None else keys.unseal(key, b""))
+                older += keys.unpack_runs(data if data is not None else _unseal(key, b""))
             node.runs = older + node.runs
         return node
 
@@ -370,6 +351,6 @@ class IndexTxn:
         """All segments by number."""
         with self.txn.cursor(db=self.generation.segments) as cursor:
             return {
-                keys.key_parts(keys.SEGMENT_KEY, key)[0]: SegmentRow.unpack(_unseal(key, data))
+                _parts(keys.SEGMENT_KEY, key)[0]: SegmentRow.unpack(_unseal(key, data))
                 for key, data in cursor
             }

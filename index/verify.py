@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from logstore.index import keys
 from logstore.index.env import DATABASES, Generation
+from logstore.sealed import unseal
 
 
 def every_row(own: Generation) -> int:
@@ -14,10 +15,10 @@ def every_row(own: Generation) -> int:
     count = 0
     with own.env.begin() as txn:
         for name in ("main", *DATABASES):
-            with txn.cursor(db=getattr(own, name)) as cursor:
+            with txn.cursor(db=own.databases[name]) as cursor:
                 for key, data in cursor:
                     if name == "main" and key[:1] not in (keys.META_KEY, keys.STREAM_PREFIX):
                         continue  # of a named database: LMDB's own
-                    keys.unseal(key, data)
+                    unseal(key, data)
                     count += 1
     return count

@@ -10,10 +10,9 @@ from itertools import zip_longest
 
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptionError, FileSystemError
+from logstore.features.registry import FEATURES
 from logstore.index.env import Generation, open_untouched, translated
-from logstore.index.expiry_txn import ExpiryTxn
 from logstore.index.keys import StreamRecord
-from logstore.index.setting_txn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.index.verify import every_row
 from logstore.log import names
@@ -78,31 +77,20 @@ def _differences(replayed: Generation, own: Generation) -> list[str]:
         rows = zip(true.all_nodes(), kept.all_nodes(), strict=False)
         found += [f"node {a[2]} differs" for a, b in rows if a != b][:10]
         found += _groups(true, kept)
-        for which in (OF_STREAM, OF_GROUP):
-            if list(true.settings.rows(which)) != list(kept.settings.rows(which)):
-                found.append("settings differ")
-        if list(true.producers.tallies()) != list(kept.producers.tallies()):
-            found.append("counts of idempotent adds differ")
-        same = zip_longest(true.producers.all(), kept.producers.all())
-        if any(a != b for a, b in same):
-            found.append("what is remembered of idempotent adds differs")
-        found += _times(true, kept)
+        counted = ["streams", "nodes", "open", "names", "groups"]
+        for feature in FEATURES:
+            differs = [
+                compared.differs
+                for compared in feature.compares
+                if any(a != b for a, b in zip_longest(compared.rows(true), compared.rows(kept)))
+            ]
+            found += differs
+            if not differs:  # its rows may have others beside them, which are in another order
+                counted.append(feature.database)
         counts = (replayed.entries(), own.entries())
-    for name in ("streams", "nodes", "open", "names", "groups", "producers", "expiries"):
+    for name in counted:
         if counts[0][name] != counts[1][name]:
             found.append(f"{counts[1][name]} rows of {name}, {counts[0][name]} in the log")
-    return found
-
-
-def _times(true: IndexTxn, kept: IndexTxn) -> list[str]:
-    """What a time is set for."""
-    found: list[str] = []
-    if list(ExpiryTxn(true).rows()) != list(ExpiryTxn(kept).rows()):
-        found.append("when streams expire differs")
-    left, right = true.schedules, kept.schedules
-    same = all(a == b for a, b in zip_longest(left.due(), right.due()))
-    if not same or list(left.counts()) != list(right.counts()):
-        found.append("scheduled entries differ")
     return found
 
 

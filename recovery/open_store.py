@@ -29,9 +29,9 @@ from logstore.errors import (
     StoreError,
     StoreInUseError,
 )
+from logstore.features.registry import first_due
 from logstore.fs import File, FileSystem
 from logstore.index.env import translated
-from logstore.index.expiry_txn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions

@@ -12,14 +12,9 @@ from typing import Any, TypeAlias
 from logstore import format as fmt
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.maintenance import checkpoint as checkpoints
-from logstore.engine.maintenance import (
-    checkpoint_groups,
-    checkpoint_producers,
-    checkpoint_schedule,
-    checkpoint_settings,
-)
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
+from logstore.features.registry import COPIES, LOADED
 from logstore.ids import StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
 from logstore.log import chain, checkpoint, hint, names, reader
@@ -28,10 +23,9 @@ from logstore.recovery.replay_guard import UNNAMED
 from logstore.recovery.report import Damage, RecoveryReport
 
 _LOADERS: dict[str, Callable[[WriteTxn, dict[str, Any]], None]] = {
-    "groups": checkpoint_groups.load,
-    "pending": checkpoint_groups.load,
-    "settings": checkpoint_settings.load,
-    "scheduled": checkpoint_schedule.load,
+    "groups": checkpoints.load_groups,
+    "pending": checkpoints.load_pending,
+    **{kind: copied.load for kind, copied in COPIES.items()},
 }
 
 
@@ -93,10 +87,10 @@ def _load(
                 record = StreamRecord.unpack(number, packed, head_bytes)
                 if state.record(number) is None:
                     state.create(record)
+                    for loaded in LOADED:
+                        loaded(state, record)
         elif kind in _LOADERS:
             _LOADERS[kind](state, chunk)
-        elif kind in checkpoint_producers.KINDS:
-            checkpoint_producers.load(state, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)

@@ -14,6 +14,7 @@ from logstore.api import arguments
 from logstore.engine.features import settings as configures
 from logstore.engine.runtime import snapshot
 from logstore.errors import OptionError, shown
+from logstore.features.settings import SettingRows
 from logstore.options import Sync
 from logstore.settings import GroupSettings, StreamSettings
 
@@ -103,7 +104,7 @@ def stream_settings(store: Store[Any], name: bytes) -> StreamSettings:
 
     def look(view: snapshot.Snapshot) -> StreamSettings:
         record = view.record(name)
-        return StreamSettings() if record is None else view.index.settings.stream(record.number)
+        return StreamSettings() if record is None else SettingRows(view.index).stream(record.number)
 
     return snapshot.read(store._engine(), look)
 

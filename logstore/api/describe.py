@@ -37,6 +37,9 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import read
 from logstore.engine.txn import nodes
 from logstore.errors import StreamNotFoundError
+from logstore.features.idempotent_ids import ProducerRows
+from logstore.features.schedule import ScheduleRows
+from logstore.features.settings import SettingRows
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
 from logstore.index.group_txn import LAST
@@ -60,7 +63,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         node = view.open_node(record.number)
         open_bytes = nodes.open_bytes(node) if node is not None else 0
     count, tree_nodes = radix_tree(_keys(view, record))
-    schedules = view.index.schedules
+    schedules = ScheduleRows(view.index)
     due_ms = schedules.next_of(record.number)
     told_name: Any = name if encoding is None else name.decode(encoding, "surrogateescape")
     return StreamInfo(
@@ -69,9 +72,9 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         record.max_deleted, record.entries_added, record.first,
         len(view.index.groups.of_stream(record.number)),
         _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
-        record.node_bytes, open_bytes, view.index.settings.stream(record.number),
+        record.node_bytes, open_bytes, SettingRows(view.index).stream(record.number),
         schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
-        *view.index.producers.tally(record.number), scheduling.expires_at(record.expires_ms),
+        *ProducerRows(view.index).tally(record.number), scheduling.expires_at(record.expires_ms),
     )  # fmt: skip
 
 

@@ -20,10 +20,11 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import OptionError, StoreGoneError
+from logstore.features.expiry import ExpiryRows
+from logstore.features.schedule import ScheduleRows
 from logstore.format import FRAME_HEAD_BYTES, position_parts
 from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import HeldPath
-from logstore.index.expiry_txn import ExpiryTxn
 from logstore.index.keys import SegmentRow
 from logstore.log import names, segment, storefile
 from logstore.options import StoreLimits, StoreOptions
@@ -125,8 +126,8 @@ def store_info(shared: Shared) -> StoreInfo:
 
     def collect(view: Snapshot) -> tuple[Any, ...]:
         rows = view.index.segment_rows()
-        schedules = view.index.schedules
-        expired = list(ExpiryTxn(view.index).expired(view.now_ms))  # they are gone for everybody
+        schedules = ScheduleRows(view.index)
+        expired = list(ExpiryRows(view.index).expired(view.now_ms))  # they are gone for everybody
         scheduled = schedules.count() - sum(map(schedules.count, expired))
         generation = view.index.generation  # here alone no close or fork takes it away
         index = (generation.number, generation.used_bytes())

@@ -24,8 +24,7 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import OptionError, TooLargeError, shown
-from logstore.index.schedule_txn import FIRST, Key, ScheduleRow
-from logstore.log.scheduleframe import packed, unpacked
+from logstore.features.schedule import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
 from logstore.options import seconds
 from logstore.tuples import NamedTuple
 
@@ -205,7 +204,9 @@ def _page(view: Snapshot, name: bytes, after: Key) -> list[ScheduleRow]:
     rows: list[ScheduleRow] = []
     record = view.record(name)
     left_bytes = PAGE_BYTES
-    for row in view.index.schedules.of_stream(record.number, after) if record is not None else ():
+    for row in (
+        ScheduleRows(view.index).of_stream(record.number, after) if record is not None else ()
+    ):
         rows.append(row)
         left_bytes -= len(row.fields)
         if left_bytes <= 0 or len(rows) == PAGE_ENTRIES:

@@ -27,6 +27,7 @@ from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.waiting.wait import over
 from logstore.errors import NotOwner, OptionError, shown
+from logstore.features.settings import SettingRows
 from logstore.ids import ZERO_ID
 from logstore.logger import Logger
 from logstore.options import AMOUNT_MAX
@@ -287,7 +288,7 @@ class Loop(Generic[T]):
         def look(view: Snapshot) -> bool:
             number = describe.group_number(view, group._stream, group._name)
             return number is not None and (
-                view.index.settings.group(number).max_deliveries is not None
+                SettingRows(view.index).group(number).max_deliveries is not None
             )
 
         return self.limit is not None or group._view(look)

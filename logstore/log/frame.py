@@ -14,13 +14,10 @@ from typing import TypeAlias
 
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
+from logstore.features.registry import FRAMES, FeatureBody
 from logstore.format import Kind
-from logstore.log import groupframe, lifeframe, producerframe, scheduleframe, settingframe
+from logstore.log import groupframe
 from logstore.log.groupframe import GroupBody
-from logstore.log.lifeframe import LifeBody
-from logstore.log.producerframe import Idempotent
-from logstore.log.scheduleframe import ScheduleBody
-from logstore.log.settingframe import Setting
 from logstore.tuples import NamedTuple
 
 
@@ -112,6 +109,13 @@ class Record(NamedTuple):
     max_deleted_seq: int
 
 
+class Rename(NamedTuple):
+    """The stream has this name now; no other stream has it."""
+
+    stream: int
+    name: bytes
+
+
 class AdoptItem(NamedTuple):
     """A node of a compacted segment takes the place of the nodes it was made from."""
 
@@ -145,16 +149,17 @@ class Note(NamedTuple):
     text: bytes
 
 
-StreamBody: TypeAlias = Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt
-OwnBody: TypeAlias = GroupBody | Idempotent | Setting | ScheduleBody | LifeBody
-Body: TypeAlias = StreamBody | OwnBody | Seal | DropSegment | Note
+StreamBody: TypeAlias = (
+    Create | Drop | Open | Append | Node | Tombstone | Trim | Record | Adopt | Rename
+)
+Body: TypeAlias = StreamBody | GroupBody | FeatureBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
     Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
     Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
-    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, **groupframe.KIND_OF,
-    **producerframe.KIND_OF, **settingframe.KIND_OF, **scheduleframe.KIND_OF,
-    **lifeframe.KIND_OF,
+    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, Rename: Kind.RENAME,
+    **groupframe.KIND_OF,
+    **{body: frame.kind for frame in FRAMES.values() for body in frame.bodies},
 }  # fmt: skip
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
@@ -206,11 +211,9 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     Adopt: _encode_adopt,
     DropSegment: lambda body: fmt.DROP_SEGMENT_BODY.pack(*body),
     Note: lambda body: body.text,
+    Rename: lambda body: fmt.RENAME_BODY.pack(body.stream) + body.name,
     **groupframe.ENCODERS,
-    **producerframe.ENCODERS,
-    **settingframe.ENCODERS,
-    **scheduleframe.ENCODERS,
-    **lifeframe.ENCODERS,
+    **{body: frame.encode for frame in FRAMES.values() for body in frame.bodies},
 }
 
 
@@ -262,11 +265,11 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     Kind.ADOPT: _decode_adopt,
     Kind.DROP_SEGMENT: lambda payload: DropSegment(*fmt.DROP_SEGMENT_BODY.unpack(payload)),
     Kind.NOTE: Note,
+    Kind.RENAME: lambda payload: Rename._make(
+        (*fmt.RENAME_BODY.unpack_from(payload), payload[fmt.RENAME_BODY.size :])
+    ),
     **groupframe.DECODERS,
-    **producerframe.DECODERS,
-    **settingframe.DECODERS,
-    **scheduleframe.DECODERS,
-    **lifeframe.DECODERS,
+    **{frame.kind: frame.decode for frame in FRAMES.values()},
 }
 
 

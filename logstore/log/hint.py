@@ -19,6 +19,7 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import DiskFullError, FileSystemError
+from logstore.features.registry import FRAMES
 from logstore.format import Kind
 from logstore.fs import File, FileSystem
 from logstore.log import chain, names, reader, version
@@ -34,7 +35,7 @@ _SIZE, _SIZE_AT = struct.Struct("<I"), 4  # of an item: bytes of the frame's pay
 # Frames that a stream's record, or its open node, follows from; all begin with its number.
 _OF_STREAM = frozenset({
     Kind.CREATE, Kind.DROP, Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.TRIM,
-    Kind.RECORD, Kind.EXPIRE, Kind.RENAME, Kind.SETTING,
+    Kind.RECORD, Kind.RENAME, *(frame.kind for frame in FRAMES.values() if frame.of_record),
 })  # fmt: skip
 
 

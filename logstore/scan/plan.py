@@ -32,12 +32,12 @@ from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.format import segment_of
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.index.absence_check import LostRowsError
 from logstore.index.keys import StreamRecord
 from logstore.log import pinfile
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Writer
 from logstore.scan.split import Split
+from logstore.sealed import LostRowsError
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, FileSystemError
+from logstore.features.registry import FEATURES
 from logstore.index.env import Generation, open_untouched, translated
 from logstore.index.group_keys import GroupRecord
 from logstore.index.txn import IndexTxn
@@ -67,8 +68,9 @@ def faults(own: Generation) -> list[str]:
                 found.append(f"{record.name!r} has {live} entries, not {record.length}")
         for group in index.groups.all_groups():
             found += _group_faults(index, group)
-        if sum(1 for _ in index.schedules.due()) != index.schedules.count():
-            found.append("scheduled entries are missing")
+        for feature in FEATURES:
+            if feature.faults is not None:
+                found += feature.faults(index)
         counts = own.entries()
     if counts["streams"] != len(records):
         found.append("records are missing")

@@ -22,14 +22,14 @@ from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.features import idempotent_ids
 from logstore.engine.groups import admin as groups
 from logstore.errors import InvalidPayloadError, OptionError
+from logstore.features.expiry import Expire
+from logstore.features.schedule import Scheduled, ScheduleRows
+from logstore.features.settings import Setting, SettingRows
 from logstore.format import SEGMENT_HEAD_BYTES
 from logstore.fs import LOCAL, FileSystem
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.log.lifeframe import Expire
-from logstore.log.scheduleframe import Scheduled
-from logstore.log.settingframe import Setting
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
 from logstore.recovery import open_store
@@ -220,7 +220,7 @@ class _Salvage:
             self.report.unsure.append(f"idempotent adds of {record.name!r}: {exc.message}")
             info = replace(info, idempotence=None)
             restore.check_info(info, edge)
-        settings = remains.view.index.settings
+        settings = SettingRows(remains.view.index)
         kept = stored(settings.stream(record.number))
         of_groups = [
             (each.name, stored(settings.group(each.number)))
@@ -253,7 +253,7 @@ class _Salvage:
 
     def _scheduled(self, remains: Remains, record: StreamRecord) -> None:
         """What waits for its time; under new keys."""
-        rows = list(remains.view.index.schedules.of_stream(record.number))
+        rows = list(ScheduleRows(remains.view.index).of_stream(record.number))
 
         def step(state: WriteTxn, start: int) -> None:
             found = state.record_by_name(record.name)

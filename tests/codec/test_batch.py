@@ -17,6 +17,7 @@ from logstore.index import keys
 from logstore.log.frame import Create, Record
 from logstore.log.writer import CommitBuffer
 from logstore.rdb.writer import string
+from logstore.sealed import seal
 
 COVERED = FRAME_HEAD_AFTER_CRC.pack(5 << 32, 0, 7, 8, 9, Kind.NODE, 0, FRAME_MARK)
 
@@ -136,7 +137,7 @@ def test_the_rows_are_those_of_the_index(codec: Codec) -> None:
     wanted: list[tuple[bytes, bytes]] = []
     for at, master, size, live, end in batch.places(100, 32):
         key = keys.NODE_KEY.pack(7, *master)
-        wanted.append((key, keys.seal(key, keys.Locator(at, size, live, StreamID(*end)).pack())))
+        wanted.append((key, seal(key, keys.Locator(at, size, live, StreamID(*end)).pack())))
     assert rows == wanted
     assert last == batch.places(100, 32)[-1]
 

@@ -17,10 +17,12 @@ import logstore
 from logstore.engine.dump import export
 from logstore.engine.runtime.reopen import REBUILDS_MAX
 from logstore.errors import CorruptionError
+from logstore.features import idempotent_ids
+from logstore.features.idempotent_ids import ProducerRows
 from logstore.ids import StreamID
-from logstore.index import keys, producer_txn
-from logstore.index.group_keys import digest
+from logstore.index import keys
 from logstore.index.txn import IndexTxn
+from logstore.sealed import digest
 
 SMALL, LARGE = 90, 2000
 Store = logstore.Store[bytes]
@@ -94,7 +96,7 @@ def row_of_producer(kind: int) -> Callable[[IndexTxn], None]:
         record = index.record_by_name(b"small")
         assert record is not None
         first = bytes([kind]) + keys.NUMBER.pack(record.number) + digest(b"producer-1")
-        with index.txn.cursor(db=index.generation.producers) as cursor:
+        with index.txn.cursor(db=index.generation.databases[idempotent_ids.DATABASE]) as cursor:
             assert cursor.set_range(first)
             assert cursor.key().startswith(first)
             assert cursor.delete()
@@ -215,7 +217,7 @@ def once(store: Store) -> list[tuple[bytes, list[bytes]]]:
 def test_a_producer_without_its_row_is_not_one_without_a_name(store: Store, row: str) -> None:
     """Its name stands in that row alone: it was read as an empty one, which was never written."""
     add_once(store)
-    before = lose(store, row_of_producer(getattr(producer_txn, row)))
+    before = lose(store, row_of_producer(getattr(idempotent_ids, row)))
     assert once(store) == ONCE
     assert store._engine().index().number == before + 1
 
@@ -223,12 +225,12 @@ def test_a_producer_without_its_row_is_not_one_without_a_name(store: Store, row:
 def test_forgetting_ids_of_a_producer_without_its_row_is_refused(store: Store) -> None:
     """A row made anew would have no name, and a count below nothing. The log is as it was."""
     add_once(store)
-    lose(store, row_of_producer(producer_txn._PRODUCER_ROW))
+    lose(store, row_of_producer(idempotent_ids._PRODUCER_ROW))
 
     def forget(index: IndexTxn) -> None:
         record = index.record_by_name(b"small")
         assert record is not None
-        index.producers.forget(record.number, StreamID(0, 0), record.last)
+        ProducerRows(index).forget(record.number, StreamID(0, 0), record.last)
 
     with pytest.raises(CorruptionError, match="lost a producer"):
         lose(store, forget)

@@ -17,14 +17,15 @@ from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
+from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
+from logstore.features.schedule import ScheduleRows
+from logstore.features.settings import OF_GROUP, OF_STREAM, SettingRows
 from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
 from logstore.index.keys import Meta
-from logstore.index.setting_txn import OF_GROUP, OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
-from logstore.log.producerframe import NOTHING, Idempotent
 from logstore.log.reader import LogFrame
 from logstore.recovery import compare
 from tests.corruption import shop
@@ -161,8 +162,8 @@ def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
                     apply(state, each.position, each.payload_bytes, body)
             assert len(list(state.index.records())) == 1
             assert list(state.index.groups.all_groups()) == []
-            assert list(state.index.schedules.due()) == []
-            assert list(state.index.producers.all()) == []
+            assert list(ScheduleRows(state.index).due()) == []
+            assert list(ProducerRows(state.index).all()) == []
             (kept,) = state.index.records()
             assert (kept.name, kept.length) == (b"other", 1)
             state.flush()
@@ -183,7 +184,7 @@ def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
             def step(state: WriteTxn) -> list[int]:
                 body = Idempotent(1, 8, 0, *NOTHING)._replace(**change)  # type: ignore[arg-type]
                 state.emit(body)
-                return [ids.index(id) for id in state.index.producers.by_age(1)]
+                return [ids.index(id) for id in ProducerRows(state.index).by_age(1)]
 
             return step
 
@@ -267,9 +268,8 @@ def test_a_group_that_was_destroyed_stays_so(share: float, tmp_path: Path) -> No
                 apply(state, each.position, each.payload_bytes, body)
             assert list(state.index.groups.all_groups()) == []
             state.flush()
-            assert [list(state.index.settings.rows(which)) for which in (OF_GROUP, OF_STREAM)] == [
-                [], [],
-            ]  # fmt: skip
+            settings = SettingRows(state.index)
+            assert [list(settings.rows(which)) for which in (OF_GROUP, OF_STREAM)] == [[], []]
             raise StopIteration
 
         with pytest.raises(StopIteration):

@@ -14,6 +14,7 @@ from logstore.codec import native_or_none, run
 from logstore.errors import CorruptionError, Error
 from logstore.ids import StreamID
 from logstore.index import group_keys, keys
+from logstore.sealed import seal, unseal
 
 KEY = b"key"
 NATIVE_RUN = None if native_or_none is None else native_or_none.PendingRun
@@ -50,12 +51,12 @@ SEEDS = [bytes((which,)) + value for which, (value, _) in enumerate(ROWS)]
 def one(data: bytes) -> None:
     """It is refused, or it is the same when it was written again."""
     which, value = (data[0] if data else 0) % len(ROWS), data[1:]
-    sealed = keys.seal(KEY, value)
-    assert keys.unseal(KEY, sealed) == value
+    sealed = seal(KEY, value)
+    assert unseal(KEY, sealed) == value
     flipped = bytearray(sealed)
     flipped[len(data) % len(sealed)] ^= 1 << (len(value) & 7)
     try:
-        keys.unseal(KEY, bytes(flipped))
+        unseal(KEY, bytes(flipped))
         raise AssertionError("a flipped bit is taken")
     except CorruptionError:
         pass

@@ -10,6 +10,7 @@ from logstore import CorruptionError, StreamID
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID
 from logstore.index import keys
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
+from logstore.sealed import seal, unseal
 
 u64 = st.integers(0, U64_MAX)
 u32 = st.integers(0, 2**32 - 1)
@@ -72,23 +73,23 @@ def test_live_entries_are_what_the_vector_leaves(bits: int, entries: int) -> Non
 def test_one_wrong_bit_or_another_key_is_an_error(
     key: bytes, value: bytes, data: st.DataObject
 ) -> None:
-    sealed = keys.seal(key, value)
-    assert keys.unseal(key, sealed) == value
+    sealed = seal(key, value)
+    assert unseal(key, sealed) == value
     bit = data.draw(st.integers(0, 8 * len(sealed) - 1))
     wrong = bytearray(sealed)
     wrong[bit >> 3] ^= 1 << (bit & 7)
     with pytest.raises(CorruptionError, match="rebuilt from the log"):
-        keys.unseal(key, bytes(wrong))
+        unseal(key, bytes(wrong))
     with pytest.raises(CorruptionError):
-        keys.unseal(key + b"x", sealed)
+        unseal(key + b"x", sealed)
     with pytest.raises(CorruptionError):
-        keys.unseal(key, sealed[:-1])
+        unseal(key, sealed[:-1])
 
 
 def test_what_is_shorter_than_a_checksum() -> None:
     for data in (b"", b"abc"):
         with pytest.raises(CorruptionError):
-            keys.unseal(b"k", data)
+            unseal(b"k", data)
 
 
 @given(st.tuples(u64, ids), st.tuples(u64, ids))

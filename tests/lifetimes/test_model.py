@@ -170,7 +170,7 @@ def test_a_checkpoint_while_all_changes(
 
         def between(engine: Any, batch: Any) -> Any:
             nonlocal busy
-            if not busy and getattr(batch, "func", None) is checkpoint._stream_rows:
+            if not busy and getattr(batch, "func", None) is checkpoint._streams:
                 busy = True
                 for _ in range(chance.randrange(6)):
                     run.step()
@@ -203,7 +203,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
     clock, path = SetClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("n").add({"n": "old"})
-        rows, pages = checkpoint._stream_rows, 0
+        rows, pages = checkpoint._streams, 0
 
         def page(view: Any, after: int) -> Any:
             nonlocal pages
@@ -220,7 +220,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
             return read(engine, batch)
 
         monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
-        monkeypatch.setattr(checkpoint, "_stream_rows", page)
+        monkeypatch.setattr(checkpoint, "_streams", page)
         monkeypatch.setattr(checkpoint.snapshot, "read", between)
         store.checkpoint()
         monkeypatch.undo()
@@ -313,7 +313,7 @@ def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
 
 
 def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
-    from logstore.index.expiry_txn import ExpiryTxn
+    from logstore.features.expiry import ExpiryRows
     from logstore.index.txn import IndexTxn
 
     path = tmp_path / "s"
@@ -325,7 +325,7 @@ def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
             index = IndexTxn(generation, txn)
             record = index.record_by_name(b"a")
             assert record is not None
-            ExpiryTxn(index).delete(record)
+            ExpiryRows(index).delete(record)
     assert [each.why for each in check(path).damage] == [
         "index: when streams expire differs: delete the index directory",
         "index: 0 rows of expiries, 1 in the log: delete the index directory",

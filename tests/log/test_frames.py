@@ -8,12 +8,14 @@ import pytest
 
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError, TooLargeError
+from logstore.features import schedule
+from logstore.features.expiry import Expire
+from logstore.features.settings import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
 from logstore.log import frame as frames
 from logstore.log import groupframe as groups
-from logstore.log import located, reader, scheduleframe
-from logstore.log.lifeframe import Expire, Rename
-from logstore.log.settingframe import SETTINGS_MAX_BYTES, Setting
+from logstore.log import located, reader
+from logstore.log.frame import Rename
 from logstore.log.writer import CommitBuffer, crc_seed
 from tests.log.test_format_page import Held
 
@@ -40,9 +42,9 @@ BODIES = [
     groups.Ack(1, bytes(range(48))),
     groups.Claim(1, 2, 3, 4, ((5, 6, 7, 8), (9, 10, 11, 12))),
     Setting(1, 2, {"a": 1, "b": "text", "c": None}),
-    scheduleframe.Scheduled(1, 2, scheduleframe.packed([b"f", b"", b"g", b"value"])),
-    scheduleframe.Unscheduled(1, True, ((2, 3), (4, 5))),
-    scheduleframe.Unscheduled(1, False, ()),
+    schedule.Scheduled(1, 2, schedule.packed([b"f", b"", b"g", b"value"])),
+    schedule.Unscheduled(1, True, ((2, 3), (4, 5))),
+    schedule.Unscheduled(1, False, ()),
     Expire(1, 2),
     Rename(1, b"name"),
 ]
@@ -76,7 +78,7 @@ BROKEN = {
     "a long field": (Kind.SCHEDULE, SCHEDULED[:-1]),
     "no fields": (Kind.SCHEDULE, SCHEDULED[: fmt.SCHEDULE_BODY.size + fmt.SCHEDULE_DUE.size]),
     "a field without a value": (
-        Kind.SCHEDULE, frames.encode(scheduleframe.Scheduled(1, 2, scheduleframe.packed([b"f"]))),
+        Kind.SCHEDULE, frames.encode(schedule.Scheduled(1, 2, schedule.packed([b"f"]))),
     ),
     "another form": (Kind.SCHEDULE, fmt.SCHEDULE_BODY.pack(1, 9)),
     "settings that are no map": (Kind.SETTING, fmt.SETTING_BODY.pack(1, 2) + b"\x01"),

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logstore.errors import CorruptFrameError
+from logstore.features.idempotent_ids import NOTHING, Idempotent
 from logstore.format import Kind
 from logstore.log import frame as frames
-from logstore.log.producerframe import NOTHING, Idempotent
 
 number = st.integers(0, 2**64 - 1)
 id = st.tuples(number, number)

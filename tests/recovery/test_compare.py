@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from logstore.features import schedule
+from logstore.features.expiry import ExpiryRows
+from logstore.features.idempotent_ids import ProducerRows
+from logstore.features.schedule import ScheduleRows
+from logstore.features.settings import OF_STREAM, SettingRows
 from logstore.fs import FileSystem
-from logstore.index import schedule_txn
 from logstore.index.env import Generation, open_generation, open_untouched
-from logstore.index.expiry_txn import ExpiryTxn
 from logstore.index.group_keys import idle_key, name_key
 from logstore.index.keys import StreamRecord
-from logstore.index.setting_txn import OF_STREAM
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.recovery import compare
@@ -86,30 +88,30 @@ def _length(index: IndexTxn) -> None:
 
 
 def _expiry(index: IndexTxn) -> None:
-    ExpiryTxn(index).delete(_record(index, b"quiet"))
+    ExpiryRows(index).delete(_record(index, b"quiet"))
 
 
 def _schedule(index: IndexTxn) -> None:
-    (row,) = index.schedules.due()
-    index.schedules.delete(row.stream, (row.due_ms, row.number))
+    (row,) = ScheduleRows(index).due()
+    ScheduleRows(index).delete(row.stream, (row.due_ms, row.number))
 
 
 def _due_row(index: IndexTxn) -> None:
     """One of its two rows, and its count stays."""
-    (row,) = index.schedules.due()
-    schedules = index.schedules
-    key = schedule_txn._DUE.pack(schedule_txn._BY_DUE, row.due_ms, row.number)
+    (row,) = ScheduleRows(index).due()
+    schedules = ScheduleRows(index)
+    key = schedule._DUE.pack(schedule._BY_DUE, row.due_ms, row.number)
     schedules._txn.delete(key, db=schedules._database)
 
 
 def _forgotten(index: IndexTxn) -> None:
     stream = _record(index, b"once").number
-    first = next(iter(index.producers.by_age(stream)))
-    index.producers.forget(stream, first, first)
+    first = next(iter(ProducerRows(index).by_age(stream)))
+    ProducerRows(index).forget(stream, first, first)
 
 
 def _tally(index: IndexTxn) -> None:
-    index.producers.set_counts(_record(index, b"once").number, 99, 98)
+    ProducerRows(index).set_counts(_record(index, b"once").number, 99, 98)
 
 
 def _moved(index: IndexTxn) -> None:
@@ -142,7 +144,7 @@ CHANGES: dict[str, tuple[Change, str, str | None]] = {
     ),
     "idle": (_idle, "the idle index of group", "the idle index of group"),
     "settings": (
-        lambda index: index.settings.delete(OF_STREAM, _record(index, b"single").number),
+        lambda index: SettingRows(index).delete(OF_STREAM, _record(index, b"single").number),
         "settings differ", None,
     ),
     "expiry": (_expiry, "expire differs", None),

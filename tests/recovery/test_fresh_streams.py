@@ -121,7 +121,7 @@ def _rebuilt(path: Path) -> Rows:
         rows: Rows = {}
         with generation.env.begin() as txn:
             for name in DATABASES:
-                with txn.cursor(db=getattr(generation, name)) as cursor:
+                with txn.cursor(db=generation.databases[name]) as cursor:
                     rows[name] = list(cursor)
             with txn.cursor(db=generation.main) as cursor:
                 rows["main"] = [row for row in cursor if row[0] not in map(str.encode, DATABASES)]

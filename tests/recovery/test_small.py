@@ -17,10 +17,10 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError, FileSystemError
+from logstore.features.expiry import ExpiryRows
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.index.expiry_txn import ExpiryTxn
 from logstore.log import chain, frame, names
 from logstore.log.writer import CommitBuffer
 from logstore.recovery import backup, create, replay_guard
@@ -207,7 +207,7 @@ def test_a_stream_expires_once(tmp_path: Path) -> None:
         for at in (1 << 42, 1 << 43, (1 << 42) + 7):
             store.stream("s").expire(at=at)
             rows = snapshot.read(
-                store._engine(), lambda view: len(list(ExpiryTxn(view.index).rows()))
+                store._engine(), lambda view: len(list(ExpiryRows(view.index).rows()))
             )
             assert rows == 1
             assert store._engine().wake.next_due_ms == at

@@ -13,8 +13,9 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.commit import pipeline
-from logstore.engine.maintenance import checkpoint, checkpoint_schedule
+from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
+from logstore.features import schedule
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
@@ -59,30 +60,22 @@ def test_a_checkpoint_while_all_changes(
     clock = SetClock()
     pages = 0
     with opened(tmp_path / "s", clock) as store:
-        rows, groups = checkpoint_schedule._rows, checkpoint.checkpoint_groups.chunks
-
-        def page(*given: Any, **named: Any) -> Any:
-            nonlocal pages
-            pages += 1
-            return rows(*given, **named)
-
-        def copied(engine: Engine) -> Any:
-            for _ in range(chance.randrange(8)):
-                step(store, clock, chance)
-            return groups(engine)
-
-        read = checkpoint_schedule.snapshot.read
+        read = checkpoint.snapshot.read
 
         def between(engine: Engine, batch: Any) -> Any:
-            if getattr(batch, "func", None) is page:
+            nonlocal pages
+            which = getattr(batch, "func", None)
+            if which is checkpoint._groups:
+                for _ in range(chance.randrange(8)):
+                    step(store, clock, chance)
+            elif which is checkpoint._of_feature and batch.args[0].kinds == ("scheduled",):
+                pages += 1
                 for _ in range(chance.randrange(4)):
                     step(store, clock, chance)
             return read(engine, batch)
 
-        monkeypatch.setattr(checkpoint_schedule, "ROWS_A_CHUNK", 2)
-        monkeypatch.setattr(checkpoint_schedule, "_rows", page)
-        monkeypatch.setattr(checkpoint_schedule.snapshot, "read", between)
-        monkeypatch.setattr(checkpoint.checkpoint_groups, "chunks", copied)
+        monkeypatch.setattr(schedule, "ROWS_A_CHUNK", 2)
+        monkeypatch.setattr(checkpoint.snapshot, "read", between)
         for _ in range(30):
             step(store, clock, chance)
         store.checkpoint()
@@ -179,7 +172,7 @@ def test_check_sees_a_schedule_that_the_index_lost(tmp_path: Path) -> None:
         assert key is not None
         generation = store._engine().index()
         with generation.env.begin(write=True) as txn:
-            assert IndexTxn(generation, txn).schedules.delete(1, tuple(key))
+            assert schedule.ScheduleRows(IndexTxn(generation, txn)).delete(1, tuple(key))
     assert [each.why for each in check(path).damage] == [
         "index: scheduled entries differ: delete the index directory",
     ]

@@ -22,10 +22,10 @@ from logstore.errors import (
     ReadOnlyError,
     UsageError,
 )
+from logstore.features.schedule import Scheduled, Unscheduled, packed
 from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
-from logstore.log.scheduleframe import Scheduled, Unscheduled, packed
 from tests.schedules.hands import START_MS, SetClock, opened, values, waiting, wake
 
 

@@ -15,9 +15,9 @@ import pytest
 import logstore
 from logstore import GroupSettings, OptionError, StreamSettings
 from logstore.errors import CorruptFrameError
+from logstore.features.settings import Setting
 from logstore.format import Kind
 from logstore.log import frame
-from logstore.log.settingframe import Setting
 from logstore.recovery.check import check
 
 FULL = StreamSettings(86_400_000, 1_000, 1 << 20, 60, 500)

@@ -25,6 +25,7 @@ from logstore.errors import (
     TooLargeError,
     UsageError,
 )
+from logstore.features.idempotent_ids import ProducerRows
 from tests.store.conftest import OpenStore
 from tests.store.look import FixedClock, engine_of
 
@@ -94,7 +95,7 @@ def remembered(store: Store[bytes]) -> dict[bytes, StreamID]:
     """All idempotent IDs that are remembered, and the entries that they gave."""
     return snapshot.read(
         engine_of(store),
-        lambda view: {row.name: row.id for _, row in view.index.producers.all()},
+        lambda view: {row.name: row.id for _, row in ProducerRows(view.index).all()},
     )
 
 
@@ -402,7 +403,7 @@ def test_a_checkpoint_may_be_taken_while_others_add(
     for name in "abcdef":
         store[name].add_many([(str(each), {"n": 1}) for each in range(20)], producer=name)
         store[name].add_many([(str(each), {"n": 1}) for each in range(7)], producer="both")
-    monkeypatch.setattr("logstore.engine.maintenance.checkpoint_producers.ROWS_A_CHUNK", 4)
+    monkeypatch.setattr("logstore.features.idempotent_ids.ROWS_A_CHUNK", 4)
     read = snapshot.read
     steps = 0
 

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
 
 
-def _current(state: TxnView, number: int, at: int) -> GroupRecord | None:
-    """The group, if a frame at this position counts for it; its position is moved there."""
-    groups = state.groups
-    group = groups.by_number(number)
-    if group is None or group.position >= at:
-        return None
-    group.position = at
-    groups.touch(group)
-    return group
-
-
 def _settle(state: TxnView, group: GroupRecord, pending: PendingSet) -> None:
     """Write runs back and bring the counts up to what changed."""
     pending.flush()
@@ -57,7 +46,7 @@ def _group(state: TxnView, at: int, _: int, body: frames.Group) -> None:
                 GroupRecord(at, body.stream, body.name, last, body.entries_read, position=at)
             )
         return
-    group = _current(state, body.group, at)
+    group = state.groups.advance(body.group, at)
     if group is not None:
         group.last = StreamID(body.last_ms, body.last_seq)
         group.entries_read = body.entries_read
@@ -90,7 +79,7 @@ def _remove(state: TxnView, group: GroupRecord) -> None:
 
 
 def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
-    group = _current(state, body.group, at)
+    group = state.groups.advance(body.group, at)
     if group is None:
         return
     record = state.groups.consumer(group.number, body.consumer)
@@ -109,7 +98,7 @@ def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
 
 
 def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
-    group = _current(state, body.group, at)
+    group = state.groups.advance(body.group, at)
     if group is None:
         return
     group.last = StreamID(body.last_ms, body.last_seq)
@@ -128,7 +117,7 @@ def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
 
 
 def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
-    group = _current(state, body.group, at)
+    group = state.groups.advance(body.group, at)
     if group is not None:
         pending = PendingSet(state.groups.txn, group.number)
         pending.remove(body.ids)
@@ -136,7 +125,7 @@ def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
 
 
 def _claim(state: TxnView, at: int, _: int, body: frames.Claim) -> None:
-    group = _current(state, body.group, at)
+    group = state.groups.advance(body.group, at)
     if group is None:
         return
     record = state.groups.consumer(group.number, body.consumer) if body.consumer else None

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
 from logstore.codec.batch import Place
-from logstore.engine.apply import expiry, groups, producers, schedule, settings
+from logstore.engine.apply import groups
 from logstore.engine.txn import nodes
+from logstore.features.registry import DROPPED, FRAMES
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 def apply(state: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
     """Apply the frame at position ``at``."""
-    _APPLY[type(body)](state, at, payload_bytes, body)
+    own = _APPLY.get(type(body))
+    if own is not None:
+        own(state, at, payload_bytes, body)
+    else:
+        _OF_FEATURES[type(body)](state, at, body)
 
 
 def _seal(state: TxnView, at: int, _: int, body: frames.Seal) -> None:
@@ -58,7 +63,7 @@ def _create(state: TxnView, at: int, _: int, body: frames.Create) -> None:
     if record is None:
         state.create(StreamRecord(body.stream, body.name, position=at))
     elif record.name == body.name:
-        # A stream that is called otherwise by now may have taken it: see `lifeapply`.
+        # A stream that is called otherwise by now may have taken it: see ``_rename``.
         state.bind(record)
 
 
@@ -66,9 +71,12 @@ def _drop(state: TxnView, at: int, _: int, body: frames.Drop) -> None:
     for master, locator in list(state.index.nodes(body.stream)):
         state.drop_node(body.stream, master, locator)
     groups.drop_all(state, body.stream, at)
-    schedule.drop_all(state, body.stream)
     record = state.record(body.stream)
-    if record is not None and record.position < at:
+    if record is not None and record.position >= at:
+        return
+    for dropped in DROPPED:  # without a record too: what damage left of the stream goes with it
+        dropped(state, body.stream)
+    if record is not None:
         state.remove(record)
 
 
@@ -227,6 +235,25 @@ def _record(state: TxnView, at: int, _: int, body: frames.Record) -> None:
     state.touch(record)
 
 
+def _rename(state: TxnView, at: int, _: int, body: frames.Rename) -> None:
+    """A checkpoint is read in pieces, so two streams may have had one name by turns between its
+    position and the last piece, and a frame that is replayed may take a name from a stream that has
+    it for good: the frame that gave it that name comes later, and binds it once more.
+    """
+    record = state.record(body.stream)
+    if record is None:
+        return
+    if record.position < at:
+        state.woken.add(record.name)
+        if record.name != body.name:
+            state.index.delete_name(record.name, record.number)
+        record.name = body.name
+        record.position = at
+        state.touch(record)
+    if record.name == body.name:
+        state.bind(record)
+
+
 def _adopt(state: TxnView, at: int, _: int, body: frames.Adopt) -> None:
     if state.segment(body.segment) is None:
         fresh = SegmentRow(fmt.Role.COMPACTED, 0, 0, 0, state.now_ms)
@@ -273,6 +300,8 @@ _APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {
     frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
-    frames.Note: _note, **groups.APPLY, **producers.APPLY, **settings.APPLY,
-    **schedule.APPLY, **expiry.APPLY,
+    frames.Note: _note, frames.Rename: _rename, **groups.APPLY,
 }  # fmt: skip
+_OF_FEATURES: dict[type, Callable[[Any, int, Any], None]] = {
+    body: frame.apply for frame in FRAMES.values() for body in frame.bodies
+}

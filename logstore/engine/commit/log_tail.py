@@ -23,10 +23,10 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
+from logstore.features.registry import first_due
 from logstore.format import Kind
 from logstore.fs import File
 from logstore.index import env
-from logstore.index.expiry_txn import first_due
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader, segment
 from logstore.log import frame as frames

@@ -15,8 +15,8 @@ from logstore.engine.dump.restore import INSTALL_MAX_BYTES, Edge, Prepared, Seal
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.add import existing
 from logstore.errors import TooLargeError, UsageError
+from logstore.features.expiry import Expire
 from logstore.ids import ZERO_ID, StreamID
-from logstore.log.lifeframe import Expire
 
 
 def copy(state: WriteTxn, source: bytes, target: bytes, *, replace: bool = False) -> bool:

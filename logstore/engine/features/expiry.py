@@ -15,10 +15,9 @@ from typing import Literal, TypeAlias
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features.schedule import When
 from logstore.errors import CorruptionError, OptionError
-from logstore.index.expiry_txn import ExpiryTxn
+from logstore.features.expiry import Expire, ExpiryRows
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.log.lifeframe import Expire
 
 EXPIRES_MAX_MS = (1 << 63) - 1
 STREAMS_A_COMMIT = 100
@@ -77,7 +76,7 @@ def drop_expired(state: WriteTxn) -> int:
     """Drop streams whose time has come, a batch at most; how many."""
     found: list[int] = []
     left = NODES_A_COMMIT
-    for stream in ExpiryTxn(state.index).expired(state.now_ms):
+    for stream in ExpiryRows(state.index).expired(state.now_ms):
         record = state.record(stream)
         if record is None:
             raise CorruptionError(

@@ -19,6 +19,8 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import idempotency
+from logstore.features.idempotent_ids import ProducerRows
+from logstore.features.settings import SettingRows
 
 LOOK_S = 10.0  # and this much sooner while there are more streams to look at, or to do:
 SOON_S = 1.0
@@ -54,13 +56,13 @@ class Forgetting:
     def _due(self, view: Snapshot, after: int) -> tuple[list[int], int]:
         """Streams with something to forget, and where to go on: 0 after the last one."""
         index, now_ms = view.index, self._engine.options.clock.now_ms()
-        seen = list(islice(index.producers.tallies(after), STREAMS_A_LOOK))
+        seen = list(islice(ProducerRows(index).tallies(after), STREAMS_A_LOOK))
         found = [
             stream
             for stream, tally in seen
             if tally.ids
             and idempotency.has_expired(
-                index.producers, stream, index.settings.stream(stream), now_ms
+                ProducerRows(index), stream, SettingRows(index).stream(stream), now_ms
             )
         ]
         return found, seen[-1][0] if len(seen) == STREAMS_A_LOOK else 0

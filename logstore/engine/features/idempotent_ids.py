@@ -13,9 +13,9 @@ from itertools import groupby
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import InvalidPayloadError
+from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
+from logstore.features.settings import Setting, SettingRows
 from logstore.ids import StreamID
-from logstore.log.producerframe import NOTHING, Idempotent
-from logstore.log.settingframe import Setting
 from logstore.rdb.value import Idempotence
 from logstore.settings import (
     IDEMPOTENT_DURATION_MAX_S,
@@ -82,7 +82,7 @@ def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:
 
 def export(view: Snapshot, stream: int) -> Idempotence | None:
     """What a stream remembers; None if it never had an idempotent add, nor settings for them."""
-    settings, producers = view.index.settings.stream(stream), view.index.producers
+    settings, producers = SettingRows(view.index).stream(stream), ProducerRows(view.index)
     tally = producers.tally(stream)
     found = Idempotence(
         settings.idempotent_duration_s, settings.idempotent_max_ids, [], tally.added,

@@ -25,9 +25,9 @@ from logstore.engine.streams.removal import state_record
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import NodeRef, View
 from logstore.errors import CorruptionError, LockTimeoutError
+from logstore.features.settings import OF_STREAM, SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
-from logstore.index.setting_txn import OF_STREAM
 from logstore.log import frame as frames
 from logstore.log import names
 from logstore.settings import StreamSettings, restored
@@ -101,7 +101,7 @@ def drop(state: WriteTxn, stream: int) -> Dropped:
 def look(view: Snapshot, after: int, now_ms: int) -> tuple[list[int], int]:
     """Streams above ``after`` with something to drop; the last one looked at, 0 at the end."""
     due: list[int] = []
-    for count, (number, kept) in enumerate(view.index.settings.rows(OF_STREAM, after), 1):
+    for count, (number, kept) in enumerate(SettingRows(view.index).rows(OF_STREAM, after), 1):
         settings = restored(StreamSettings, kept)
         record = view.index.record(number) if settings.retains else None
         try:

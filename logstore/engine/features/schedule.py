@@ -13,8 +13,14 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import log
 from logstore.engine.streams import add
 from logstore.errors import CorruptionError, IDOrderError
-from logstore.index.schedule_txn import Key, ScheduleRow
-from logstore.log.scheduleframe import Scheduled, Unscheduled, unpacked
+from logstore.features.schedule import (
+    Key,
+    Scheduled,
+    ScheduleRow,
+    ScheduleRows,
+    Unscheduled,
+    unpacked,
+)
 from logstore.tuples import NamedTuple
 
 BATCH_ENTRIES = 100  # added by one commit at most
@@ -45,7 +51,7 @@ def schedule(
 def cancel(state: WriteTxn, name: bytes, key: Key) -> bool:
     """Keep an entry no longer; False if the stream has none of this key."""
     record = state.record_by_name(name)
-    if record is None or not state.index.schedules.has(record.number, key):
+    if record is None or not ScheduleRows(state.index).has(record.number, key):
         return False
     state.emit(Unscheduled(record.number, False, (key,)))
     return True
@@ -55,7 +61,7 @@ def add_due(state: WriteTxn) -> int:
     """Add entries whose time has come, a batch at most; how many are scheduled no longer."""
     rows: list[ScheduleRow] = []
     left_bytes = BATCH_BYTES
-    for row in state.index.schedules.due(state.now_ms):
+    for row in ScheduleRows(state.index).due(state.now_ms):
         rows.append(row)
         left_bytes -= len(row.fields)
         if left_bytes <= 0 or len(rows) == BATCH_ENTRIES:

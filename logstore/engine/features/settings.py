@@ -13,7 +13,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.streams import add, idempotency
 from logstore.errors import OptionError
-from logstore.log.settingframe import Setting
+from logstore.features.settings import Setting
 from logstore.settings import GroupSettings, StreamSettings, stored
 
 

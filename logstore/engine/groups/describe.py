@@ -12,6 +12,7 @@ from logstore.engine.groups import admin
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import groups, pel
 from logstore.errors import StreamNotFoundError
+from logstore.features.settings import SettingRows
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
@@ -122,7 +123,7 @@ def group_rows(view: Snapshot, stream: bytes) -> list[GroupRow]:
             each.name, each.consumers, each.pending, each.last,
             None if each.entries_read == groups.UNKNOWN else each.entries_read,
             groups.lag(record, each),
-            view.index.settings.group(each.number),
+            SettingRows(view.index).group(each.number),
         )
         for each in view.index.groups.of_stream(record.number)
     ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Taking a checkpoint: a fuzzy copy of the state that changes.
 
-It holds streams, groups, settings, scheduled entries, tombstone vectors with their versions, the
-set of segments with one live bit for each of their node frames, and the numbers that are never used
-again; no open nodes.
+It holds streams, groups, what features store (``logstore.features``), tombstone vectors with their
+versions, the set of segments with one live bit for each of their node frames, and the numbers that
+are never used again; no open nodes.
 
 Invariants: all of the log that a snapshot saw is synced before the file gets its name; the state is
 read in short snapshots, each at or behind the checkpoint's position; replay from there is
@@ -12,28 +12,31 @@ idempotent, so what a later snapshot saw already is not counted twice. The last 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
+from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.maintenance import (
-    checkpoint_groups,
-    checkpoint_producers,
-    checkpoint_schedule,
-    checkpoint_settings,
-)
 from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.features.feature import Copied
+from logstore.features.registry import FEATURES
 from logstore.format import Kind
+from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.keys import RECORD_BYTES
 from logstore.log import chain, checkpoint, hint, names, reader
 
 STREAMS_A_CHUNK = 2000
 NODES_A_CHUNK = 20_000
+RUNS_A_CHUNK = 500
+# Chunks behind a place, and the place behind them; None at the end.
+Paged: TypeAlias = tuple[list[dict[str, Any]], Any] | None
+Page: TypeAlias = Callable[..., Paged]
 
 
 def take(engine: Engine, committer: Committer) -> int:
@@ -53,11 +56,11 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     )
     links = _links(engine, words.applied)
     chunks: list[Any] = [_meta(engine)]
-    chunks += _streams(engine)
-    chunks += checkpoint_groups.chunks(engine)
-    chunks += checkpoint_settings.chunks(engine)
-    chunks += checkpoint_producers.chunks(engine)
-    chunks += checkpoint_schedule.chunks(engine)
+    chunks += _walk(engine, _streams)
+    chunks += _walk(engine, _groups)
+    for feature in FEATURES:
+        for copied in feature.copies:
+            chunks += _walk(engine, partial(_of_feature, copied))
     live, vectors = _nodes(engine, pause)
     chunks += vectors
     adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))
@@ -107,24 +110,67 @@ def _meta(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _streams(engine: Engine) -> list[dict[str, Any]]:
+def _walk(engine: Engine, page: Page) -> list[dict[str, Any]]:
+    """All chunks of one kind of state, each page read in a snapshot of its own."""
     chunks: list[dict[str, Any]] = []
-    after = 0
-    while True:
-        rows = snapshot.read(engine, partial(_stream_rows, after=after))
-        if not rows:
-            return chunks
-        chunks.append({"kind": "streams", "rows": rows, "head_bytes": RECORD_BYTES})
-        after = rows[-1][0]
+    after: Any = None
+    while (read := snapshot.read(engine, partial(page, after=after))) is not None:
+        chunks += read[0]
+        after = read[1]
+    return chunks
 
 
-def _stream_rows(view: Snapshot, after: int) -> list[tuple[int, bytes]]:
+def _of_feature(copied: Copied, view: Snapshot, after: Any) -> Paged:
+    return copied.page(view.index, after)
+
+
+def _streams(view: Snapshot, after: int | None) -> Paged:
     rows: list[tuple[int, bytes]] = []
-    for record in view.index.records(after):
+    for record in view.index.records(after or 0):
         rows.append((record.number, record.pack()))
         if len(rows) == STREAMS_A_CHUNK:
             break
-    return rows
+    if not rows:
+        return None
+    return [{"kind": "streams", "rows": rows, "head_bytes": RECORD_BYTES}], rows[-1][0]
+
+
+def _groups(view: Snapshot, after: int | None) -> Paged:
+    """The next group, with its consumers and pending entries: all in one snapshot, so that its
+    position says for all of them which frames they have seen. Runs are copied as they are stored.
+    """
+    txn = view.index.groups
+    group = next(iter(txn.all_groups(after or 0)), None)
+    if group is None:
+        return None
+    number = group.number
+    consumers = [(consumer.number, consumer.pack()) for consumer in txn.consumers(number)]
+    runs = [run.pack() for run in txn.runs(number)]
+    chunks: list[dict[str, Any]] = [{"kind": "groups", "rows": [[number, group.pack(), consumers]]}]
+    chunks += [
+        {"kind": "pending", "rows": [[number, run] for run in runs[at : at + RUNS_A_CHUNK]]}
+        for at in range(0, len(runs), RUNS_A_CHUNK)
+    ]
+    return chunks, number
+
+
+def load_groups(state: WriteTxn, chunk: dict[str, Any]) -> None:
+    """Put a chunk of groups with their consumers into an empty index."""
+    txn = state.groups.txn
+    for number, packed, consumers in chunk["rows"]:
+        group = GroupRecord.unpack(number, packed)
+        txn.put_name(group)
+        txn.put_group(group)
+        for consumer_number, packed_consumer in consumers:
+            consumer = ConsumerRecord.unpack(consumer_number, packed_consumer)
+            txn.put_consumer(number, consumer)
+            txn.put_consumer_name(number, consumer)
+
+
+def load_pending(state: WriteTxn, chunk: dict[str, Any]) -> None:
+    """Put a chunk of pending entries into an empty index."""
+    for number, packed in chunk["rows"]:
+        state.groups.txn.put_run(number, PendingRun.unpack(packed))
 
 
 def _nodes(engine: Engine, pause: Pause) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:

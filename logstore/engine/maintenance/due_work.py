@@ -20,7 +20,8 @@ from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import ClosedError
-from logstore.index.expiry_txn import ExpiryTxn, first_due
+from logstore.features.expiry import ExpiryRows
+from logstore.features.registry import first_due
 from logstore.index.txn import IndexTxn
 
 RETRY_S = 1.0
@@ -69,7 +70,7 @@ class Adder:
     def _drop_expired(self) -> bool:
         """Drop a batch of streams whose time has come, if there are any."""
         engine = self._engine
-        first_ms = snapshot.read(engine, lambda view: ExpiryTxn(view.index).first())
+        first_ms = snapshot.read(engine, lambda view: ExpiryRows(view.index).first())
         if not 0 < first_ms <= engine.clock.now_ms():
             return False
         return bool(reserve.freeing(engine, lambda: self._committer.run(expiry.drop_expired)))

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from logstore.features.settings import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.group_txn import DecodedRuns
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.settings import GroupSettings, StreamSettings
 
 CACHED_STREAMS_MAX = 2000
 
@@ -52,22 +52,6 @@ class GroupCache:
         if len(self.numbers) + len(self.consumer_numbers) > most:
             self.numbers.clear()
             self.consumer_numbers.clear()
-
-
-class SettingCache:
-    """Decoded settings, valid as long as ``RecordCache`` is."""
-
-    def __init__(self) -> None:
-        self.streams: dict[int, StreamSettings] = {}
-        self.groups: dict[int, GroupSettings[bytes]] = {}
-
-    def __len__(self) -> int:
-        return len(self.streams) + len(self.groups)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.streams.clear()
-        self.groups.clear()
 
 
 class CachedNode(NamedTuple):

@@ -16,10 +16,10 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index import env
-from logstore.index.absence_check import LostRowsError
 from logstore.index.env import Generation
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.sealed import LostRowsError
 
 T = TypeVar("T")
 TRIES = 5

@@ -20,11 +20,10 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import add as adds
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
+from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.index.group_keys import digest
 from logstore.index.keys import StreamRecord
-from logstore.index.producer_txn import ProducerTxn
-from logstore.log.producerframe import NOTHING, Idempotent
+from logstore.sealed import digest
 from logstore.settings import StreamSettings
 from logstore.tuples import NamedTuple
 
@@ -62,7 +61,7 @@ def add(state: WriteTxn, request: adds.Add, asked: Asked) -> list[StreamID] | No
     given = _add(state, request, fresh)
     record = adds.existing(state, request.name)
     duplicates = len(plan.rows) - len(fresh)
-    tally = state.index.producers.tally(record.number)
+    tally = ProducerRows(state.index).tally(record.number)
     state.emit(Idempotent(
         record.number, tally.added + len(fresh), tally.duplicates + duplicates,
         *_expired(state, record.number, EXPIRED_A_COMMIT), plan.upto, asked.producer,
@@ -92,7 +91,7 @@ def record(state: WriteTxn, name: bytes, producer: bytes, own: bytes, id: Stream
         return
     if known is not None:
         raise UsageError("IID already exists for this producer with a different stream ID")
-    producers = state.index.producers
+    producers = ProducerRows(state.index)
     if producers.gave(found.number, id) and producers.find(found.number, producer, own) != id:
         raise UsageError(f"another idempotent ID gave entry {id}")
     planner.keep(own, 0)
@@ -137,7 +136,7 @@ class _Planner:
     def __init__(self, state: WriteTxn, record: StreamRecord | None, asked: Asked) -> None:
         self._asked = asked
         self._number = number = 0 if record is None else record.number
-        self._producers = state.index.producers
+        self._producers = ProducerRows(state.index)
         settings = StreamSettings() if record is None else state.settings.stream(number)
         self._max_ids = settings.idempotent_max_ids
         self._expired_ms = state.now_ms - settings.idempotent_duration_s * 1000
@@ -194,12 +193,12 @@ def _expired(
 ) -> tuple[tuple[int, int], tuple[int, int]]:  # fmt: skip
     """The interval of what is over its time, from the old end on, so many at most."""
     settings = state.settings.stream(stream)
-    last = _last_expired(state.index.producers, stream, settings, state.now_ms, most)
+    last = _last_expired(ProducerRows(state.index), stream, settings, state.now_ms, most)
     return NOTHING if last is None else (ZERO_ID, last)
 
 
 def _last_expired(
-    producers: ProducerTxn, stream: int, settings: StreamSettings, now_ms: int, most: int
+    producers: ProducerRows, stream: int, settings: StreamSettings, now_ms: int, most: int
 ) -> StreamID | None:
     before_ms = now_ms - settings.idempotent_duration_s * 1000
     last: StreamID | None = None
@@ -210,7 +209,9 @@ def _last_expired(
     return last
 
 
-def has_expired(producers: ProducerTxn, stream: int, settings: StreamSettings, now_ms: int) -> bool:
+def has_expired(
+    producers: ProducerRows, stream: int, settings: StreamSettings, now_ms: int
+) -> bool:
     """Whether a stream remembers something that is over its time."""
     return _last_expired(producers, stream, settings, now_ms, 1) is not None
 
@@ -223,17 +224,17 @@ def forget_expired(state: WriteTxn, stream: int) -> None:
 
 def forget_all(state: WriteTxn, stream: int) -> None:
     """Nothing is known any more; what was counted stays."""
-    if state.index.producers.tally(stream).ids:
+    if ProducerRows(state.index).tally(stream).ids:
         _forget(state, stream, ZERO_ID, MAX_ID)
 
 
 def forget_above(state: WriteTxn, stream: int, last: StreamID) -> None:
     """The last ID was lowered: what is above may be given to other entries."""
-    if last < MAX_ID and state.index.producers.tally(stream).ids:
+    if last < MAX_ID and ProducerRows(state.index).tally(stream).ids:
         _forget(state, stream, last.next(), MAX_ID)
 
 
 def _forget(state: WriteTxn, stream: int, first: tuple[int, int], last: tuple[int, int]) -> None:
     if first <= last:
-        tally = state.index.producers.tally(stream)
+        tally = ProducerRows(state.index).tally(stream)
         state.emit(Idempotent(stream, tally.added, tally.duplicates, first, last))

@@ -16,7 +16,7 @@ from logstore.engine.txn import nodes
 from logstore.errors import OptionError, UsageError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
-from logstore.log.lifeframe import Rename
+from logstore.log.frame import Rename
 from logstore.options import check_name
 
 

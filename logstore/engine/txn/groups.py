@@ -60,6 +60,15 @@ class GroupState:
         """The record was changed: it is written back at ``flush``."""
         self._dirty.add(group.number)
 
+    def advance(self, number: int, at: int) -> GroupRecord | None:
+        """The group, if a frame at position ``at`` counts for it; its position is moved there."""
+        group = self.by_number(number)
+        if group is None or group.position >= at:
+            return None
+        group.position = at
+        self.touch(group)
+        return group
+
     def create(self, group: GroupRecord) -> None:
         """Keep a new group."""
         self.bind(group)

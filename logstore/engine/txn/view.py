@@ -11,62 +11,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from logstore.engine.runtime.record_cache import Before, RecordCache, SettingCache
+from logstore.engine.runtime.record_cache import Before, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
+from logstore.features.registry import first_due
+from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.expiry_txn import ExpiryTxn, first_due
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
-from logstore.index.setting_txn import OF_GROUP, OF_STREAM, SettingTxn
 from logstore.index.txn import IndexTxn
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
-from logstore.settings import GroupSettings, StreamSettings
-
-
-class SettingState:
-    """One write transaction's view of the settings."""
-
-    __slots__ = ("_kept", "_txn")
-
-    def __init__(self, txn: SettingTxn, kept: SettingCache) -> None:
-        self._txn = txn
-        self._kept = kept
-
-    def stream(self, number: int) -> StreamSettings:
-        """The settings of a stream."""
-        found = self._kept.streams.get(number)
-        if found is None:
-            found = self._kept.streams[number] = self._txn.stream(number)
-        return found
-
-    def group(self, number: int) -> GroupSettings[bytes]:
-        """The settings of a group."""
-        found = self._kept.groups.get(number)
-        if found is None:
-            found = self._kept.groups[number] = self._txn.group(number)
-        return found
-
-    def put_stream(self, number: int, settings: StreamSettings) -> None:
-        """Set what is set for a stream."""
-        self._txn.put(number, settings)
-        self._kept.streams[number] = settings
-
-    def put_group(self, number: int, settings: GroupSettings[bytes]) -> None:
-        """Set what is set for a group."""
-        self._txn.put(number, settings)
-        self._kept.groups[number] = settings
-
-    def drop_stream(self, number: int) -> None:
-        """The stream went."""
-        self._txn.delete(OF_STREAM, number)
-        self._kept.streams.pop(number, None)
-
-    def drop_group(self, number: int) -> None:
-        """The group went."""
-        self._txn.delete(OF_GROUP, number)
-        self._kept.groups.pop(number, None)
 
 
 class TxnView:
@@ -100,7 +55,7 @@ class TxnView:
         self.sated: set[int] = set()  # groups to which nothing of that is left (``arrivals``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
-        self._settings: SettingState | None = None
+        self._settings: TxnSettings | None = None
         self.next_due_ms: int | None = None  # when next to look, if this commit changes it
         self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
         self._dirty_records: set[int] = set()
@@ -119,10 +74,10 @@ class TxnView:
         return self._groups
 
     @property
-    def settings(self) -> SettingState:
+    def settings(self) -> TxnSettings:
         """Settings of streams and groups."""
         if self._settings is None:
-            self._settings = SettingState(self.index.settings, self.kept.settings)
+            self._settings = TxnSettings(SettingRows(self.index), self.kept.settings)
         return self._settings
 
     # -- streams ------------------------------------------------------------------------------
@@ -167,6 +122,20 @@ class TxnView:
         self._dirty_records.add(record.number)
         self.woken.add(record.name)
 
+    def advance(self, stream: int, at: int) -> StreamRecord | None:
+        """A stream's record, if a frame at position ``at`` counts for it; its position is moved
+        there, and it is written back at ``flush``. None for a frame that it has seen."""
+        record = self.record(stream)
+        if record is None or record.position >= at:
+            return None
+        record.position = at
+        self.touch(record)
+        return record
+
+    def due_changed(self) -> None:
+        """Something is due at another time than before: whoever sleeps is told when."""
+        self.next_due_ms = first_due(self.index)
+
     def is_new(self, record: StreamRecord) -> bool:
         """Whether it was created here, and never had an entry."""
         number = record.number
@@ -179,8 +148,6 @@ class TxnView:
 
     def create_bound(self, record: StreamRecord) -> None:
         """A new stream, whose name the index knows already."""
-        if record.expires_ms:
-            ExpiryTxn(self.index).put(record)
         self._created.add(record.number)
         self.touch(record)
 
@@ -195,15 +162,10 @@ class TxnView:
         self.kept.numbers[record.name] = record.number
 
     def remove(self, record: StreamRecord) -> None:
-        """Take a stream's record and name away."""
+        """Take a stream's record and name away; features had their turn before."""
         self.drop_open(record.number)
-        self.settings.drop_stream(record.number)
-        self.index.producers.drop(record.number)
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
-        if record.expires_ms:
-            ExpiryTxn(self.index).delete(record)
-            self.next_due_ms = first_due(self.index)
         self.kept.records.pop(record.number, None)
         if self.kept.numbers.get(record.name) == record.number:
             del self.kept.numbers[record.name]

@@ -16,6 +16,7 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import PLAIN
 from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.nodes import Lookup
+from logstore.features.settings import SettingRows
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -52,7 +53,7 @@ def look(
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None:
         return None
-    settings = view.index.settings.group(found.number)
+    settings = SettingRows(view.index).group(found.number)
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     fresh = _fresh(view, record, found)
     wished = wish(settings, asked_idle_ms, noack=noack)
@@ -81,7 +82,7 @@ def vain(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: byt
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None or found.number != number or found.last < record.last:
         return 0
-    if deliver.redelivery_idle_ms(view.index.settings.group(number), None) is not None:
+    if deliver.redelivery_idle_ms(SettingRows(view.index).group(number), None) is not None:
         return 0
     groups_txn = view.index.groups
     who = groups_txn.consumer_number(number, consumer)

@@ -12,7 +12,7 @@ import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.index.expiry_txn import ExpiryTxn
+from logstore.features.expiry import ExpiryRows
 from logstore.log import frame as frames
 from logstore.wire.counts import human
 from logstore.wire.failures import SYNTAX, Failed
@@ -94,7 +94,7 @@ def _expiring(service: Service, database: Database) -> str:
 
     def look(view: Snapshot) -> str:
         now_ms, count, sum_ms = view.now_ms, 0, 0
-        for when_ms, _ in ExpiryTxn(view.index).rows():
+        for when_ms, _ in ExpiryRows(view.index).rows():
             if when_ms > now_ms:
                 count, sum_ms = count + 1, sum_ms + when_ms - now_ms
         return f"expires={count},avg_ttl={sum_ms // count if count else 0},{none_in_keys}=0"

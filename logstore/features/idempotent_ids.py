@@ -1,27 +1,38 @@
-"""Typed access to what is remembered of idempotent adds, inside one LMDB transaction.
+"""Idempotent IDs, as they are stored: the frame, rows, and their part of a checkpoint.
 
-A stream's producers have names, an idempotent ID of a producer has the entry that it gave. Beside
-that row stand two that sort by the entry's ID: one among all of the stream, for what expires, and
-one among those of its producer, for what is evicted.
+A frame says which IDs of a producer gave which entries, and what is forgotten; it is in the commit
+of the entries that it names. A stream's producers have names, an idempotent ID of a producer has
+the entry that it gave. Beside that row stand two that sort by the entry's ID: one among all of the
+stream, for what expires, and one among those of its producer, for what is evicted.
 
-Invariants: the three rows of an ID come and go together, and how many a producer and a stream have
-follows from them, whatever was there before; a producer without IDs has no row; names of any length
-stand for themselves by a digest in keys, and whole in values, each sealed with a CRC.
+Invariants: what is forgotten is named by intervals of entry IDs, and the counts are those after the
+frame, so that no record's position is asked: applying a frame again, or over a later state that the
+frames behind it lead to anyway, ends in the same. So a checkpoint may be copied in short snapshots,
+behind the streams of the same checkpoint; what is of a stream that it does not hold is left out,
+for the stream was made behind it. The three rows of an ID come and go together, and how many a
+producer and a stream have follows from them; a producer without IDs has no row; names of any length
+stand for themselves by a digest in keys, and whole in values. What is remembered ends with the
+stream.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from itertools import islice
+from typing import Any, TypeAlias
 
-from logstore.ids import StreamID
-from logstore.index.absence_check import LostRowsError
-from logstore.index.env import Generation
-from logstore.index.group_keys import digest
-from logstore.index.keys import seal, unseal
+from logstore import format as fmt
+from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.format import Kind
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.sealed import LostRowsError, digest, seal, unseal
 from logstore.tuples import NamedTuple
 
+DATABASE = "producers"
+ROWS_A_CHUNK = 2000
+ID: TypeAlias = tuple[int, int]
+NOTHING: tuple[ID, ID] = (MAX_ID, ZERO_ID)  # the empty interval
 _STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER = b"spiao"
 _KEY = struct.Struct(">BQ")  # what the row is, the stream; then digests and IDs
 _HEAD, _DIGEST = _KEY.size, 16
@@ -30,6 +41,52 @@ _COUNT = struct.Struct("<I")
 _ID = struct.Struct(">QQ")
 _PRODUCER_END = _HEAD + _DIGEST
 _BY_AGE_ID_END = _HEAD + _ID.size
+
+
+class Idempotent(NamedTuple):
+    """What is remembered of a stream's producers changes, in this order:
+
+    of all producers, what gave entries from ``first`` to ``last`` is forgotten; of ``producer``,
+    what gave entries up to ``upto`` (0-0: nothing); each of ``items``, (entry ID, idempotent ID),
+    is remembered, in the place of an older entry of the same ID.
+    """
+
+    stream: int
+    added: int  # idempotent adds of the stream's whole life, after this
+    duplicates: int  # of those that added nothing
+    first: ID
+    last: ID
+    upto: ID = ZERO_ID
+    producer: bytes = b""
+    items: tuple[tuple[ID, bytes], ...] = ()
+
+
+def _encode(body: Idempotent) -> bytes:
+    parts = [
+        fmt.IDEMPOTENT_BODY.pack(
+            body.stream, body.added, body.duplicates, *body.first, *body.last, *body.upto,
+            len(body.producer),
+        ),
+        body.producer,
+    ]  # fmt: skip
+    for id, name in body.items:
+        parts += (fmt.IDEMPOTENT_ITEM.pack(*id, len(name)), name)
+    return b"".join(parts)
+
+
+def _decode(payload: bytes) -> Idempotent:
+    stream, added, duplicates, *ids, size = fmt.IDEMPOTENT_BODY.unpack_from(payload)
+    at = fmt.IDEMPOTENT_BODY.size + size
+    producer = payload[at - size : at]
+    items: list[tuple[ID, bytes]] = []
+    while at < len(payload):
+        ms, seq, size = fmt.IDEMPOTENT_ITEM.unpack_from(payload, at)
+        at += fmt.IDEMPOTENT_ITEM.size + size
+        items.append(((ms, seq), payload[at - size : at]))
+    if at > len(payload):
+        raise struct.error("an ID is longer than what is left")
+    first, last, upto = zip(ids[::2], ids[1::2], strict=True)
+    return Idempotent(stream, added, duplicates, first, last, upto, producer, tuple(items))
 
 
 class Tally(NamedTuple):
@@ -50,15 +107,15 @@ class Remembered(NamedTuple):
     id: StreamID
 
 
-class ProducerTxn:
+class ProducerRows:
     """The producers of all streams, as one transaction sees them."""
 
     __slots__ = ("_database", "_generation", "_txn")
 
-    def __init__(self, generation: Generation, txn: Any) -> None:
-        self._database = generation.producers
-        self._generation = generation.number
-        self._txn = txn
+    def __init__(self, index: Index) -> None:
+        self._database = index.generation.databases[DATABASE]
+        self._generation = index.generation.number
+        self._txn = index.txn
 
     # -- looking ------------------------------------------------------------------------------
     def tally(self, stream: int) -> Tally:
@@ -233,3 +290,72 @@ class ProducerTxn:
 
     def _put(self, key: bytes, value: bytes) -> None:
         self._txn.put(key, seal(key, value), db=self._database)
+
+
+def _apply(txn: Txn, _at: int, body: Idempotent) -> None:
+    if txn.record(body.stream) is None:
+        return
+    rows = ProducerRows(txn.index)
+    if body.first <= body.last:
+        rows.forget(body.stream, StreamID(*body.first), StreamID(*body.last))
+    if body.upto > ZERO_ID:
+        rows.evict(body.stream, body.producer, StreamID(*body.upto))
+    items = [(StreamID(*id), name) for id, name in body.items]
+    rows.remember(body.stream, body.producer, items)
+    rows.set_counts(body.stream, body.added, body.duplicates)
+
+
+def _page_of_counts(index: Index, after: int | None) -> tuple[list[dict[str, Any]], int] | None:
+    some = islice(ProducerRows(index).tallies(after or 0), ROWS_A_CHUNK)
+    rows = [(stream, tally.added, tally.duplicates) for stream, tally in some]
+    return ([{"kind": "producers", "rows": rows}], rows[-1][0]) if rows else None
+
+
+def _page_of_ids(index: Index, after: bytes | None) -> tuple[list[dict[str, Any]], bytes] | None:
+    """What is remembered, side by side by stream and producer."""
+    last, rows = b"", list[Any]()
+    for key, row in islice(ProducerRows(index).all(after or b""), ROWS_A_CHUNK):
+        last = key
+        if not rows or rows[-1][:2] != [row.stream, row.producer]:
+            rows.append([row.stream, row.producer, []])
+        rows[-1][2].append((*row.id, row.name))
+    return ([{"kind": "idempotent", "rows": rows}], last) if rows else None
+
+
+def _load_counts(txn: Txn, chunk: dict[str, Any]) -> None:
+    rows = ProducerRows(txn.index)
+    for stream, added, duplicates in chunk["rows"]:
+        if txn.record(stream) is not None:
+            rows.set_counts(stream, added, duplicates)
+
+
+def _load_ids(txn: Txn, chunk: dict[str, Any]) -> None:
+    rows = ProducerRows(txn.index)
+    for stream, producer, items in chunk["rows"]:
+        if txn.record(stream) is not None:
+            rows.remember(stream, producer, [(StreamID(ms, seq), name) for ms, seq, name in items])
+
+
+FEATURE = Feature(
+    database=DATABASE,
+    frames=(
+        FrameKind(
+            kind=Kind.IDEMPOTENT,
+            bodies=(Idempotent,),
+            encode=_encode,
+            decode=_decode,
+            apply=_apply,
+        ),
+    ),
+    copies=(
+        Copied(("producers",), _page_of_counts, _load_counts),
+        Copied(("idempotent",), _page_of_ids, _load_ids),
+    ),
+    compares=(
+        Compared("counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()),
+        Compared(
+            "what is remembered of idempotent adds differs", lambda index: ProducerRows(index).all()
+        ),
+    ),
+    dropped=lambda txn, stream: ProducerRows(txn.index).drop(stream),
+)

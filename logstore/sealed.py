@@ -1,0 +1,52 @@
+"""Rows of the index as bytes: sealed with a checksum, and what a row that is not right raises.
+
+Invariants: every value ends in a CRC32C that is bound to its key, so that a flipped bit, or a value
+under another key, is an error and never a wrong value. Knows no database and no layout of a row.
+"""
+
+from __future__ import annotations
+
+import struct
+from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
+
+from logstore.crc import crc32c
+from logstore.errors import CorruptionError
+
+_ANEW = "close the store, delete its index directory, and open it again; it is rebuilt from the log"
+
+
+class LostRowsError(CorruptionError):
+    """Rows of the index that must be there are not: what it says is not to be believed.
+
+    ``generation``: of which index; ``given``: a part of the answer was given away before.
+    """
+
+    def __init__(self, message: str, generation: int, *, given: bool = False) -> None:
+        super().__init__(message)
+        self.generation = generation
+        self.given = given
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """``value`` with its CRC."""
+    return value + crc32c(value, crc32c(key)).to_bytes(4, "little")
+
+
+def unseal(key: bytes, data: bytes) -> bytes:
+    """The value, checked; CorruptionError if it is not what was stored under this key."""
+    value = data[:-4]
+    if len(data) < 4 or crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
+        raise CorruptionError(f"the index is damaged at key {key[:40].hex()}: {_ANEW}")
+    return value
+
+
+def key_parts(layout: struct.Struct, key: bytes) -> tuple[int, ...]:
+    """The numbers of a key; CorruptionError if it has another length, as a damaged page may say."""
+    if len(key) != layout.size:
+        raise CorruptionError(f"the index is damaged at key {key[:40].hex()}: {_ANEW}")
+    return layout.unpack(key)
+
+
+def digest(name: bytes) -> bytes:
+    """What stands for a name of any length in a key: 16 bytes."""
+    return blake2b(name, digest_size=16).digest()
