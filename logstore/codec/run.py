@@ -42,7 +42,7 @@ def _bytes(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def _end(ids: bytes, at: int, upper: bytes) -> int:
+def end_below(ids: bytes, at: int, upper: bytes) -> int:
     """The byte, from ``at`` on, where the first of the ascending IDs stands that is not below."""
     low, high = at // ID_BYTES, len(ids) // ID_BYTES
     while low < high:
@@ -113,7 +113,7 @@ class PendingRun:
         """Those of the IDs from byte ``at`` on that are here, and the byte where the first ID
         stands that is not below ``upper``."""
         found: list[bytes] = []
-        end = _end(ids, at, upper)
+        end = end_below(ids, at, upper)
         while at < end:
             id = ids[at : at + ID_BYTES]
             place = self._place(id)
@@ -132,7 +132,7 @@ class PendingRun:
     def remove(self, ids: bytes, at: int, upper: bytes, changes: dict[int, int]) -> int:
         """Take away those of the IDs from byte ``at`` on that are here, up to the first that is not
         below ``upper``; the byte where that one stands."""
-        end = _end(ids, at, upper)
+        end = end_below(ids, at, upper)
         while at < end:
             id = ids[at : at + ID_BYTES]
             place = self._place(id)

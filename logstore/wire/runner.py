@@ -8,9 +8,10 @@ steps before them did. Blocking: call it in a thread.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from logstore.api import arguments, dead_letters
 from logstore.api.store import Store
@@ -27,6 +28,7 @@ from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Ste
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
+COMMIT_S = 0.01  # that one commit may go on with another step
 
 
 class StoreReader:
@@ -79,6 +81,9 @@ class _Together:
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
         self._adding: dict[int, Adding] = {}  # by the place of the first row
+        # What the only step found becomes its reply behind the commit, so that none waits for it.
+        self._alone = len(steps) == 1 and not all_of and isinstance(steps[0], Change)
+        self._found: Any = None
         for step in steps:
             if isinstance(step, Change) and step.prepare is not None:
                 step.prepare()
@@ -88,10 +93,11 @@ class _Together:
         buffer = state.buffer
         assert buffer is not None
         self._owed.back(self._mark)
-        place = 0
+        place, begun = 0, time.monotonic()
         while place < len(self._steps):
-            if place and self._owed.full and not self._all:
-                del self.replies[place:]
+            late = self._owed.full or time.monotonic() - begun > COMMIT_S
+            if place and late and not self._all:
+                del self.replies[place:]  # the rest is another commit: others come in between
                 return
             if place in self._failed:
                 self.replies[place] = self._failed[place]
@@ -112,7 +118,11 @@ class _Together:
         if isinstance(step, AddRow | AddRows):
             return self._rows(state, place, step)
         if isinstance(step, Change):
-            self.replies[place] = self._owed.made(step.reply(step.op(state)))
+            found = step.op(state)
+            if self._alone:
+                self._found = found
+            else:
+                self.replies[place] = self._owed.made(step.reply(found))
         elif isinstance(step, Look):
             self.replies[place] = self._owed.made(step.find(StateReader(state, self._owed)))
         elif isinstance(step, Tell):
@@ -120,6 +130,15 @@ class _Together:
         else:
             raise Failed("ERR this command is not allowed inside a transaction")
         return 1
+
+    def made(self) -> list[Reply]:
+        """The replies, once the commit is through."""
+        step = self._steps[0]
+        if self._alone and not self._failed:
+            assert isinstance(step, Change)
+            self.replies[0] = self._owed.made(step.reply(self._found))
+            self._found = None
+        return self.replies
 
     def _rows(self, state: WriteTxn, place: int, step: AddRow | AddRows) -> int:
         """Rows for one stream that follow each other, as one operation; how many steps that are."""
@@ -244,7 +263,7 @@ class Runner:
         while True:
             try:
                 dead_letters.run(self.store, together, None)
-                return together.replies
+                return together.made()
             except Again:
                 continue
             except Cut:

@@ -7,6 +7,7 @@ command.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.wire.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
@@ -35,6 +36,36 @@ def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
         raise Failed(INVALID_ID)
     ms, dash, seq = word.partition(b"-")
     return StreamID(unsigned(ms), unsigned(seq) if dash else missing_seq)
+
+
+def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
+    """The IDs that words begin with, up to the first word that is none."""
+    found: list[StreamID] = []
+    for word in words:
+        try:
+            found.append(strict_id(word))
+        except Failed:
+            break
+    return found
+
+
+def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list[StreamID]]:
+    """Words as IDs; in ``ascending`` order, each once, where that makes no difference.
+
+    They are read now, so that no commit waits for it. The refusal of one that is none comes when
+    the IDs are asked for: the peers read them only if there is a stream.
+    """
+    found = leading_ids(words)
+    whole = len(found) == len(words)
+    if ascending:
+        found = sorted(set(found))
+
+    def get() -> list[StreamID]:
+        if not whole:
+            raise Failed(INVALID_ID)
+        return found
+
+    return get
 
 
 def loose_id(word: bytes, missing_seq: int = 0) -> StreamID:

@@ -140,15 +140,21 @@ def ack_delete(
     if found is None:
         return [-1] * len(ids)
     record, there = found
+    pending = removal.pending_among(state, there, ids)
     replies: list[int] = []
+    going: list[StreamID] = []
+    removal.removed(state, there, ids)
+    state.counts["acks"] += len(pending)
     for id in ids:
-        if not removal.removed(state, there, [id]):
+        if (packed := id.packed()) not in pending:
             replies.append(-1)
             continue
-        state.counts["acks"] += 1
+        pending.remove(packed)  # named again, it is no longer pending
         if mode == "acked" and removal.referenced(state, record, id):
             replies.append(2)
-            continue
-        delete.delete_ids(state, stream, [id], mode)
-        replies.append(1)
+        else:
+            replies.append(1)
+            going.append(id)
+    if going:
+        delete.delete_ids(state, stream, going, mode)
     return replies

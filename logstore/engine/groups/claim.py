@@ -20,15 +20,17 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import Burial
 from logstore.engine.groups.deliver import COUNT_MAX, Delivered, claimed
-from logstore.engine.streams.removal import removed
+from logstore.engine.streams.removal import pending_among, removed
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
+from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 
 ATTEMPTS_AN_ENTRY = 10
+FEW = 8  # IDs that are looked up one by one
 
 
 class Autoclaimed(NamedTuple):
@@ -53,15 +55,14 @@ def claim(
     if last_id is not None and last_id > found.last:
         state.emit(frames.Group(record.number, found.number, *last_id, found.entries_read, group))
     who = admin.consumer(state, found, consumer)
-    lookup = Lookup(state, record)
     replies: list[Delivered] = []
     taken: dict[StreamID, tuple[int, int]] = {}
     gone: list[StreamID] = []
+    there = _looked_up(state, record, found, ids, all_of=force)
     for id in ids:
-        waiting = pel.find(state.groups.txn, found.number, id)
+        waiting, items = there.get(id, (None, None))
         if id in taken:  # named twice: the second looks at what the first one did
             waiting = pel.PendingEntry(id, who.number, *taken[id])
-        items = lookup.fields(id)
         if items is None:
             gone += [id] if waiting is not None else []
             continue
@@ -85,6 +86,21 @@ def claim(
     else:
         admin.seen(state, found, who)
     return replies
+
+
+def _looked_up(
+    state: WriteTxn, record: StreamRecord, group: GroupRecord, ids: Sequence[StreamID], *,
+    all_of: bool,
+) -> dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]]:  # fmt: skip
+    """What is pending under IDs, and the fields of the entries; neighbours are read together, in
+    whatever order they are named. Unless ``all_of`` them: of many only those that are pending."""
+    if not all_of and len(ids) > FEW:
+        pending = pending_among(state, group, ids)
+        ids = [id for id in ids if id.packed() in pending]
+    lookup = Lookup(state, record)
+    return {
+        id: (pel.find(state.groups.txn, group.number, id), lookup.fields(id)) for id in sorted(ids)
+    }
 
 
 def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:

@@ -8,6 +8,7 @@ what groups hold of the entries, which goes first.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from logstore.codec import codec
@@ -15,7 +16,9 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams.removal import check_mode, referenced, release, remove
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import Lookup, NodeRef
-from logstore.ids import StreamID
+from logstore.ids import ZERO_ID, StreamID
+
+FEW = 8  # IDs of a node that are looked up one by one
 
 
 def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "keep") -> int:
@@ -25,29 +28,39 @@ def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "k
     record = state.record_by_name(name)
     if record is None or not record.length:
         return 0
-    found: dict[StreamID, tuple[NodeRef, list[int]]] = {}  # by master ID: a node is named once
-    wanted = sorted(set(ids))
+    found: list[tuple[NodeRef, list[int]]] = []
+    asked = set(ids)
+    wanted = sorted(dict.fromkeys(ids))
     largest = record.max_deleted
     at = 0
     while at < len(wanted):
-        ref = next(iter(nodes.refs_reverse(state, record, wanted[at], wanted[at])), None)
+        if at + 1 < len(wanted):
+            ref, _, high = nodes.around(state, record, wanted[at])
+        else:
+            ref, high = nodes.ref_of(state, record, wanted[at]), wanted[at]
+        here = wanted[at : bisect_right(wanted, high, at)]
+        at += len(here)
         if ref is None:
-            at += 1
             continue
         lp, vector = nodes.listpack(state, record, ref)
-        ordinals: list[int] = []
-        begin = at
-        while at < len(wanted) and (at == begin or wanted[at] <= ref.last):
-            ordinal = codec().find(lp, *ref.master, *wanted[at], vector)
-            if ordinal >= 0:
-                ordinals.append(ordinal)
-                largest = max(largest, wanted[at])
-            elif at != begin:
-                break  # after a lowered last ID the next node may begin below this one's end
-            at += 1
+        ordinals, last = _ordinals(lp, vector, ref.master, here, asked)
         if ordinals:
-            found.setdefault(ref.master, (ref, []))[1].extend(ordinals)
-    return remove(state, record, list(found.values()), largest, first=record.first in set(wanted))
+            found.append((ref, ordinals))
+            largest = max(largest, last)
+    return remove(state, record, found, largest, first=record.first in asked)
+
+
+def _ordinals(
+    lp: bytes, vector: bytes, master: StreamID, ids: list[StreamID], among: set[StreamID]
+) -> tuple[list[int], StreamID]:
+    """Where those of some IDs that are in a node stand, and the last of them; ``among``: a set that
+    holds these, and none else of the node's."""
+    if len(ids) > FEW:  # one pass over the node, however many they are
+        there = [each for each in codec().ids(lp, *master, vector) if each[1:] in among]
+        return [each[0] for each in there], StreamID(*there[-1][1:]) if there else ZERO_ID
+    places = [codec().find(lp, *master, *id, vector) for id in ids]
+    last = max((id for id, place in zip(ids, places, strict=True) if place >= 0), default=ZERO_ID)
+    return [place for place in places if place >= 0], last
 
 
 def delete_range(state: WriteTxn, name: bytes, start: StreamID, end: StreamID) -> int:
@@ -87,12 +100,13 @@ def delete_ids(
     if record is None:
         return [-1] * len(ids)
     lookup = Lookup(state, record)
+    there = {id for id in sorted(ids) if id in lookup}  # so that neighbours are read together
     replies: list[int] = []
     going: set[StreamID] = set()
     for id in ids:
         if mode == "acked" and id not in going and referenced(state, record, id):
             replies.append(2)
-        elif id in lookup and id not in going:
+        elif id in there and id not in going:
             replies.append(1)
             going.add(id)
         else:

@@ -115,15 +115,25 @@ def referenced(state: WriteTxn, record: StreamRecord, id: StreamID) -> bool:
 
 def removed(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
-    if not group.pending:
-        return 0
-    if not all(map(lt, ids, islice(ids, 1, None))):
-        ids = sorted(set(ids))
-    given = packed_ids(ids)
-    there = pel.present(state.groups.txn, group.number, given)
+    there = _pending(state, group, ids)
     if there:
         state.emit(Ack(group.number, there))
     return len(there) // ID_BYTES
+
+
+def pending_among(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> set[bytes]:
+    """Those of some IDs that are pending in a group, each packed."""
+    there = _pending(state, group, ids)
+    return {there[at : at + ID_BYTES] for at in range(0, len(there), ID_BYTES)}
+
+
+def _pending(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> bytes:
+    """Those of some IDs that are pending in a group, packed and ascending."""
+    if not group.pending:
+        return b""
+    if not all(map(lt, ids, islice(ids, 1, None))):
+        ids = sorted(set(ids))
+    return pel.present(state.groups.txn, group.number, packed_ids(ids))
 
 
 def release(state: WriteTxn, record: StreamRecord, ids: Sequence[StreamID]) -> None:

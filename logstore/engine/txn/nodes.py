@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
 
 
+AHEAD_MAX = 64  # entries that a lookup decodes at a time
+
+
 class View(Protocol):
     """What a write state and a read snapshot have in common."""
 
@@ -143,6 +146,29 @@ def ref_of(view: View, record: StreamRecord, id: StreamID) -> NodeRef | None:
         return open_ref(view, record)
     floor = view.index.node_floor(record.number, id)
     return sealed_ref(*floor) if floor is not None and floor[1].last >= id else None
+
+
+def around(
+    view: View, record: StreamRecord, id: StreamID
+) -> tuple[NodeRef | None, StreamID, StreamID]:
+    """The node that would hold an ID, and the first and the last ID for which it is this node.
+
+    After a lowered last ID a node may begin below the end of the one before it: so the interval
+    ends where the next node begins.
+    """
+    if record.open_version and record.open_master <= id:
+        return open_ref(view, record), record.open_master, MAX_ID
+    high = record.open_master.previous() if record.open_version else MAX_ID
+    if id < high:
+        above = next(iter(view.index.nodes(record.number, id.next(), high)), None)
+        high = high if above is None else above[0].previous()
+    floor = view.index.node_floor(record.number, id)
+    if floor is None:
+        return None, ZERO_ID, high
+    master, locator = floor
+    if locator.last < id:
+        return None, locator.last.next(), high
+    return sealed_ref(master, locator), master, min(locator.last, high)
 
 
 def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, bytes]:
@@ -279,23 +305,40 @@ def open_settled(node: OpenNode, segments: Segments, active: int) -> OpenNode:
 
 
 class Lookup:
-    """Finds entries of one stream."""
+    """Finds entries of one stream by ID, many in one go, in any order, while its nodes stay as they
+    are. A node is read once for neighbouring IDs, and where they ascend its entries are decoded
+    some at a time."""
 
     def __init__(self, view: View, record: StreamRecord) -> None:
         self._view = view
         self._record = record
         self._ref: NodeRef | None = None
+        self._low, self._high = MAX_ID, ZERO_ID  # IDs that this node would hold
         self._lp = b""
         self._vector = b""
+        self._many = False  # IDs are asked for
+        self._decoded: dict[tuple[int, int], list[bytes]] = {}
+        self._first, self._last = MAX_ID, ZERO_ID  # between these all entries are decoded
+        self._ahead = 1
 
     def fields(self, id: StreamID) -> list[bytes] | None:
         """Field, value, field, value, ...; None if there is no such entry."""
+        if self._first <= id <= self._last:
+            return self._decoded.get(id)
         if not self._record.length or not self._go(id):
             return None
         assert self._ref is not None
         master = self._ref.master
-        found = codec().entries(self._lp, *master, self._vector, id, id, 1, False)
-        return found[0][3] if found else None
+        self._ahead = ahead = min(2 * self._ahead, AHEAD_MAX) if self._last < id else 1
+        end = id if ahead == 1 else MAX_ID
+        found = codec().entries(self._lp, *master, self._vector, id, end, ahead, False)
+        self._decoded = {(ms, seq): items for _, ms, seq, items in found}
+        self._first = id
+        if len(found) < ahead:
+            self._last = id if ahead == 1 else self._high
+        else:
+            self._last = StreamID(*found[-1][1:3])
+        return self._decoded.get(id)
 
     def __contains__(self, id: StreamID) -> bool:
         if not self._record.length or not self._go(id):
@@ -305,12 +348,14 @@ class Lookup:
 
     def _go(self, id: StreamID) -> bool:
         """Read the node that would hold the ID."""
-        ref = self._ref
-        if ref is not None and ref.master <= id <= ref.last:
-            return True
-        ref = ref_of(self._view, self._record, id)
-        if ref is None or not ref.live:
-            return False
-        self._ref = ref
-        self._lp, self._vector = listpack(self._view, self._record, ref)
-        return True
+        if self._low <= id <= self._high:
+            return self._ref is not None
+        if self._many:
+            ref, self._low, self._high = around(self._view, self._record, id)
+        else:  # for a single one it is not asked how far this holds
+            ref, self._low, self._high = ref_of(self._view, self._record, id), id, id
+            self._many = True
+        self._ref = None if ref is None or not ref.live else ref
+        if self._ref is not None:
+            self._lp, self._vector = listpack(self._view, self._record, self._ref)
+        return self._ref is not None

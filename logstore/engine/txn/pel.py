@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from logstore.codec.run import EVERYONE, Due, Item
+from logstore.codec.run import EVERYONE, Due, Item, end_below
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ID_BYTES, RUN_MAX_ENTRIES, PendingRun
 from logstore.index.group_txn import END, FIRST, LAST, GroupTxn
@@ -155,7 +155,7 @@ def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
     while at < len(ids):
         _, run, upper = txn.around(group, ids[at : at + ID_BYTES])
         if run is None:
-            at += ID_BYTES
+            at = end_below(ids, at, upper)
             continue
         here, at = run.present(ids, at, upper)
         found.append(here)

@@ -10,7 +10,7 @@ from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step, ok
 from logstore.wire.table import Command
-from logstore.wire.words import Words, integer, strict_id
+from logstore.wire.words import Words, ids, integer, strict_id
 
 SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 
@@ -18,12 +18,12 @@ SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 def xdel(_session: Session, words: Words) -> Step:
     """As XDEL."""
     key = words.next()
-    rest = words.rest()
+    wanted = ids(words.rest(), ascending=True)
 
     def op(state: WriteTxn) -> int:
         if state.record_by_name(key) is None:
             return 0  # the peers do not look at the IDs then
-        return delete.delete(state, key, [strict_id(word) for word in rest])
+        return delete.delete(state, key, wanted())
 
     return Change(op, frees=True)
 
@@ -33,7 +33,7 @@ class IdBlock:
 
     def __init__(self, words: Words) -> None:
         self.mode = "keep"
-        self._words: list[bytes] | None = None
+        found: list[bytes] | None = None
         given = False
         while len(words):
             word = words.option()
@@ -41,12 +41,14 @@ class IdBlock:
                 if given:
                     raise Failed(SYNTAX)
                 given, self.mode = True, REFERENCES[word]
-            elif word == b"IDS" and self._words is None:
-                self._words = self._block(words)
+            elif word == b"IDS" and found is None:
+                found = self._block(words)
             else:
                 raise Failed(SYNTAX)
-        if self._words is None:
+        if found is None:
             raise Failed("ERR IDS option is required")
+        self.count = len(found)
+        self.ids = ids(found)  # only where there is a stream, as the peers do
 
     @staticmethod
     def _block(words: Words) -> list[bytes]:
@@ -58,15 +60,6 @@ class IdBlock:
         if count > len(words):
             raise Failed("ERR The `numids` parameter must match the number of arguments")
         return [words.next() for _ in range(count)]
-
-    @property
-    def count(self) -> int:
-        """How many IDs there are."""
-        return len(self._words or ())
-
-    def ids(self) -> list[StreamID]:
-        """The IDs, parsed: only where there is a stream, as the peers do."""
-        return [strict_id(word) for word in self._words or ()]
 
 
 def xdelex(_session: Session, words: Words) -> Step:

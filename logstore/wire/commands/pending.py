@@ -9,7 +9,6 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
 from logstore.engine.groups.claim import Autoclaimed
 from logstore.engine.groups.deliver import Delivered
-from logstore.ids import StreamID
 from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
@@ -18,9 +17,11 @@ from logstore.wire.steps import Change, Look, Reader, Step
 from logstore.wire.table import Command
 from logstore.wire.words import (
     Words,
+    ids,
     integer,
     interval_end,
     interval_start,
+    leading_ids,
     shown,
     strict_id,
 )
@@ -41,12 +42,12 @@ def _ids_of(found: Sequence[Delivered]) -> Reply:
 def xack(_session: Session, words: Words) -> Step:
     """As XACK."""
     key, group = words.next(), words.next()
-    rest = words.rest()
+    wanted = ids(words.rest(), ascending=True)
 
     def op(state: WriteTxn) -> int:
         if admin.maybe(state, key, group) is None:
             return 0  # the peers do not look at the IDs then
-        return ack.ack(state, key, group, [strict_id(word) for word in rest])
+        return ack.ack(state, key, group, wanted())
 
     return Change(op, frees=True)
 
@@ -79,7 +80,7 @@ def xnack(_session: Session, words: Words) -> Step:
         raise Failed("ERR numids must be a positive integer")
     if count > len(words):
         raise Failed("ERR number of IDs doesn't match numids")
-    ids = [strict_id(words.next()) for _ in range(count)]
+    wanted = ids([words.next() for _ in range(count)])()
     retry: int | None = None
     force = False
     while len(words):
@@ -94,7 +95,7 @@ def xnack(_session: Session, words: Words) -> Step:
             raise Failed(f"ERR Unrecognized XNACK option '{shown(word)}'")
     return Change(
         lambda state: ack.nack(
-            state, key, group, ids, mode=_MODES[mode], retry_count=retry, force=force
+            state, key, group, wanted, mode=_MODES[mode], retry_count=retry, force=force
         )
     )
 
@@ -145,20 +146,16 @@ def xclaim(_session: Session, words: Words) -> Step:
     """As XCLAIM."""
     key, group, consumer = words.next(), words.next(), words.next()
     idle, *rest = words.rest()
-    just_id = b"JUSTID" in [word.upper() for word in rest]
+    wanted = leading_ids(rest)
+    given = rest[len(wanted) :]
+    just_id = b"JUSTID" in [word.upper() for word in given]
 
     def op(state: WriteTxn) -> list[Delivered]:
         admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
-        ids: list[StreamID] = []
-        for word in rest:
-            try:
-                ids.append(strict_id(word))
-            except Failed:  # the first word that is no ID begins the options
-                break
-        options = _claim_options(Words(rest, len(ids)))
+        options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
         return claim.claim(
-            state, key, group, consumer, ids, min_idle_ms=max(0, min_idle_ms), **options
+            state, key, group, consumer, wanted, min_idle_ms=max(0, min_idle_ms), **options
         )
 
     return Change(op, _ids_of if just_id else delivered)
