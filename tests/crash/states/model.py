@@ -1,23 +1,29 @@
-"""What a store must hold, reckoned beside it: plain values, and the rules of the operations.
+"""What a store must hold, by the model of ``tests/model``, told as ``look`` tells of a store.
 
-The script gives every ID and every time, and says what it expects of an operation where that is
-not plain (who got an entry, what was retained); the model never asks the store.
+The semantics are those of ``Shelf`` and ``Group``; here is only how their state is written as the
+plain values that ``look.plain`` gives, and how it begins with what a directory held already.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from tests.crash.states.look import Content
+from tests.crash.states.look import START_MS, Content, short
+from tests.groups.model import ID, Consumer, Group, Held, Pairs
+from tests.model.shelf import SETTINGS, Shelf, Stream
 
-Pairs = list[tuple[bytes, bytes]]
+GROUP_SETTINGS = ("max_deliveries", "dead_letter", "redeliver_after_ms")
 
 
-def number(id: str) -> tuple[int, int]:
+def number(id: str) -> ID:
     """An ID as it is ordered."""
     ms, _, seq = id.partition("-")
     return int(ms), int(seq)
+
+
+def text(id: ID) -> str:
+    """An ID as it is printed."""
+    return f"{id[0]}-{id[1]}"
 
 
 def value(n: int, size: int = 30) -> bytes:
@@ -25,121 +31,74 @@ def value(n: int, size: int = 30) -> bytes:
     return (b"%06d" % n) * (size // 6 + 1)
 
 
-class Model:
-    """Streams by name, as ``look.plain`` tells them."""
+def pairs(n: int, size: int = 30) -> Pairs:
+    """The fields of an entry, as they are compared."""
+    return tuple(short([(b"v", value(n, size))]))
 
-    def __init__(self, begin: Content | None = None) -> None:
-        self.streams: Content = copy.deepcopy(begin) if begin else {}
 
-    def copied(self) -> Content:
-        """What it holds now."""
-        return copy.deepcopy(dict(sorted(self.streams.items())))
+def begun(content: Content) -> Shelf:
+    """A model of a store that holds this already."""
+    shelf = Shelf(START_MS)
+    for name, told in content.items():
+        stream = shelf.existing(name.encode())
+        stream.entries = {number(id): tuple(fields) for id, fields in told["rows"]}
+        stream.last, stream.max_deleted = number(told["last"]), number(told["deleted"])
+        stream.added = told["added"]
+        stream.settings |= told["settings"]
+        stream.scheduled = [
+            (due, place, tuple(fields)) for place, (due, fields) in enumerate(told["scheduled"])
+        ]
+        # Only their numbers can be told from outside.
+        producers, ids, stream.iids_added, stream.iids_duplicates = told["producers"]
+        stream.remembered = [
+            (b"%d" % (place % producers), b"%d" % place, stream.last) for place in range(ids)
+        ]
+        stream.expires_ms = told["expires"] or 0
+        stream.groups = {group.encode(): _begun_group(of) for group, of in told["groups"].items()}
+    return shelf
 
-    # -- streams ------------------------------------------------------------------------------
-    def make(self, name: str) -> Content:
-        """A stream, made if it is not there."""
-        if name not in self.streams:
-            self.streams[name] = {
-                "rows": [], "last": "0-0", "deleted": "0-0", "added": 0, "settings": {},
-                "scheduled": [], "producers": (0, 0, 0, 0), "groups": {},
-                "expires": None,
-            }  # fmt: skip
-        found: Content = self.streams[name]
-        return found
 
-    def add(self, name: str, id: str, pairs: Pairs) -> None:
-        """One entry."""
-        stream = self.make(name)
-        stream["rows"].append((id, pairs))
-        stream["last"] = id
-        stream["added"] += 1
+def _begun_group(told: Content) -> Group:
+    held = {
+        number(id): Held(None if who is None else who.encode(), at_ms or 0, count)
+        for id, who, count, at_ms in told["pending"]
+    }
+    consumers = {name.encode(): Consumer(START_MS) for name in told["consumers"]}
+    return Group(number(told["last"]), consumers=consumers, pending=held, **told["settings"])
 
-    def delete(self, name: str, *ids: str) -> None:
-        """Entries by ID."""
-        stream = self.streams[name]
-        for id in ids:
-            left = [row for row in stream["rows"] if row[0] != id]
-            if len(left) < len(stream["rows"]):
-                stream["rows"] = left
-                stream["deleted"] = max(stream["deleted"], id, key=number)
 
-    def trim(self, name: str, maxlen: int) -> None:
-        """All but the newest; a trim tells of no deleted ID."""
-        rows = self.streams[name]["rows"]
-        del rows[: max(0, len(rows) - maxlen)]
+def told(shelf: Shelf) -> Content:
+    """What the model holds now, as ``look.plain`` tells of a store."""
+    return {name.decode(): _stream(shelf.streams[name]) for name in shelf.names()}
 
-    def drop(self, name: str) -> None:
-        """The stream goes, with all that hangs on it."""
-        self.streams.pop(name)
 
-    # -- groups -------------------------------------------------------------------------------
-    def group(self, name: str, group: str) -> Content:
-        """A group that is there."""
-        found: Content = self.streams[name]["groups"][group]
-        return found
+def _stream(of: Stream) -> Content:
+    producers = {producer for producer, _, _ in of.remembered}
+    return {
+        "rows": [(text(id), list(fields)) for id, fields in of.entries.items()],
+        "last": text(of.last),
+        "deleted": text(of.max_deleted),
+        "added": of.added,
+        "settings": _changed(of.settings, SETTINGS),
+        "scheduled": [(due, list(fields)) for due, _, fields in sorted(of.scheduled)],
+        "producers": (len(producers), len(of.remembered), of.iids_added, of.iids_duplicates),
+        "groups": {name.decode(): _group(group) for name, group in sorted(of.groups.items())},
+        "expires": of.expires_ms or None,
+    }
 
-    def make_group(self, name: str, group: str, last: str) -> None:
-        """A new group."""
-        made = {"last": last, "settings": {}, "pending": [], "consumers": []}
-        self.make(name)["groups"][group] = made
-        self.streams[name]["groups"] = dict(sorted(self.streams[name]["groups"].items()))
 
-    def consumer(self, name: str, group: str, who: str) -> None:
-        """A consumer, made if it is not there."""
-        found = self.group(name, group)
-        found["consumers"] = sorted({*found["consumers"], who})
+def _group(of: Group) -> Content:
+    return {
+        "last": text(of.last),
+        "settings": _changed({name: getattr(of, name) for name in GROUP_SETTINGS}, {}),
+        "pending": [
+            (text(id), held.owner and held.owner.decode(), held.count,
+             None if held.owner is None else held.time)
+            for id, held in sorted(of.pending.items())
+        ],
+        "consumers": sorted(name.decode() for name in of.consumers),
+    }  # fmt: skip
 
-    def read(self, name: str, group: str, who: str, now_ms: int, count: int) -> None:
-        """What is new to the group, pending with this consumer then."""
-        found = self.group(name, group)
-        self.consumer(name, group, who)
-        new = [id for id, _ in self.streams[name]["rows"] if number(id) > number(found["last"])]
-        for id in new[:count]:
-            self.pend(name, group, id, who, 1, now_ms)
-            found["last"] = id
 
-    def pend(
-        self, name: str, group: str, id: str, who: str | None, count: int, at_ms: int | None
-    ) -> None:
-        """An entry is pending so from now on."""
-        found = self.group(name, group)
-        left = [row for row in found["pending"] if row[0] != id]
-        found["pending"] = sorted([*left, (id, who, count, at_ms)], key=lambda row: number(row[0]))
-        if who is not None:
-            self.consumer(name, group, who)
-
-    def ack(self, name: str, group: str, *ids: str) -> None:
-        """No longer pending."""
-        found = self.group(name, group)
-        found["pending"] = [row for row in found["pending"] if row[0] not in ids]
-
-    def remove_consumer(self, name: str, group: str, who: str) -> None:
-        """A consumer goes, with what is pending with it."""
-        found = self.group(name, group)
-        found["consumers"] = [each for each in found["consumers"] if each != who]
-        found["pending"] = [row for row in found["pending"] if row[1] != who]
-
-    # -- the rest -----------------------------------------------------------------------------
-    def settings(self, name: str, group: str | None = None, **changes: Any) -> None:
-        """Settings that are kept; None takes one away."""
-        found = self.make(name) if group is None else self.group(name, group)
-        kept = {**found["settings"], **changes}
-        found["settings"] = {key: kept[key] for key in kept if kept[key] is not None}
-
-    def schedule(self, name: str, due_ms: int, pairs: Pairs) -> None:
-        """An entry that waits."""
-        stream = self.make(name)
-        stream["scheduled"] = sorted(
-            [*stream["scheduled"], (due_ms, pairs)], key=lambda row: row[0]
-        )
-
-    def unschedule(self, name: str, due_ms: int) -> Pairs:
-        """It waits no longer; its fields."""
-        stream = self.streams[name]
-        (pairs,) = [row[1] for row in stream["scheduled"] if row[0] == due_ms]
-        stream["scheduled"] = [row for row in stream["scheduled"] if row[0] != due_ms]
-        return list(pairs)
-
-    def produced(self, name: str, *, ids: int, producers: int, added: int, twice: int) -> None:
-        """What is remembered of idempotent adds, in sum."""
-        self.make(name)["producers"] = (producers, ids, added, twice)
+def _changed(settings: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value != plain.get(name)}

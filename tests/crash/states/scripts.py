@@ -8,14 +8,10 @@ import pytest
 
 import logstore
 from logstore.engine.commit import pipeline
-from tests.crash.states.look import START_MS, short
-from tests.crash.states.model import Model, Pairs, value
+from tests.crash.states.look import START_MS
+from tests.crash.states.model import pairs, value
 from tests.crash.states.workload import Do, Session, Workload
-
-
-def pairs(n: int, size: int = 30) -> Pairs:
-    """The fields of an entry."""
-    return short([(b"v", value(n, size))])
+from tests.model.shelf import Shelf
 
 
 def add(name: str, n: int, size: int = 30) -> Do:
@@ -23,7 +19,7 @@ def add(name: str, n: int, size: int = 30) -> Do:
     return Do(
         f"add {n}",
         lambda at: at.store.stream(name).add({"v": value(n, size)}, id=f"{n}-1"),
-        lambda model: model.add(name, f"{n}-1", pairs(n, size)),
+        lambda model: model.add(name.encode(), pairs(n, size), (n, 1)),
     )
 
 
@@ -31,9 +27,9 @@ def batch(name: str, first: int, count: int, size: int = 30) -> Do:
     """Entries in one commit."""
     rows = [(f"{n}-1", {"v": value(n, size)}) for n in range(first, first + count)]
 
-    def model(model: Model) -> None:
+    def model(model: Shelf) -> None:
         for n in range(first, first + count):
-            model.add(name, f"{n}-1", pairs(n, size))
+            model.add(name.encode(), pairs(n, size), (n, 1))
 
     return Do(f"add_many {first}", lambda at: at.store.stream(name).add_many(rows), model)
 
@@ -43,17 +39,16 @@ def delete(name: str, *ns: int) -> Do:
     ids = [f"{n}-1" for n in ns]
     return Do(
         f"delete {ns}", lambda at: at.store.stream(name).delete(*ids),
-        lambda model: model.delete(name, *ids),
+        lambda model: model.delete(name.encode(), [(n, 1) for n in ns]),
     )  # fmt: skip
 
 
 def delete_range(name: str, first: int, last: int) -> Do:
     """Entries of an interval."""
-    ids = [f"{n}-1" for n in range(first, last + 1)]
     return Do(
         f"delete {first} to {last}",
         lambda at: at.store.stream(name).delete_range(f"{first}-0", f"{last}-9"),
-        lambda model: model.delete(name, *ids),
+        lambda model: model.delete_range(name.encode(), (first, 0), (last, 9)),
     )
 
 
@@ -61,13 +56,15 @@ def trim(name: str, maxlen: int) -> Do:
     """All but the newest."""
     return Do(
         f"trim {name}", lambda at: at.store.stream(name).trim(maxlen=maxlen),
-        lambda model: model.trim(name, maxlen),
+        lambda model: model.trim(name.encode(), maxlen, None),
     )  # fmt: skip
 
 
 def drop(name: str) -> Do:
     """A stream goes."""
-    return Do(f"drop {name}", lambda at: at.store.drop(name), lambda model: model.drop(name))
+    return Do(
+        f"drop {name}", lambda at: at.store.drop(name), lambda model: model.drop(name.encode())
+    )
 
 
 def transaction(n: int, gone: int) -> Do:
@@ -80,10 +77,10 @@ def transaction(n: int, gone: int) -> Do:
             tx.stream(f"new {n}").add({"v": value(n)}, id=f"{n}-1")
             tx.stream("a").delete(f"{gone}-1")
 
-    def model(model: Model) -> None:
+    def model(model: Shelf) -> None:
         for name in ("a", "b", f"new {n}"):
-            model.add(name, f"{n}-1", pairs(n))
-        model.delete("a", f"{gone}-1")
+            model.add(name.encode(), pairs(n), (n, 1))
+        model.delete(b"a", [(gone, 1)])
 
     return Do(f"transaction {n}", do, model)
 
@@ -102,29 +99,20 @@ PURGE = nothing("compact, purge", lambda at: at.store.compact(purge=True))
 
 def set_id(name: str, n: int) -> Do:
     """XSETID."""
-
-    def model(model: Model) -> None:
-        model.streams[name] |= {"last": f"{n}-5", "added": n, "deleted": "1-7"}
-
     return Do(
         f"set_id {n}",
         lambda at: at.store.stream(name).set_id(
             f"{n}-5", entries_added=n, max_deleted_id="1-7"
         ),
-        model,
+        lambda model: model.set_id(name.encode(), (n, 5), n, (1, 7)),
     )  # fmt: skip
 
 
-def _restored(store: logstore.Store[bytes]) -> None:
-    store.restore("copy", store.stream("b").dump())
-
-
-def _restore_model(model: Model) -> None:
-    model.streams["copy"] = model.make("b") | {"rows": list(model.make("b")["rows"])}
-
-
-RESTORE = Do("restore", lambda at: _restored(at.store), _restore_model)
-CREATE = Do("create", lambda at: at.store.create("empty"), lambda model: model.make("empty"))
+RESTORE = Do(
+    "restore", lambda at: at.store.restore("copy", at.store.stream("b").dump()),
+    lambda model: model.copy(b"b", b"copy", replace=False),
+)  # fmt: skip
+CREATE = Do("create", lambda at: at.store.create("empty"), lambda model: model.create(b"empty"))
 
 
 def interrupted(n: int) -> Do:
@@ -141,7 +129,7 @@ def interrupted(n: int) -> Do:
         finally:
             pipeline._keep_promise = promise
 
-    return Do(f"interrupted {n}", do, lambda model: model.add("a", f"{n}-1", pairs(n)))
+    return Do(f"interrupted {n}", do, lambda model: model.add(b"a", pairs(n), (n, 1)))
 
 
 STREAMS = (

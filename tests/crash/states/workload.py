@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import logstore
 from logstore.options import Sync
-from tests.crash.states import look
+from tests.crash.states import look, model
 from tests.crash.states.disk import Image
 from tests.crash.states.look import Clock, Content
-from tests.crash.states.model import Model
 from tests.crash.states.recording import STORE, Moment, Recorder, recording
+from tests.model.shelf import Shelf
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 
@@ -50,7 +50,7 @@ class Do(NamedTuple):
 
     name: str
     do: Callable[[Session], object]
-    model: Callable[[Model], object] = lambda model: None
+    model: Callable[[Shelf], object] = lambda model: None
     syncs: bool = False
 
 
@@ -92,20 +92,20 @@ def record(workload: Workload, scratch: Path) -> Run:
         (root / STORE).parent.mkdir()
         begun = workload.begin(root / STORE)
     session = Session(root / STORE, workload.sync)
-    model = Model(look.plain(begun.content))
+    shelf = model.begun(look.plain(begun.content))
     with recording(root) as recorder:
         session.open()
         contents = [session.content()]
-        assert look.plain(contents[0]) == model.copied(), "what it began with"
+        assert look.plain(contents[0]) == model.told(shelf), "what it began with"
         try:
             for step in workload.steps:
                 step.do(session)
-                step.model(model)
+                step.model(shelf)
                 recorder.acknowledged += 1
                 if workload.sync == "always" or step.syncs:
                     recorder.durable = recorder.acknowledged
                 contents.append(session.content())
-                _agree(step.name, look.plain(contents[-1]), model.copied())
+                _agree(step.name, look.plain(contents[-1]), model.told(shelf))
         finally:
             with suppress(logstore.Error):
                 session.store.close()

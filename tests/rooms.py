@@ -1,0 +1,181 @@
+"""Which tests run for a change, and which of them are quick: the two tables, and `make test-for`.
+
+``python -m tests.rooms PATHS`` prints the test files to run for changed files; without paths it
+takes what differs from the branch ``main``. They are: the changed test files; the test files that
+import a changed module, also through other modules of tests; and the folders that ``TESTED_BY``
+gives for the room of a changed module. ``tests/house/test_rooms.py`` checks both tables.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Folders of tests by package; what a package has no row for takes the row of the package above it.
+TESTED_BY: dict[str, tuple[str, ...]] = {
+    "logstore": ("store", "house"),
+    "logstore.aio": ("waiting", "store"),
+    "logstore.api": ("store", "groups"),
+    "logstore.codec": ("codec",),
+    "logstore.compaction": ("compaction", "retention"),
+    "logstore.engine": ("engine", "store"),
+    "logstore.engine.apply": ("recovery", "groups", "model"),
+    "logstore.engine.commit": ("engine", "store"),
+    "logstore.engine.dump": ("rdb",),
+    "logstore.engine.features": ("schedules", "lifetimes", "retention", "settings", "store"),
+    "logstore.engine.groups": ("groups", "waiting"),
+    "logstore.engine.maintenance": ("schedules", "compaction"),
+    "logstore.engine.runtime": ("engine", "store"),
+    "logstore.engine.shm": ("waiting", "engine"),
+    "logstore.engine.streams": ("store", "groups"),
+    "logstore.engine.txn": ("store", "groups"),
+    "logstore.engine.waiting": ("waiting",),
+    "logstore.index": ("index", "recovery"),
+    "logstore.log": ("log", "recovery"),
+    "logstore.rdb": ("rdb", "transfer"),
+    "logstore.recovery": ("recovery", "corruption", "crash"),
+    "logstore.recovery.salvage": ("corruption", "recovery"),
+    "logstore.redis": ("wire",),
+    "logstore.scan": ("scan",),
+    "logstore.spark_io": ("spark", "scan"),
+    "logstore.tools": ("tools", "demo"),
+    "logstore.transfer": ("transfer", "tools"),
+    "logstore.valkey": ("wire",),
+    "logstore.wire": ("wire",),
+}
+# Files outside the packages, and what tests them.
+BESIDE: dict[str, tuple[str, ...]] = {
+    "benchmarks": ("benchmarks",),
+    "build_engine.py": ("house", "engine/test_compiled.py"),
+    "docs": ("house",),
+    ".ci": ("house",),
+    "pyproject.toml": ("house",),
+    "Makefile": ("house",),
+    "README.md": ("house",),
+    "CONTRIBUTING.md": ("house",),
+    "CHANGELOG.md": ("house",),
+    "MANIFEST.in": ("house",),
+}
+# They try the whole store, for minutes: run for a change of themselves, and by `make test`.
+WHOLE = ("crash", "demo", "faults", "fuzz", "interleaving", "mutation", "power")
+
+
+@functools.cache
+def folders() -> dict[str, str]:
+    """The folder of each package, as the build maps them."""
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    return {
+        name: given["package-dir"].get(name, name.replace(".", "/")) for name in given["packages"]
+    }
+
+
+@functools.cache
+def product() -> dict[str, Path]:
+    """The modules of the product by their names."""
+    return {
+        package if path.stem == "__init__" else f"{package}.{path.stem}": path.relative_to(ROOT)
+        for package, folder in folders().items()
+        for path in (ROOT / folder).glob("*.py")
+    }
+
+
+@functools.cache
+def harness() -> dict[str, Path]:
+    """The modules below tests/ by their names."""
+    paths = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+@functools.cache
+def _imports(path: Path) -> frozenset[str]:
+    """The modules of the product and of the tests that a file imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in found if name in product() or name in harness())
+
+
+@functools.cache
+def reached(path: Path) -> frozenset[str]:
+    """The modules that a test file imports, itself or through other modules of tests."""
+    found: set[str] = set()
+    left = [path]
+    while left:
+        new = _imports(left.pop()) - found
+        found |= new
+        left += [harness()[name] for name in new if name in harness()]
+    return frozenset(found)
+
+
+def test_files() -> list[Path]:
+    """Every test file, relative to the root."""
+    return sorted(path for path in harness().values() if path.name.startswith("test_"))
+
+
+def row_of(package: str) -> str:
+    """The row of ``TESTED_BY`` that holds for a package."""
+    while package not in TESTED_BY:
+        package = package.rpartition(".")[0]
+    return package
+
+
+def _tests_of(path: Path) -> Iterator[Path]:
+    """The test files to run for one changed file."""
+    names = {name for name, file in {**product(), **harness()}.items() if file == path}
+    if path.name.startswith("test_"):
+        yield path
+    for test in test_files():
+        if names & reached(test):
+            yield test
+    within = sorted(
+        (package for package, folder in folders().items() if path.is_relative_to(folder)),
+        key=lambda package: len(folders()[package]),
+    )
+    top = path.parts[0] if path.parts[0] in BESIDE else str(path)
+    wanted = TESTED_BY[row_of(within[-1])] if within else BESIDE.get(top, ())
+    if path.parts[0] == "tests" and not names:  # data of the tests of its folder
+        wanted = ("/".join(path.parts[1:2]),)
+    for test in test_files():
+        if any(test.is_relative_to(Path("tests", name)) for name in wanted):
+            yield test
+
+
+def tests_for(paths: Iterable[Path]) -> list[Path]:
+    """The test files to run for changed files, without the long ones that were not changed."""
+    paths = [(ROOT / path).resolve().relative_to(ROOT) for path in paths]
+    found = {test for path in paths for test in _tests_of(path)}
+    changed = {path.parts[1] for path in paths if path.parts[0] == "tests" and len(path.parts) > 2}
+    return sorted(test for test in found if test.parts[1] not in WHOLE or test.parts[1] in changed)
+
+
+def changed_files() -> list[Path]:
+    """The files that differ from the branch ``main``, committed or not."""
+
+    def git(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.split()
+
+    base = git("merge-base", "main", "HEAD")[0]
+    names = git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
+    return [Path(name) for name in names]
+
+
+def main() -> None:
+    """Print the test files to run, one a line."""
+    paths = [Path(name) for name in sys.argv[1:]] or changed_files()
+    print(*tests_for(paths), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
