@@ -16,10 +16,10 @@ COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-compiled lint types format bench torture mutation env clean
+.PHONY: help demo test test-quick test-for test-core test-compiled lint types format bench torture mutation env clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the main job on real input: load, kill, resume, delete, compact, ask Spark
 	@$(ENV) demo -- python -m logstore.tools.demo
@@ -31,6 +31,13 @@ test: ## every check and every test, Spark included
 		-m "not alone" $(ARGS); beside=$$?; \
 		$(ENV) lint test demo -- pytest -m alone $(ARGS) && exit $$beside
 	@$(MAKE) --no-print-directory test-compiled
+
+test-quick: ## something of every room, about a minute
+	@$(ENV) test -- sh -c 'pytest -q -n $(JOBS) --dist loadfile $(ARGS) $$(python -m tests.rooms --quick)'
+
+test-for: ## the tests of what changed: PATHS="a.py b.py", or what differs from main
+	@$(ENV) test -- sh -ec 'tests=$$(python -m tests.rooms $(PATHS)); \
+		if [ "$$tests" ]; then exec pytest -q $(ARGS) $$tests; else echo "No test is of that."; fi'
 
 test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)

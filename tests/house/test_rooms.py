@@ -1,0 +1,82 @@
+"""Prevents a room whose change runs no tests, and a quick run that passes a room over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import rooms
+
+ROOT = rooms.ROOT
+FOLDERS = {path.parts[1] for path in rooms.test_files()}
+# What is tried as a whole, and what tests the tests.
+GENERAL = {*rooms.WHOLE, "benchmarks", "house", "model", "peers"}
+
+
+def modules_of(package: str) -> set[str]:
+    """The modules that a row of the table is about."""
+    return {
+        name
+        for name, path in rooms.product().items()
+        if rooms.row_of(name if path.stem == "__init__" else name.rpartition(".")[0]) == package
+    }
+
+
+def reaching(package: str) -> set[Path]:
+    """The test files that import a module of a row, themselves or through others of tests."""
+    return {test for test in rooms.test_files() if modules_of(package) & rooms.reached(test)}
+
+
+def test_every_row_is_about_a_package_and_names_folders() -> None:
+    assert set(rooms.TESTED_BY) <= set(rooms.folders())
+    assert {name for row in rooms.TESTED_BY.values() for name in row} <= FOLDERS
+    for name, wanted in rooms.BESIDE.items():
+        assert (ROOT / name).exists()
+        assert all((ROOT / "tests" / one).exists() for one in wanted)
+
+
+def test_every_package_has_a_row() -> None:
+    """Those of the engine too: a change of one floor is not a change of all."""
+    rows = {package.split(".")[1] for package in rooms.TESTED_BY if "." in package}
+    assert {package.split(".")[1] for package in rooms.folders() if "." in package} == rows
+    floors = {".".join(name.split(".")[:3]) for name in rooms.folders() if ".engine." in name}
+    assert floors <= set(rooms.TESTED_BY)
+
+
+@pytest.mark.parametrize("package", rooms.TESTED_BY)
+def test_what_a_row_names_imports_the_room(package: str) -> None:
+    found = {test.parts[1] for test in reaching(package)}
+    shown = {(package, name) for name in found} | rooms.BY_THE_FACE
+    assert {(package, name) for name in rooms.TESTED_BY[package]} <= shown
+
+
+def test_every_folder_of_tests_is_run_for_some_room() -> None:
+    assert GENERAL | {name for row in rooms.TESTED_BY.values() for name in row} == FOLDERS
+
+
+@pytest.mark.parametrize("package", rooms.TESTED_BY)
+def test_every_room_has_a_quick_test(package: str) -> None:
+    quick = set(rooms.quick())
+    assert all((ROOT / path).is_file() for path in quick)
+    assert {test for test in quick if test.parts[1] in rooms.TESTED_BY[package]}
+    assert quick & reaching(package)
+
+
+def test_nothing_quick_is_long_or_needs_spark() -> None:
+    assert not {"fuzz", "interleaving", "power", "spark"} & set(rooms.QUICK)
+
+
+def test_a_change_runs_what_imports_it() -> None:
+    found = rooms.tests_for([Path("tests/groups/model.py")])
+    assert Path("tests/model/test_model.py") in found
+    assert Path("tests/crash/states/test_states.py") not in found  # long, and not changed
+    assert Path("tests/crash/states/test_states.py") in rooms.tests_for(
+        [Path("tests/crash/states/look.py")]
+    )
+    assert rooms.tests_for([Path("tests/groups/test_face.py")]) == [
+        Path("tests/groups/test_face.py")
+    ]
+    assert Path("tests/house/test_docs.py") in rooms.tests_for([Path("docs/format.md")])
+    assert {test.parts[1] for test in rooms.tests_for([Path("spark_io/source.py")])} >= {"spark"}
+    assert Path("tests/log/test_frames.py") in rooms.tests_for([Path("logstore/log/frame.py")])
