@@ -102,8 +102,14 @@ def main(arguments: list[str]) -> int:
 
 
 def environment_key() -> str:
-    """A hash of pyproject.toml, the Python and the folder: a venv can be moved to none of them."""
-    parts = [(ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), os.fsencode(ROOT)]
+    """A hash of the requirements, the Python and the folder: a venv can be moved to none of them.
+
+    What pyproject.toml says besides, to ruff or to import-linter, needs no other environment.
+    """
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    folders = given["tool"]["setuptools"]["package-dir"]
+    required = [given["build-system"]["requires"], given["project"], folders]
+    parts = [repr(required).encode(), sys.version.encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
