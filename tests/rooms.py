@@ -37,6 +37,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.engine.streams": ("store", "groups"),
     "logstore.engine.txn": ("store", "groups"),
     "logstore.engine.waiting": ("waiting",),
+    "logstore.features": ("settings", "schedules", "lifetimes", "store"),
     "logstore.index": ("index", "recovery"),
     "logstore.log": ("log", "recovery"),
     "logstore.rdb": ("rdb", "transfer"),
