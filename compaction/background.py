@@ -17,7 +17,7 @@ import time
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.compaction import measure, runner, segments
-from logstore.compaction.report import CompactionReport
+from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import deleted_bytes

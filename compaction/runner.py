@@ -12,7 +12,7 @@ import time
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction import measure, nodes, segments
-from logstore.compaction.report import CompactionReport
+from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint, deleted_bytes

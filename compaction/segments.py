@@ -10,15 +10,16 @@ the next run; a kill before the unlink leaves a file that the next run unlinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
 from logstore.compaction.nodes import Group
 from logstore.compaction.output import Output, begin
-from logstore.compaction.report import CompactionReport
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability, log_tail
 from logstore.engine.commit.committer import Committer
@@ -35,6 +36,32 @@ ITEMS_A_COMMIT = 200  # some milliseconds under the lock
 OPENS_A_COMMIT = 100
 RECORDS_A_SNAPSHOT = 10_000
 _HINTS = ("hint", f"hint{names.TEMPORARY}")
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """Counts and sizes of one run."""
+
+    purge: bool = False
+    disk_bytes_before: int = 0
+    disk_bytes_after: int = 0
+    nodes_read: int = 0
+    nodes_written: int = 0
+    nodes_skipped: int = 0  # changed by others while they were copied: left for the next run
+    open_nodes_restated: int = 0
+    segments_written: int = 0
+    segments_dropped: int = 0
+    written_bytes: int = 0  # of segments that compaction wrote
+    dropped_bytes: int = 0  # of segments that went
+    segments_pinned: int = 0  # nothing lives in them, but a pin still names them
+    pinned_bytes: int = 0  # of these segments
+    pinned_by: list[str] = field(default_factory=list)  # who has the pins, and since when
+    index_rebuilt: bool = False
+    took_ms: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        return asdict(self)
 
 
 def write_and_adopt(
@@ -271,7 +298,7 @@ def remove_garbage(engine: Engine) -> None:
     after: bytes | None = b""
     while after is not None:
         after = snapshot.read(engine, partial(_used, after=after, found=keep))
-    covered = min(names.checkpoints(engine.fs, engine.path), default=0) >> 32
+    covered = fmt.segment_of(min(names.checkpoints(engine.fs, engine.path), default=0))
     for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered):
             unlink(engine, number)

@@ -12,22 +12,59 @@ checkpoints came or went, all of it is looked at once more. ``checklog`` reads s
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from logstore import format as fmt
+from logstore.codec import codec
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptionError, Error
+from logstore.errors import CorruptionError, CorruptNodeError, Error
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.keys import StreamRecord
-from logstore.log import chain, checkpoint, hint, names, storefile
+from logstore.log import chain, checkpoint, hint, names, reader, storefile
+from logstore.log import frame as frames
+from logstore.log.writer import crc_seed
 from logstore.options import StoreOptions
-from logstore.recovery import compare, readonly, shutdown_marker
-from logstore.recovery.check_log import LogCheck, Progress
-from logstore.recovery.check_report import CheckReport
-from logstore.recovery.salvage import repaired_view
+from logstore.recovery import compare, index_validity, readonly
+from logstore.recovery.report import Damage
+from logstore.recovery.salvage import source
+
+LOCK_WAIT_S = 5.0
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was verified and what was found."""
+
+    segments: int = 0
+    frames: int = 0
+    commits: int = 0
+    nodes: int = 0
+    log_bytes: int = 0
+    streams: int = 0
+    entries: int = 0
+    checkpoints: int = 0
+    hints: int = 0
+    index: str = "not compared"
+    tail_segment: int = 0
+    tail_offset: int = 0
+    tail_bytes: int = 0
+    damage: list[Damage] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        found["damage"] = [damage._asdict() for damage in self.damage]
+        found["clean"] = not self.damage and not self.tail_bytes
+        return found
+
 
 TRIES = 3
 
@@ -53,7 +90,7 @@ def _names(fs: FileSystem, path: Path) -> tuple[object, ...]:
     """What a compaction, a checkpoint or a close changes: damage that was found while it changed
     is looked for again."""
     kept = (*fs.names(path / names.LOG), *fs.names(path / names.CHECKPOINTS))
-    return shutdown_marker.read(fs, path), *sorted(
+    return index_validity.read_marker(fs, path), *sorted(
         each for each in kept if names.TEMPORARY not in each
     )
 
@@ -73,7 +110,7 @@ def _past_heads(
     """A segment's header is damaged: the rest is looked at all the same."""
     home = fs.temporary_directory()
     try:
-        repaired = repaired_view.Repaired(fs, path, home)
+        repaired = source.Repaired(fs, path, home)
         report = _Check(repaired.fs, path, repaired.content.uuid, progress).run()
     except Error:
         raise why from None
@@ -83,14 +120,23 @@ def _past_heads(
     return report
 
 
-class _Check(LogCheck):
-    """One check: what follows from the log that it has seen."""
+class _Check:
+    """One check: what it has seen so far."""
 
     def __init__(
         self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None, *,
         careful: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(fs, path, uuid, progress)
+        self._fs, self._path, self._uuid = fs, path, uuid
+        self._seed = crc_seed(uuid)
+        self._progress = progress
+        self.report = CheckReport()
+        self._promised = index_validity.promised(fs, path, index_validity.read_marker(fs, path))
+        self._offsets: dict[int, set[int]] = {}  # of nodes, by segment
+        self._ends: dict[int, int] = {}  # of segments, as they were at the start
+        self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
+        self._dropped: set[int] = set()
+        self._done = self._total = 0
         self._careful = careful
 
     def run(self) -> CheckReport:
@@ -104,13 +150,164 @@ class _Check(LogCheck):
             self._segment(link, role, last=link.number == max(mains, default=0))
         self._newest(max(mains, default=0))
         self._checkpoints()
-        if shutdown_marker.damaged(self._fs, self._path):
+        if index_validity.marker_is_damaged(self._fs, self._path):
             self._damage(0, 0, 0, "BOOT is damaged: the index is rebuilt when the store is opened")
         self._pass_over_garbage({link.number for link, role in links if role != fmt.Role.MAIN})
         if not self.report.damage:
             self._replay()
         return self.report
 
+    def _links(self) -> list[tuple[chain.Link, int]]:
+        """All segments with the ends they had at one moment without a commit under way."""
+        lock = None
+        if self._fs.exists(self._path / names.LOCK):
+            lock = self._fs.open(self._path / names.LOCK)
+        try:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            while lock is not None and not lock.try_lock(exclusive=True):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.002)
+            mains = {
+                link.number: link for link in chain.main_links(self._fs, self._path, self._uuid)
+            }
+            heads = chain.heads(self._fs, self._path, self._uuid)
+        finally:
+            if lock is not None:
+                lock.close()
+        found: list[tuple[chain.Link, int]] = []
+        for number, (head, size) in heads.items():
+            link = mains.get(number)
+            if link is None:
+                link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms)
+            found.append((link, head.role))
+        return found
+
+    # -- the log ------------------------------------------------------------------------------
+    def _segment(self, link: chain.Link, role: int, *, last: bool) -> None:
+        try:
+            file = self._fs.open(names.segment(self._path, link.number))
+        except FileNotFoundError:
+            self._advance(link.end_offset)
+            return
+        items: list[tuple[int, int, int]] = []
+        sound = True
+        good = committed = link.start_offset
+        commit, ordinal = 0, 0
+        try:
+            while good < link.end_offset:
+                try:
+                    for found in reader.scan(file, self._seed, link.number, good, link.end_offset):
+                        self._frame(link, found, role, (commit, ordinal), sound=sound)
+                        items.append((found.offset, found.kind, found.crc))
+                        commit, ordinal = found.commit, found.ordinal
+                        good = found.end_offset
+                        if found.last:
+                            committed = good
+                            self.report.commits += role == fmt.Role.MAIN
+                except CorruptionError as exc:
+                    sound = False
+                    if last and not self._durable_behind(file, link, good, commit):
+                        break
+                    good = self._pass_over(file, link, good, commit, exc.message)
+        finally:
+            file.close()
+        if last and committed < link.end_offset:
+            self.report.tail_segment, self.report.tail_offset = link.number, committed
+            self.report.tail_bytes = link.end_offset - committed
+        elif committed < link.end_offset and sound:
+            self._damage(link.number, committed, link.end_offset, "the last commit is not whole")
+        self._hint(link, items, sound=sound)
+        self.report.log_bytes += link.end_offset
+        self._advance(link.end_offset)
+
+    def _frame(
+        self, link: chain.Link, found: reader.LogFrame, role: int, before: tuple[int, int], *,
+        sound: bool,
+    ) -> None:  # fmt: skip
+        self.report.frames += 1
+        commit, ordinal = before
+        follows = found.commit == commit and found.ordinal == ordinal + 1
+        begins = found.ordinal == 0 and (not commit or found.commit == commit + 1)
+        if role == fmt.Role.MAIN and sound and not follows and not begins:
+            self._damage(link.number, found.offset, found.end_offset, "commits are out of order")
+        body = found.body()
+        if isinstance(body, frames.Node | frames.Open) and body.data is not None:
+            self._node(link, found, body)
+        elif isinstance(body, frames.Adopt):
+            self._adopted.add(body.segment)
+        elif isinstance(body, frames.DropSegment):
+            self._dropped.add(body.segment)
+
+    def _node(
+        self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
+    ) -> None:
+        assert body.data is not None
+        try:
+            codec().validate(body.data, body.master_ms, body.master_seq)
+        except CorruptNodeError as exc:
+            self._damage(link.number, found.offset, found.end_offset, exc.message)
+            return
+        if isinstance(body, frames.Node):
+            self.report.nodes += 1
+            self._offsets.setdefault(link.number, set()).add(found.offset)
+            live, _ = codec().counts(body.data)
+            if live != body.entries:
+                why = f"a node has {live} live entries, its frame says {body.entries}"
+                self._damage(link.number, found.offset, found.end_offset, why)
+
+    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int, commit: int) -> bool:
+        return reader.behind(
+            file, self._seed, link.number, good, link.end_offset, self._promised, commit or None
+        ).damaged
+
+    def _pass_over(
+        self, file: reader.Bytes, link: chain.Link, good: int, commit: int, why: str
+    ) -> int:
+        upto = reader.resume_offset(
+            file, self._seed, link.number, good, link.end_offset, commit or None
+        )
+        self._damage(link.number, good, upto, why)
+        return upto
+
+    def _came_since(self, number: int, offset: int) -> bool:
+        """Whether a node stands there, in a part of the log that was not there at the start."""
+        if offset < self._ends.get(number, 0):
+            return False
+        try:
+            file = self._fs.open(names.segment(self._path, number))
+        except FileNotFoundError:
+            return False
+        try:
+            found = reader.read_frame(file, self._seed, number, offset, file.size_bytes())
+        except CorruptionError:
+            return False
+        finally:
+            file.close()
+        return found.kind == fmt.Kind.NODE
+
+    def _hint(self, link: chain.Link, items: list[tuple[int, int, int]], *, sound: bool) -> None:
+        if not self._fs.exists(names.hint(self._path, link.number)):
+            return
+        self.report.hints += 1
+        kept = hint.read(self._fs, self._path, self._uuid, link)
+        found = None if kept is None else [(each.offset, each.kind, each.crc) for each in kept]
+        fits = found is not None and _of_hint(items) <= set(found)
+        if sound and found is not None:  # each append is an item, or joined to one behind it
+            fits = fits and set(found) <= set(items) and found == sorted(found)
+        if not fits and self._fs.exists(names.hint(self._path, link.number)):
+            why = "the hint does not fit its segment: remove the .hint file, it is made anew"
+            self._damage(link.number, 0, 0, why)
+
+    def _damage(self, segment: int, start: int, end: int, why: str) -> None:
+        self.report.damage.append(Damage(segment, start, end, why))
+
+    def _advance(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    # -- checkpoints, and what is missing -------------------------------------------------------
     def _newest(self, last: int) -> None:
         """Whether the log lacks its newest segments, as the hint of the last one there shows."""
         lost = hint.lost_successor(self._fs, self._path, self._uuid, last)
@@ -196,3 +393,8 @@ class _Check(LogCheck):
         known = offset in self._offsets.get(number, ())
         if not known and not self._came_since(number, offset):
             self._damage(number, offset, offset, "a node is missing from the log")
+
+
+def _of_hint(items: list[tuple[int, int, int]]) -> set[tuple[int, int, int]]:
+    """The frames that are items of every hint."""
+    return {each for each in items if each[1] != fmt.Kind.APPEND}

@@ -6,19 +6,24 @@ Invariants: the own index is only opened where it was closed cleanly and nobody 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import zip_longest
+from pathlib import Path
 
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.features.registry import FEATURES
 from logstore.index.env import Generation, open_untouched, translated
+from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.index.verify import every_row
 from logstore.log import names
-from logstore.recovery import index_validity, shutdown_marker
+from logstore.recovery import index_validity
 from logstore.recovery.report import Damage
-from logstore.recovery.salvage.probe import cannot_be_read
 
 NOT_CLEAN = "not compared: the store is open, or was not closed cleanly"
 REBUILT = "not compared: it is rebuilt when the store is opened"
@@ -29,7 +34,7 @@ AGREES = "agrees with the log"
 def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = False) -> str:
     """Compare every record and locator; what differs goes into ``damage``."""
     try:
-        known = shutdown_marker.read(engine.fs, engine.path)
+        known = index_validity.read_marker(engine.fs, engine.path)
     except CorruptionError:
         known = None
     if why := index_validity.why_not(engine, known):
@@ -118,3 +123,86 @@ def _groups(true: IndexTxn, kept: IndexTxn) -> list[str]:
 
 def _same(left: StreamRecord, right: StreamRecord) -> bool:
     return left.pack() == right.pack()
+
+
+PROBE_S = 600.0
+
+
+def cannot_be_read(path: Path, number: int) -> str:
+    """Why an index that nobody has open is not to be read; empty if every row of it is right, and
+    the rows fit each other."""
+    if not sys.executable:
+        return ""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, str(path), str(number)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=PROBE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f"it could not be looked at: {exc}"
+    if done.returncode < 0:
+        return f"reading it ends the process (signal {-done.returncode})"
+    return done.stderr.decode(errors="replace").strip() if done.returncode else ""
+
+
+def faults(own: Generation) -> list[str]:
+    """Read every row; what does not fit together. CorruptionError for a row that is not right."""
+    found: list[str] = []
+    every_row(own)
+    with own.env.begin() as txn:
+        index = IndexTxn(own, txn)
+        index.meta()
+        records = list(index.records())
+        for record in records:
+            if index.stream_number(record.name) != record.number:
+                found.append(f"the name {record.name!r} is missing")
+            live, before = 0, (-1, -1)
+            for master, locator in index.nodes(record.number):
+                live += locator.live
+                if master <= before:
+                    found.append(f"nodes of {record.name!r} are out of order")
+                before = master
+            node = index.open_node(record.number) if record.open_version else None
+            if node is not None and node.lp is not None:
+                live += nodes.open_counts(node)[0]
+            if live != record.length:
+                found.append(f"{record.name!r} has {live} entries, not {record.length}")
+        for group in index.groups.all_groups():
+            found += _faults_of_group(index, group)
+        for feature in FEATURES:
+            if feature.faults is not None:
+                found += feature.faults(index)
+        counts = own.entries()
+    if counts["streams"] != len(records):
+        found.append("records are missing")
+    return found
+
+
+def _faults_of_group(index: IndexTxn, group: GroupRecord) -> list[str]:
+    txn = index.groups
+    number = group.number
+    if txn.number(group.stream, group.name) != number:
+        return [f"the name of group {group.name!r} is missing"]
+    runs = list(txn.runs(number))
+    if sum(map(len, runs)) != group.pending or len(txn.consumers(number)) != group.consumers:
+        return [f"pending entries or consumers of group {group.name!r} are missing"]
+    if sum(1 for _ in txn.idle(number)) != len(runs):
+        return [f"the idle index of group {group.name!r} is not whole"]
+    return []
+
+
+def _probe(path: str, number: str) -> str:
+    try:
+        own = open_untouched(Path(path), int(number))
+        with translated():
+            return "; ".join(faults(own)[:5])
+    except FileNotFoundError:
+        return ""  # of an older format: its opener rebuilds it
+    except (CorruptionError, FileSystemError) as exc:
+        return exc.message
+
+
+if __name__ == "__main__":
+    sys.exit(_probe(*sys.argv[1:]) or 0)

@@ -18,6 +18,34 @@ from logstore.options import StoreLimits
 FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
 
 
+def place(fs: FileSystem, path: Path, *, create: bool) -> Path:
+    """The directory of the store at ``path``, held open: from here on the store is this directory,
+    whatever its name. With ``create`` it is made, unless it is there.
+
+    FileSystemError for a network file system, or a part that is a link; NotAStoreError if there is
+    no store, or, with ``create``, if the directory holds something else: it stays as it is then.
+    """
+    check_place(fs, path)
+    if create:
+        make_place(fs, path)
+    path = hold(fs, path)
+    if create:
+        check_free(fs, path)
+    elif not fs.exists(path / names.STORE):
+        storefile.read(fs, path)  # raises, and says why
+    return path
+
+
+def store_file(
+    fs: FileSystem, path: Path, limits: StoreLimits | None, now_ms: int
+) -> tuple[storefile.StoreFile, bool]:
+    """STORE, and whether it was made now: with ``limits``, where there was none. LOCK is held."""
+    created = limits is not None and not fs.exists(path / names.STORE)
+    if created and limits is not None:
+        create_store(fs, path, limits, now_ms)
+    return storefile.read(fs, path), created
+
+
 def check_place(fs: FileSystem, path: Path) -> None:
     """FileSystemError for a network file system: its locks are no ground for a store."""
     probe = path
@@ -36,10 +64,10 @@ def make_place(fs: FileSystem, path: Path) -> None:
 
     A commit that is durable in a directory that is not is lost with it.
     """
-    missing = [each for each in (path, *path.parents) if not fs.exists(each)]
+    missing = [directory for directory in (path, *path.parents) if not fs.exists(directory)]
     fs.make_directory(path)
-    for each in reversed(missing):
-        fs.sync_directory(each.parent)
+    for directory in reversed(missing):
+        fs.sync_directory(directory.parent)
 
 
 def hold(fs: FileSystem, path: Path) -> Path:
@@ -64,7 +92,7 @@ def _sync_name(fs: FileSystem, path: Path) -> None:
     except FileSystemError as exc:
         if not isinstance(exc.__cause__, PermissionError):
             raise
-        # It cannot be opened by us, so it was somebody else who made the directory, before.
+        # We may not open it, so somebody else made the directory, before.
 
 
 def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -> None:
@@ -88,10 +116,10 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
 
 def check_free(fs: FileSystem, path: Path) -> None:
     """NotAStoreError if a directory holds what is neither a store nor the beginning of one."""
-    found = fs.names(path)
-    if names.STORE in found:
+    there = fs.names(path)
+    if names.STORE in there:
         return
-    others = [name for name in found if name not in (*FOLDERS, names.LOCK)]
+    others = [name for name in there if name not in (*FOLDERS, names.LOCK)]
     sizes = [fs.stat(path / names.LOG / name).size_bytes for name in fs.names(path / names.LOG)]
     if any(not name.endswith(names.TEMPORARY) for name in others) or any(
         size > fmt.SEGMENT_HEAD_BYTES for size in sizes

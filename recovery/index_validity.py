@@ -1,44 +1,211 @@
-"""Is the index to be trusted, and does the log reach as far as it must?
+"""Whether the index may be used as it is, and whether the log reaches as far as it must.
 
-Invariants: whether an index is opened at all is decided from outside, by BOOT and what the system
-tells of its files; an index is held against the log, and is evidence about it in one respect only:
-a segment in which a trusted index knows the last commit was there.
+Whose index it is, and where the log ended at the last clean close, stands in the file BOOT: the
+*shutdown marker*.
+
+Invariants: whether an index is opened at all is decided from outside, by the marker and by what the
+system tells of the files. It is used only if it was closed cleanly, or if this is still the same
+boot of the same machine, and the same mount, device, inode and creation time; where the system
+cannot tell, it is rebuilt, and so is an index that was built for another format. The clean mark is
+removed, durably, before the first write to the index. An index is compared with the log and is
+evidence about it in one respect only: the segment of the last commit that a valid index knows was
+there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgpack
+
 from logstore import format as fmt
+from logstore import fsinfo
+from logstore.crc import crc32c
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import CorruptionError, DamagedStoreError
-from logstore.fs import FileSystem
+from logstore.engine.shm import process
+from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError
+from logstore.fs import FileStat, FileSystem
 from logstore.index.env import Generation
+from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names
-from logstore.recovery import shutdown_marker
+from logstore.log import chain, names, packed
+from logstore.tuples import NamedTuple
+
+MARKER_MAX_BYTES = 4096
 
 
-def why_not(engine: Engine, known: shutdown_marker.Boot | None) -> str:
-    """Why the index that BOOT names must not be opened; empty if it may."""
-    if known is None:
-        return shutdown_marker.why_distrust(None, None)
-    data = names.generation(engine.path, known.generation) / "data.mdb"
+# -- the shutdown marker ----------------------------------------------------------------------
+class Identity(NamedTuple):
+    """What must be the same for an index that was not closed cleanly."""
+
+    boot_id: str
+    mount_id: int
+    device: int
+    inode: int
+    born_ns: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the system told all of it."""
+        return bool(self.boot_id and self.mount_id and self.inode and self.born_ns)
+
+
+class ShutdownMarker(NamedTuple):
+    """The content of BOOT."""
+
+    generation: int
+    identity: Identity
+    clean_applied: int  # 0: not closed cleanly
+    clean_commit: int
+    clean_crc: int
+    clean_bytes: int = 0  # size of the index file, and when it was last written: an older copy that
+    clean_modified_ns: int = 0  # is put in its place keeps the inode
+    durable: int = 0  # a position that a clean close once recorded: the log must reach it
+    version: int = fmt.FORMAT_VERSION  # for which the index was built
+
+
+def identity(data_file: Path) -> Identity:
+    """The identity of an index file here and now."""
+    return Identity(process.boot_id(), *fsinfo.file_identity(data_file))
+
+
+def read_marker(fs: FileSystem, store: Path) -> ShutdownMarker | None:
+    """The shutdown marker; None if it is missing or not whole, which counts as none."""
+    try:
+        data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    if not _sound(data):
+        return None
+    try:
+        fields = packed.unpack_map(data[4:], names.BOOT)
+        marker = ShutdownMarker(
+            fields["generation"], Identity(*fields["identity"]), *fields["clean"]
+        )
+        version = fields.get("format", fmt.OLDEST_VERSION)  # the first format did not say
+        return marker._replace(durable=fields["durable"], version=version)
+    except (CorruptionError, KeyError, TypeError):
+        return None  # of another version
+
+
+def marker_is_damaged(fs: FileSystem, store: Path) -> bool:
+    """Whether BOOT is there and is not what was written; no crash leaves that, for it is replaced
+    as a whole."""
+    try:
+        data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
+    except FileNotFoundError:
+        return False
+    return not _sound(data)
+
+
+def _sound(data: bytes) -> bool:
+    """Zeros are the checksum of nothing, and no content."""
+    return len(data) > 4 and bool(crc32c(data[4:]) == int.from_bytes(data[:4], "little"))
+
+
+def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
+    """Replace BOOT, durably."""
+    body = msgpack.packb({
+        "generation": marker.generation, "identity": list(marker.identity),
+        "clean": list(marker[2:7]), "durable": marker.durable, "format": marker.version,
+    })  # fmt: skip
+    data = crc32c(body).to_bytes(4, "little") + body
+    path = store / names.BOOT
+    try:
+        fs.write_atomic(path, data)
+    except DiskFullError:
+        # The old file gives its block back. Without BOOT the next opener rebuilds the index.
+        fs.remove(path)
+        fs.sync_directory(store)
+        fs.write_atomic(path, data)
+
+
+def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) -> ShutdownMarker:
+    """What the last process leaves that closes the store."""
+    return ShutdownMarker(
+        generation, here, meta.applied, meta.commit, meta.last_crc, file.size_bytes,
+        file.modified_ns, meta.applied,
+    )  # fmt: skip
+
+
+def dirty_marker(generation: int, here: Identity, durable: int) -> ShutdownMarker:
+    """What an opener leaves before it writes to the index."""
+    return ShutdownMarker(generation, here, 0, 0, 0, durable=durable)
+
+
+def distrusted_marker(durable: int) -> ShutdownMarker:
+    """What a process leaves that closes the store and found the index damaged: no opener uses that
+    index, also not one of this boot."""
+    return dirty_marker(0, Identity("", 0, 0, 0, 0), durable)
+
+
+def name_generation(engine: Engine, number: int) -> None:
+    """Let the marker name an index generation, whose files have their final names."""
+    store = engine.index_home
+    here = identity(names.generation(store, number) / "data.mdb")
+    write_marker(engine.fs, store, dirty_marker(number, here, engine.promised))
+
+
+# -- from outside: may the index be opened? ----------------------------------------------------
+def why_not(engine: Engine, marker: ShutdownMarker | None) -> str:
+    """Why the index that the marker names must not be opened, in words; empty if it may be."""
+    if marker is None:
+        return why_distrust(None, None)
+    data = names.generation(engine.path, marker.generation) / "data.mdb"
     try:
         file = engine.fs.stat(data)
     except FileNotFoundError:
-        return shutdown_marker.why_distrust(known, None)
-    return shutdown_marker.why_distrust(known, shutdown_marker.identity(data), file)
+        return why_distrust(marker, None)
+    return why_distrust(marker, identity(data), file)
 
 
-def promised(fs: FileSystem, store: Path, known: shutdown_marker.Boot | None) -> int:
+def why_distrust(
+    marker: ShutdownMarker | None, here: Identity | None, file: FileStat | None = None
+) -> str:
+    """The same, of a marker and what the system tells: ``here`` is None if the file is gone."""
+    if marker is None:
+        return "there is no record of whose index it is"
+    if marker.version != fmt.FORMAT_VERSION:
+        return f"it was built for format {marker.version}"
+    if here is None:
+        return "the index directory is gone"
+    if marker.clean_applied:
+        return _why_not_as_closed(marker, here, file)
+    if not here.known:
+        return "the system does not tell boots and mounts apart"
+    if here.boot_id != marker.identity.boot_id:
+        return "the machine was restarted while the store was open"
+    if here != marker.identity:
+        return "the index files were moved, copied or remounted"
+    return ""
+
+
+def _why_not_as_closed(marker: ShutdownMarker, here: Identity, file: FileStat | None) -> str:
+    if (here.device, here.inode) != (marker.identity.device, marker.identity.inode):
+        return "the index files are not those that were closed"
+    if file is None or (file.size_bytes, file.modified_ns) != marker[5:7]:
+        return "the index files were written to after they were closed"
+    return ""
+
+
+def power_was_cut(marker: ShutdownMarker | None, here: Identity) -> bool:
+    """Whether the power may have gone while the store was open: the marker is of another boot,
+    mount or device. A process that was killed loses nothing that the system was given.
+    """
+    if marker is None or marker.clean_applied:
+        return False
+    return not here.known or here[:3] != marker.identity[:3]
+
+
+# -- the log: does it reach far enough? ---------------------------------------------------------
+def promised(fs: FileSystem, store: Path, marker: ShutdownMarker | None) -> int:
     """The largest position that a clean close or a checkpoint recorded as durable."""
     recorded = names.checkpoints(fs, store)[-1:]
-    return max([0, *recorded, known.durable if known is not None else 0])
+    return max([0, *recorded, marker.durable if marker is not None else 0])
 
 
 def check_log_reaches(engine: Engine, position: int) -> None:
-    """A log that ends before what was recorded of it, once it was durable, is damaged."""
+    """DamagedStoreError if the log ends before a position that was recorded as durable."""
     if engine.accept_loss:
         return
     number, offset = fmt.position_parts(position)
@@ -46,7 +213,7 @@ def check_log_reaches(engine: Engine, position: int) -> None:
         size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
     except FileNotFoundError:
         if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
-            return  # dropped, in a later commit; the rebuild checks the chain
+            return  # a later commit dropped it; the rebuild checks that the segments follow
         size = -1
     if size < offset:
         raise DamagedStoreError(
@@ -57,16 +224,18 @@ def check_log_reaches(engine: Engine, position: int) -> None:
         )
 
 
-def check_applied(engine: Engine, generation: Generation, known: shutdown_marker.Boot) -> None:
-    """The index names a commit that the log must hold, by the header of its last frame.
+def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker) -> None:
+    """The index names a commit that the log must hold, told by the header of its last frame.
 
-    DamagedStoreError if the segment of that commit is missing: a trusted index is of the same boot,
-    or was closed cleanly, and no segment is dropped before the index knows a later commit. To build
-    the index anew would forget without a word what was acknowledged in that segment.
+    CorruptionError if the log does not hold it. DamagedStoreError if the segment of that commit is
+    missing: a valid index is of the same boot, or was closed cleanly, and no segment is dropped
+    before the index knows a later commit. To build the index anew would silently forget what was
+    acknowledged in that segment.
     """
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()
-    if known.clean_applied and (meta.applied, meta.commit, meta.last_crc) != known[2:5]:
+    closed = (marker.clean_applied, marker.clean_commit, marker.clean_crc)
+    if marker.clean_applied and (meta.applied, meta.commit, meta.last_crc) != closed:
         raise CorruptionError("the index is not as it was when it was closed")
     if not meta.last_frame:
         return

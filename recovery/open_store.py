@@ -1,12 +1,17 @@
 """Opening a store: the numbered passes from a directory to an engine.
 
-(1) STORE and versions; a store of an older format becomes one of this. (2) Is the index to be
-trusted? If not, the old generation stays unopened. (3) Rebuild: newest valid checkpoint, hints,
-replay. (4) The tail: what a dead writer left is finished or cut off. (5) BOOT names the index,
-before anything is written to it.
+(1) STORE and versions. A new store is made here, and one of an older format becomes one of this.
+(2) Is the index valid? If not, it is not even opened.
+(3) An index that is not valid is rebuilt beside the old one: checkpoint, hints, replay.
+(4) BOOT names the index, before anything is written to it.
+(5) The tail of the log: a dead writer's commit is finished or cut off. After a power cut the
+    segment that was written to is sealed, and a new one begun.
 
-Invariants: all of it under LOCK, so that two openers never decide at once; a clean open reads no
-segment body; every step may be cut by a crash and is then done again by the next opener.
+``open_engine`` takes the lock and goes through the passes. The first opener, who has the store to
+itself, does all of them; who joins others finds their index in use, and so valid.
+
+Invariants: all of it under LOCK, so that two openers never decide at once; after a clean close no
+body of a segment is read; every step may be cut off by a crash, and the next opener does it again.
 """
 
 from __future__ import annotations
@@ -36,7 +41,8 @@ from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import create as creation
-from logstore.recovery import index_validity, power_cut, shutdown_marker
+from logstore.recovery import index_validity
+from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
 
@@ -45,91 +51,83 @@ def open_engine(
     fs: FileSystem, path: Path, options: StoreOptions, *, create: bool, limits: StoreLimits,
     accept_loss: bool = False,
 ) -> tuple[Engine, RecoveryReport]:  # fmt: skip
-    """All passes; the engine and what they found.
+    """All passes; the engine, and what they found and did.
 
-    ``accept_loss`` goes on past what is damaged or missing, and reports it.
+    ``create`` makes a store, with these ``limits``, where there is none. ``accept_loss`` goes on
+    past what is damaged or missing, and reports it. NotAStoreError, StoreInUseError,
+    LockTimeoutError, FormatVersionError; DamagedStoreError for damage that only ``accept_loss``
+    goes past.
     """
-    creation.check_place(fs, path)
-    if create:
-        creation.make_place(fs, path)
-    path = creation.hold(fs, path)  # from here on it is this directory, whatever its name
-    if create:
-        creation.check_free(fs, path)  # before LOCK is made: a wrong directory stays as it is
-    elif not fs.exists(path / names.STORE):
-        storefile.read(fs, path)  # raises, and says why
-    scarce = Scarce.NOT
+    path = creation.place(fs, path, create=create)
+    shortage = Shortage.NONE
     while True:
         report = RecoveryReport()
         try:
-            engine = _opened(
+            engine = _open_locked(
                 fs, path, options, report, create=create, limits=limits, accept_loss=accept_loss,
-                scarce=scarce,
+                shortage=shortage,
             )  # fmt: skip
         except DiskFullError:
-            if not report.first_opener or report.created or scarce == Scarce.HINTS:
+            if not report.first_opener or report.created or shortage == Shortage.HINTS:
                 raise
-            # All steps may be cut off anywhere: the next try is the next opener's.
-            scarce = Scarce(scarce + 1)
-            if scarce == Scarce.INDEX and report.index_trusted:
-                scarce = Scarce.HINTS
+            # Every step may be cut off anywhere: this try ends like a crash, and the next begins.
+            shortage = Shortage(shortage + 1)
+            if shortage == Shortage.INDEX and report.index_trusted:
+                shortage = Shortage.HINTS
             continue
         return engine, report
 
 
-class Scarce(IntEnum):
-    """What an opener gives up on a full disk, for all of it can be made again: the least first."""
+class Shortage(IntEnum):
+    """What an opener gives up on a full disk, cheapest first: all of it can be made again."""
 
-    NOT = 0
+    NONE = 0
     RESERVE = 1
-    INDEX = 2  # one that is not trusted, and is rebuilt beside what is there of it
+    INDEX = 2  # one that is not valid, and is rebuilt beside what is there of it
     HINTS = 3
 
 
-def _give_up(fs: FileSystem, path: Path, scarce: Scarce) -> None:
+def _give_up(fs: FileSystem, path: Path, shortage: Shortage) -> None:
     """Make room, after an opener that found none. Nobody else has the store open."""
     fs.remove(path / names.RESERVE)
-    if scarce == Scarce.INDEX:
+    if shortage == Shortage.INDEX:
         for name in filter(names.is_generation, fs.names(path / names.INDEX)):
             fs.remove_tree(path / names.INDEX / name)
-    if scarce == Scarce.HINTS:
+    if shortage == Shortage.HINTS:
         reserve.give_up_hints(fs, path)
 
 
-def _opened(
+def _open_locked(
     fs: FileSystem, path: Path, options: StoreOptions, report: RecoveryReport, *, create: bool,
-    limits: StoreLimits, accept_loss: bool, scarce: Scarce,
+    limits: StoreLimits, accept_loss: bool, shortage: Shortage,
 ) -> Engine:  # fmt: skip
+    """Take LOCK, go through the passes, give LOCK back."""
     lock = WriterLock(fs, path / names.LOCK)
     users: File | None = None
-    wake: Wake | None = None
     engine: Engine | None = None
     try:
-        if fs.exists(path / names.WAKE):
-            wake = _living_wake(fs, path)
-        lock.acquire(wake, options.lock_timeout_s)
+        lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
-        if not fs.exists(path / names.STORE):
-            if not create:
-                storefile.read(fs, path)
-            creation.create_store(fs, path, limits, options.clock.now_ms())
-            report.created = True
-        content = storefile.read(fs, path)
+        # (1) STORE and versions.
+        content, report.created = creation.store_file(
+            fs, path, limits if create else None, options.clock.now_ms()
+        )
         users = fs.open(path / names.USERS, write=True, create=True)
-        report.first_opener = users.try_lock(exclusive=True)
-        if scarce and report.first_opener:
-            _give_up(fs, path, scarce)
-        _upgrade(fs, path, content, first=report.first_opener)
-        failed_at = Wake.last_failure(fs, path / names.WAKE) if report.first_opener else 0
-        wake = _wake(fs, path, users, first=report.first_opener, failed_at=failed_at)
+        first = report.first_opener = users.try_lock(exclusive=True)
+        if shortage and first:
+            _give_up(fs, path, shortage)
+        _upgrade(fs, path, content, first=first)
+        failed_at = Wake.last_failure(fs, path / names.WAKE) if first else 0
+        wake = _create_wake(fs, path, users, failed_at) if first else _join_wake(fs, path, users)
         engine = Engine(
             fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,
-            rebuild=lambda found: _rebuild(found, report),
+            rebuild=lambda self: _rebuild(self, report),
         )  # fmt: skip
         engine.copy_index = _copy_index
         engine.accept_loss = accept_loss
-        if report.first_opener:
-            _first(engine, report, failed_at)
+        if first:
+            _recover(engine, report, failed_at)  # (2) to (5)
         else:
             _join(engine, report)
         lock.release(wake)
@@ -144,18 +142,19 @@ def _opened(
     return engine
 
 
+# -- (1) STORE and versions ---------------------------------------------------------------------
 def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first: bool) -> None:
-    """Make a store of an older format, if it is one, one of this format. LOCK and USERS are held.
+    """Make a store of an older format one of this format. LOCK and USERS are held.
 
-    Crash order: STORE (temporary name, sync, rename, directory sync), then all else: whatever this
-    format puts into the store, an older logstore is refused by STORE before it meets that. Before
-    the rename it is a store of the older format, which the next opener upgrades; a kill between
-    rename and directory sync is made up for by BOOT, whose writing syncs the same directory before
-    the first commit.
+    Crash order: STORE (temporary name, sync, rename, directory sync), then everything else. So an
+    older logstore is refused by STORE before it meets anything that this format puts into the
+    store. Before the rename it is a store of the older format, which the next opener upgrades; a
+    kill between rename and directory sync is made up for by BOOT, whose writing syncs the same
+    directory before the first commit.
     """
     if content.version == fmt.FORMAT_VERSION:
         return
-    if not first:  # who opened it with this format would have upgraded it, under LOCK
+    if not first:  # an opener of this format would have upgraded it, under LOCK
         raise StoreInUseError(
             f"{path} is of format {content.version} and open in another process, whose logstore is "
             "older: close it there, and it becomes a store of this format when it is opened again"
@@ -167,24 +166,29 @@ def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first:
     )  # fmt: skip
 
 
-def _living_wake(fs: FileSystem, path: Path) -> Wake | None:
-    """WAKE as it lies there: only to name the owner of the lock while waiting for it."""
+# -- WAKE, the memory that the processes of a store share ---------------------------------------
+def _peek_at_wake(fs: FileSystem, path: Path) -> Wake | None:
+    """WAKE as it lies there: only to name the owner of LOCK while waiting for it."""
     try:
         return Wake(fs, path / names.WAKE)
     except (OSError, StoreError):
         return None
 
 
-def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: int) -> Wake:
-    if first:
-        # A failed sync stays known until what it left behind was written anew.
-        Wake.create(fs, path / names.WAKE, failed_at, path / names.RESERVE)
-        if not users.try_lock(exclusive=False):
-            raise StoreInUseError(f"{path} was taken by another process: try again")
-        wake = Wake(fs, path / names.WAKE)
-        wake.namespace = process.pid_namespace()
-        wake.set_owner(process.packed_self())  # of LOCK; the words are new
-        return wake
+def _create_wake(fs: FileSystem, path: Path, users: File, failed_at: int) -> Wake:
+    """WAKE anew, by the first opener. USERS is held shared from here on."""
+    # A failed sync stays known until what it left behind was written anew.
+    Wake.create(fs, path / names.WAKE, failed_at, path / names.RESERVE)
+    if not users.try_lock(exclusive=False):
+        raise StoreInUseError(f"{path} was taken by another process: try again")
+    wake = Wake(fs, path / names.WAKE)
+    wake.namespace = process.pid_namespace()
+    wake.set_owner(process.packed_self())  # of LOCK; the words are new
+    return wake
+
+
+def _join_wake(fs: FileSystem, path: Path, users: File) -> Wake:
+    """WAKE of those who have the store open. USERS is held shared from here on."""
     if not users.try_lock(exclusive=False):
         raise StoreInUseError(
             f"{path} is held exclusively by another process (a salvage?): wait until it is done"
@@ -203,8 +207,9 @@ def _wake(fs: FileSystem, path: Path, users: File, *, first: bool, failed_at: in
     return wake
 
 
-def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
-    """Nobody else has the store open: decide on trust, recover, state where the log is."""
+# -- (2) to (5), by the first opener --------------------------------------------------------------
+def _recover(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
+    """Nobody else has the store open. A sync failed at position ``failed_at`` (0: none did)."""
     fs, store = engine.fs, engine.path
     if failed_at:
         from logstore.recovery import unsynced
@@ -212,51 +217,51 @@ def _first(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
         report.restated_segments = unsynced.rewrite(engine, failed_at)
     for name in filter(names.is_half_generation, fs.names(store / names.INDEX)):
         fs.remove_tree(store / names.INDEX / name)
-    known = shutdown_marker.read(fs, store)
+    marker = index_validity.read_marker(fs, store)
     if not engine.accept_loss:
-        engine.promised = index_validity.promised(fs, store, known)
-    report.why_not_trusted = index_validity.why_not(engine, known)
-    if engine.accept_loss:
-        report.why_not_trusted = "recover reads the whole log"
-    clean = known is not None and known.clean_applied and not report.why_not_trusted
+        engine.promised = index_validity.promised(fs, store, marker)
     index_validity.check_log_reaches(engine, engine.promised)
+    report.why_not_trusted = _why_not_valid(engine, marker)  # (2)
     report.index_trusted = not report.why_not_trusted
-    if report.index_trusted and known is not None:
-        _set_generation(engine, known.generation)
-        report.why_not_trusted = _why_not_applied(engine, known)
-        if report.why_not_trusted:
-            report.index_trusted, clean = False, False
     if not report.index_trusted:
         if not report.created:
             log.info("the index is rebuilt: %s", report.why_not_trusted)
-        _set_generation(engine, known.generation if known is not None else 0)
-        engine.rebuild_locked()
-    assert engine.generation is not None
-    if report.index_trusted:
-        engine.settle_generation(engine.generation)
-        here = shutdown_marker.identity(engine.generation.path / "data.mdb")
-        mark = shutdown_marker.dirty(engine.generation.number, here, engine.promised)
-        if mark != known:  # after a kill it stands there already
-            shutdown_marker.write(fs, store, mark)
-    if clean:
+        _set_generation(engine, marker.generation if marker is not None else 0)
+        engine.rebuild_locked()  # (3); BOOT (4) is part of it
+    else:
+        _mark_dirty(engine, marker)  # (4)
+    if report.index_trusted and marker is not None and marker.clean_applied:
         _publish_clean(engine, report)
     else:
-        written_to = power_cut.written_to(engine, known)
-        _finish_tail(engine, report)
-        power_cut.leave(engine, written_to)
-    _tell_at_risk(engine, report, failed_at)
-    reserve.ensure(engine)  # last: what was wanted until here had to come from it
+        cut = _segment_of_power_cut(engine, marker)
+        _finish_tail(engine, report)  # (5)
+        if cut:
+            _leave_segment(engine, cut)
+    if failed_at:
+        _tell_at_risk(engine, report, failed_at)
+    reserve.ensure(engine)  # last: what was needed until here had to come from it
 
 
-def _why_not_applied(engine: Engine, known: shutdown_marker.Boot) -> str:
-    """Why the index does not go with the log; empty if it does."""
+def _why_not_valid(engine: Engine, marker: ShutdownMarker | None) -> str:
+    """Why the index must be rebuilt, in words; empty if it is valid, and then it is open."""
+    if engine.accept_loss:
+        return "recover reads the whole log"
+    why = index_validity.why_not(engine, marker)
+    if why or marker is None:
+        return why
+    _set_generation(engine, marker.generation)
     try:
-        index_validity.check_applied(engine, engine.use_generation(known.generation), known)
+        generation = engine.use_generation(marker.generation)
+        index_validity.check_applied(engine, generation, marker)
     except DamagedStoreError:
         raise  # of the log: the index is not to blame, and another one would not help
     except (FileNotFoundError, CorruptionError) as exc:
         return str(exc)
     return ""
+
+
+def _set_generation(engine: Engine, number: int) -> None:
+    engine.wake.set_log(LogWords(0, 0, 0, 0, 0, number, 0))
 
 
 # What most openings do not need is loaded by those that do: loading takes longer than opening.
@@ -267,20 +272,20 @@ def _rebuild(engine: Engine, report: RecoveryReport) -> int:
 
 
 def _copy_index(engine: Engine) -> int:
-    from logstore.recovery import shrink_index
+    from logstore.recovery import rebuild
 
-    return shrink_index.copy(engine)
-
-
-def _tell_at_risk(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
-    if failed_at:
-        from logstore.recovery import at_risk
-
-        report.at_risk = at_risk.find(engine, failed_at)
+    return rebuild.copy_used(engine)
 
 
-def _set_generation(engine: Engine, number: int) -> None:
-    engine.wake.set_log(LogWords(0, 0, 0, 0, 0, number, 0))
+def _mark_dirty(engine: Engine, before: ShutdownMarker | None) -> None:
+    """The clean mark goes, durably, before the first write to the index."""
+    generation = engine.generation
+    assert generation is not None
+    engine.settle_generation(generation)
+    here = index_validity.identity(generation.path / "data.mdb")
+    marker = index_validity.dirty_marker(generation.number, here, engine.promised)
+    if marker != before:  # after a kill it stands there already
+        index_validity.write_marker(engine.fs, engine.path, marker)
 
 
 def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
@@ -304,16 +309,17 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
     engine.wake.reset_durable(meta.applied)
 
 
+# -- (5) the tail ---------------------------------------------------------------------------------
 def _finish_tail(engine: Engine, report: RecoveryReport) -> None:
-    words, found = log_tail.check_locked(engine)
+    words, tail = log_tail.check_locked(engine)
     _sync_active(engine, words)
-    report.commits_finished = found.commits
-    report.torn_bytes, report.torn_position = found.torn_bytes, found.torn_at
-    if found.saved is not None:
-        report.saved_to = str(found.saved)
+    report.commits_finished = tail.commits
+    report.torn_bytes, report.torn_position = tail.torn_bytes, tail.torn_at
+    if tail.saved is not None:
+        report.saved_to = str(tail.saved)
         log.warning(
             "%d bytes behind the last complete commit were set aside in %s",
-            found.torn_bytes, found.saved,
+            tail.torn_bytes, tail.saved,
         )  # fmt: skip
 
 
@@ -324,11 +330,48 @@ def _sync_active(engine: Engine, words: LogWords) -> None:
     engine.wake.reset_durable(words.applied)
 
 
+def _segment_of_power_cut(engine: Engine, marker: ShutdownMarker | None) -> int:
+    """The segment that was written to when the power was cut; 0 if it was not."""
+    here = index_validity.identity(engine.path / names.LOCK)
+    if not index_validity.power_was_cut(marker, here):
+        return 0
+    return chain.main_links(engine.fs, engine.path, engine.uuid)[-1].number
+
+
+def _leave_segment(engine: Engine, segment: int) -> None:
+    """Seal the segment that a power cut met, unless the log already goes on in another one.
+
+    Commits that were lost may stand on the disk behind the end of that segment, in blocks that a
+    file system shows again when the file grows over them and its new bytes are lost: whole frames,
+    at their place, with the next number. An opening that did not see them has told what there is,
+    so they must not come back. The seal is synced over them, and what a sealed segment holds behind
+    its end is void.
+
+    Crash order: the seal, the new segment, then BOOT, which the rebuild has left as it was: whoever
+    opens the store before that does all of it again. A full disk does not stand in the way.
+    """
+    words = engine.wake.log()
+    if words.active_segment == segment:
+        try:
+            log_tail.roll_locked(engine, words)
+        except DiskFullError as exc:  # reads, deletes and acks must go on
+            log_tail.finish_locked(engine)
+            log.warning("the segment of before the power cut is written on: %s", exc)
+    index_validity.name_generation(engine, engine.index().number)
+
+
+def _tell_at_risk(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
+    from logstore.recovery import unsynced
+
+    report.at_risk = unsynced.at_risk(engine, failed_at)
+
+
+# -- joining those who have the store open --------------------------------------------------------
 def _join(engine: Engine, report: RecoveryReport) -> None:
-    """Others have the store open: their index is in use and trusted."""
+    """Others have the store open: their index is in use, and valid."""
     if not engine.accept_loss:  # who makes a new generation states it in BOOT once more
         engine.promised = index_validity.promised(
-            engine.fs, engine.path, shutdown_marker.read(engine.fs, engine.path)
+            engine.fs, engine.path, index_validity.read_marker(engine.fs, engine.path)
         )
     report.index_trusted = True
     try:
@@ -340,12 +383,14 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
         report.why_not_trusted = str(exc)
         engine.rebuild_locked()
         log_tail.check_locked(engine, sync=not engine.wake.failed_at)
-    # After a failed sync nothing is ended: the next sync would work, and be believed.
+    # After a failed sync no commit is finished: the next sync would work, and be believed.
     if engine.wake.log().in_progress and not engine.wake.failed_at:
         log_tail.check_locked(engine)
-    _tell_at_risk(engine, report, engine.wake.failed_at)
+    if engine.wake.failed_at:
+        _tell_at_risk(engine, report, engine.wake.failed_at)
 
 
+# -- closing --------------------------------------------------------------------------------------
 @translated()
 def close_engine(engine: Engine) -> None:
     """Close; the last closer leaves a clean mark.
@@ -361,7 +406,8 @@ def close_engine(engine: Engine) -> None:
             if engine.users.try_lock(exclusive=True):
                 _mark_clean(engine)
     except CorruptionError:
-        shutdown_marker.write(engine.fs, engine.path, shutdown_marker.distrusted(engine.promised))
+        marker = index_validity.distrusted_marker(engine.promised)
+        index_validity.write_marker(engine.fs, engine.path, marker)
         raise
     finally:
         # USERS goes before LOCK: whoever waits for LOCK must not find us among the users.
@@ -386,10 +432,9 @@ def _mark_clean(engine: Engine) -> None:
         meta = IndexTxn(generation, txn).meta()
     data = generation.path / "data.mdb"
     try:
-        mark = shutdown_marker.clean(
-            generation.number, shutdown_marker.identity(data), meta, engine.fs.stat(data)
-        )
-        shutdown_marker.write(engine.fs, engine.path, mark)
+        here, file = index_validity.identity(data), engine.fs.stat(data)
+        marker = index_validity.clean_marker(generation.number, here, meta, file)
+        index_validity.write_marker(engine.fs, engine.path, marker)
     except FileNotFoundError:
         return  # deleted by hand: the next opener rebuilds
     except DiskFullError as exc:  # all is durable; the next opener only looks longer

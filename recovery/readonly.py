@@ -27,7 +27,7 @@ from logstore.index.env import GaveUp, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import create, rebuild, shutdown_marker
+from logstore.recovery import create, index_validity, rebuild
 from logstore.recovery.report import RecoveryReport
 
 BUILD_TRIES = 5
@@ -97,7 +97,7 @@ def published(engine: Engine, here: str) -> int | None:
     if words is None or not words.applied:
         return None
     try:
-        known = shutdown_marker.read(engine.fs, engine.path)
+        known = index_validity.read_marker(engine.fs, engine.path)
     except CorruptionError:
         return None
     if known is None or not here or known.identity.boot_id != here:
@@ -111,7 +111,7 @@ def durable_upto(engine: Engine) -> int:
     A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
     """
     try:
-        known = shutdown_marker.read(engine.fs, engine.path)
+        known = index_validity.read_marker(engine.fs, engine.path)
     except CorruptionError:
         known = None
     found = 0 if known is None else known.durable

@@ -22,7 +22,7 @@ from logstore.log import chain, checkpoint, names, reader, segment, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import index_validity, open_store, shutdown_marker
+from logstore.recovery import index_validity, open_store
 from logstore.recovery.check import check
 from logstore.recovery.report import RecoveryReport
 
@@ -86,11 +86,8 @@ def _fits(engine: Engine, position: int) -> bool:
 
 def _newest_known(fs: FileSystem, path: Path) -> int:
     """The largest number of a segment that is there, or of which something in the store speaks."""
-    recorded = (
-        index_validity.promised(fs, path, shutdown_marker.read(fs, path))
-        >> fmt.POSITION_SEGMENT_BITS
-    )
-    return max([recorded, *names.segments(fs, path), *names.hints(fs, path)])
+    recorded = index_validity.promised(fs, path, index_validity.read_marker(fs, path))
+    return max([fmt.segment_of(recorded), *names.segments(fs, path), *names.hints(fs, path)])
 
 
 def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import Any
 
 from logstore import format as fmt
 from logstore.ids import StreamID
 from logstore.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from logstore.recovery.at_risk import AtRisk
 
 
 class Damage(NamedTuple):
@@ -40,6 +38,48 @@ class Gone(NamedTuple):
             "first": str(self.first), "last": str(self.last), "entries": self.entries,
             "segment": self.segment, "offset": self.offset, "why": self.why,
         }  # fmt: skip
+
+
+class Endangered(NamedTuple):
+    """Entries of one stream that may not be on the disk: all that were added from first to last."""
+
+    stream: bytes
+    first: StreamID
+    last: StreamID
+    entries: int
+
+
+class AtRisk:
+    """Commits that nobody knows to be durable: positions, kinds of frames, entries by stream."""
+
+    __slots__ = ("commits", "frames", "from_position", "streams", "to_position")
+
+    def __init__(self, from_position: int) -> None:
+        self.from_position = self.to_position = from_position
+        self.commits = 0
+        self.frames: Counter[str] = Counter()
+        self.streams: list[Endangered] = []
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, positions as segment and offset."""
+        return {
+            "from": _place(self.from_position),
+            "to": _place(self.to_position),
+            "commits": self.commits,
+            "frames": dict(sorted(self.frames.items())),
+            "streams": [
+                {
+                    "stream": each.stream.decode("utf-8", "backslashreplace"),
+                    "first": str(each.first), "last": str(each.last), "entries": each.entries,
+                }
+                for each in self.streams
+            ],
+        }  # fmt: skip
+
+
+def _place(position: int) -> dict[str, int]:
+    segment, offset = fmt.position_parts(position)
+    return {"segment": segment, "offset": offset}
 
 
 class RecoveryReport:
@@ -73,7 +113,7 @@ class RecoveryReport:
         self.unsure: list[str] = []  # what it could not decide for certain
         # Of streams by their last frames: the length, and an ID below which there was no entry.
         self.lengths: dict[int, tuple[int, StreamID]] = {}
-        self.orphans: dict[tuple[int, StreamID], tuple[int, int]] = {}  # see `gaps`
+        self.orphans: dict[tuple[int, StreamID], tuple[int, int]] = {}  # see replay_guard.Orphan
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, positions as segment and offset."""

@@ -9,7 +9,8 @@ are named, under no stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from logstore import format as fmt
@@ -23,9 +24,8 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import names
-from logstore.recovery import index_validity, shutdown_marker
-from logstore.recovery.report import Damage, Gone
-from logstore.recovery.salvage.source import Damaged
+from logstore.recovery import index_validity
+from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.tuples import NamedTuple
 
 _SEEMS = "by the damaged frame itself"
@@ -42,7 +42,7 @@ class _Trace(NamedTuple):
     entries: int  # 0: it adds none
 
 
-def gone(source: Damaged, made: Engine, damage: list[Damage], known: list[Gone]) -> list[Gone]:
+def gone(source: Engine, made: Engine, damage: list[Damage], known: list[Gone]) -> list[Gone]:
     """What is gone by the damaged bytes, beside what is known already."""
     found: list[Gone] = []
     told = {(each.segment, each.offset) for each in known}
@@ -57,16 +57,14 @@ def gone(source: Damaged, made: Engine, damage: list[Damage], known: list[Gone])
     return found
 
 
-def _is_missing(source: Damaged, segment: int) -> bool:
-    engine = source.engine
+def _is_missing(engine: Engine, segment: int) -> bool:
     return segment > 0 and not engine.fs.exists(names.segment(engine.path, segment))
 
 
-def _ends_early(source: Damaged) -> list[Gone]:
+def _ends_early(engine: Engine) -> list[Gone]:
     """A log that does not reach what a checkpoint or a clean close recorded of it."""
-    engine = source.engine
     recorded = index_validity.promised(
-        engine.fs, engine.path, shutdown_marker.read(engine.fs, engine.path)
+        engine.fs, engine.path, index_validity.read_marker(engine.fs, engine.path)
     )
     number, offset = fmt.position_parts(recorded)
     try:
@@ -79,14 +77,16 @@ def _ends_early(source: Damaged) -> list[Gone]:
     return [Gone(b"", ZERO_ID, ZERO_ID, None, number, size, why)]
 
 
-def by_length(source: Damaged, made: Engine, known: list[Gone]) -> list[Gone]:
+def by_length(
+    source: Engine, report: RecoveryReport, made: Engine, known: list[Gone]
+) -> list[Gone]:
     """Streams of which fewer entries are there, or told to be gone, than their records say."""
     found: list[Gone] = []
-    generation = source.engine.generation
+    generation = source.generation
     assert generation is not None
     with generation.env.begin() as txn:
         index = IndexTxn(generation, txn)
-        for number, (length, oldest) in source.report.lengths.items():
+        for number, (length, oldest) in report.lengths.items():
             record = index.record(number)
             if record is None:
                 continue
@@ -106,9 +106,8 @@ def _lived(gone: Gone, record: StreamRecord, oldest: StreamID) -> bool:
     return gone.why != _SEEMS or (gone.first > record.max_deleted and gone.first >= oldest)
 
 
-def _of(source: Damaged, made: Engine, damage: Damage) -> Iterator[Gone]:
+def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
     segment, at, end, _ = damage
-    engine = source.engine
     try:
         file = engine.fs.open(names.segment(engine.path, segment))
     except FileNotFoundError:
@@ -173,3 +172,62 @@ def _there(view: Snapshot, name: bytes, first: StreamID, last: StreamID) -> int:
         ids = codec().ids(lp, *ref.master, vector)
         count += sum(1 for _, *id in ids if first <= StreamID(*id) <= last)
     return count
+
+
+# An error of a frame ends in its place, which is another one for each node.
+_PLACE = re.compile(r" \(segment \d+, offset \d+\)$")
+Between = Callable[[bytes, StreamID, StreamID], bool]
+
+
+def merged(gone: Iterable[Gone], between: Between) -> list[Gone]:
+    """The same losses, those of neighbours as one; each range stands where its first part did.
+
+    ``between`` says whether a stream has an entry above one ID and below another.
+    """
+    found: list[Gone] = []
+    last: dict[bytes, int] = {}  # where the last loss of a stream stands
+    for each in gone:
+        place = last.get(each.stream)
+        before = None if place is None else found[place]
+        if place is not None and before is not None and _neighbours(before, each, between):
+            entries = None
+            if before.entries is not None and each.entries is not None:
+                entries = before.entries + each.entries
+            why = _PLACE.sub("", before.why)
+            found[place] = before._replace(
+                last=each.last, entries=entries, why=why, offset=min(before.offset, each.offset)
+            )
+        else:
+            last[each.stream] = len(found)
+            found.append(each)
+    return found
+
+
+def _neighbours(before: Gone, each: Gone, between: Between) -> bool:
+    return (
+        bool(each.stream)  # of unknown streams nothing is known of their IDs
+        and before.segment == each.segment
+        and before.last < each.first
+        and _PLACE.sub("", before.why) == _PLACE.sub("", each.why)
+        and not between(each.stream, before.last, each.first)
+    )
+
+
+def has_between(engine: Engine, name: bytes, low: StreamID, high: StreamID) -> bool:
+    """Whether a stream has an entry above ``low`` and below ``high``."""
+    if low == MAX_ID or low.next() >= high:
+        return False
+
+    def look(view: Snapshot) -> bool:
+        record = view.record(name)
+        if record is None:
+            return False
+        start, end = low.next(), high.previous()
+        for ref in nodes.refs(view, record, start, end):
+            if ref.live:
+                lp, vector = nodes.listpack(view, record, ref)
+                if codec().entries(lp, *ref.master, vector, start, end, 1):
+                    return True
+        return False
+
+    return snapshot.read(engine, look)

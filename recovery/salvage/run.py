@@ -21,25 +21,113 @@ from logstore.engine.dump import chunks, export, restore
 from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.features import idempotent_ids
 from logstore.engine.groups import admin as groups
-from logstore.errors import InvalidPayloadError, OptionError
+from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.engine.shm.writer_lock import WriterLock
+from logstore.errors import CorruptionError, InvalidPayloadError, OptionError, StoreInUseError
 from logstore.features.expiry import Expire
 from logstore.features.schedule import Scheduled, ScheduleRows
 from logstore.features.settings import Setting, SettingRows
 from logstore.format import SEGMENT_HEAD_BYTES
-from logstore.fs import LOCAL, FileSystem
+from logstore.fs import LOCAL, File, FileSystem
 from logstore.ids import StreamID
+from logstore.index.env import open_untouched
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.log import names
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
-from logstore.recovery import open_store
-from logstore.recovery.report import Damage, Gone
-from logstore.recovery.salvage import lost, lost_ranges
+from logstore.recovery import index_validity, open_store, rebuild
+from logstore.recovery.check import Progress, check
+from logstore.recovery.compare import cannot_be_read
+from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.salvage import lost
 from logstore.recovery.salvage.nodes import Remains
-from logstore.recovery.salvage.source import Damaged
+from logstore.recovery.salvage.source import Repaired
 from logstore.settings import stored
 
-Progress = Callable[[int, int], None]
+
+class Damaged:
+    """What is left of a store; ``close`` it."""
+
+    def __init__(self, fs: FileSystem, path: Path, progress: Progress | None = None) -> None:
+        self._fs = fs
+        self.home = fs.temporary_directory()
+        self._users: File | None = None
+        self.report = RecoveryReport()
+        try:
+            self._users = _alone(fs, path)
+            self.repaired = Repaired(fs, path, self.home)
+            # Before the index is opened: one process opens it once.
+            self.seen = check(path, progress=progress, careful=True, fs=self.repaired.fs)
+            self.engine = self._engine(path)
+            self.own_index = self._trusted()
+            if not self.own_index:
+                self.engine.rebuild_locked()
+        except BaseException:
+            self.close()
+            raise
+
+    def _engine(self, path: Path) -> Engine:
+        fs, home, content = self.repaired.fs, self.home, self.repaired.content
+        Wake.create(fs, home / names.WAKE)
+        engine = Engine(
+            fs, path, content.uuid, content.limits, StoreOptions(readonly=True, background=False),
+            lock=WriterLock(fs, home / names.LOCK),
+            users=fs.open(home / names.USERS, write=True, create=True),
+            wake=Wake(fs, home / names.WAKE),
+            rebuild=lambda found: rebuild.build(found, self.report),
+        )  # fmt: skip
+        engine.index_home = home
+        engine.accept_loss = True
+        return engine
+
+    def _trusted(self) -> bool:
+        """Use the store's own index, if it is to be trusted whole."""
+        engine = self.engine
+        if self.repaired.damage:
+            return False
+        known = index_validity.read_marker(engine.fs, engine.path)
+        if known is None or not known.clean_applied or index_validity.why_not(engine, known):
+            return False
+        path = names.generation(engine.path, known.generation)
+        if why := cannot_be_read(path, known.generation):
+            log.error("the index is damaged (%s): what is left is read from the log", why)
+            return False
+        try:
+            own = open_untouched(path, known.generation)
+        except FileNotFoundError:
+            return False  # of an older format
+        try:
+            index_validity.check_applied(engine, own, known)
+        except CorruptionError:
+            own.close()
+            return False
+        engine.switch_generation(own)
+        engine.wake.set_log(LogWords(0, 0, 0, 0, 0, own.number, 0))
+        return True
+
+    def close(self) -> None:
+        """Let go of everything; the private index is removed."""
+        engine = getattr(self, "engine", None)
+        if engine is not None:
+            engine.release_files()
+        if self._users is not None:
+            self._users.close()
+        self._fs.remove_tree(self.home)
+
+
+def _alone(fs: FileSystem, path: Path) -> File | None:
+    try:
+        users = fs.open(path / names.USERS)
+    except FileNotFoundError:
+        return None
+    if users.try_lock(exclusive=True):
+        return users
+    users.close()
+    raise StoreInUseError(f"{path} is open in another process: close it there first")
+
+
 PIECE_BYTES = 1 << 20
 SCHEDULED_A_COMMIT = 1000
 UNSEEN = (
@@ -145,15 +233,17 @@ class _Salvage:
             with generation.env.begin() as txn:
                 self._copy(IndexTxn(generation, txn))
             if not own:
-                report.gone += lost.gone(self._damaged, engine, report.damage, report.gone)
-                report.gone += lost.by_length(self._damaged, engine, report.gone)
-            report.gone = lost_ranges.merged(report.gone, partial(lost_ranges.has_between, engine))
+                report.gone += lost.gone(self._damaged.engine, engine, report.damage, report.gone)
+                report.gone += lost.by_length(
+                    self._damaged.engine, self._damaged.report, engine, report.gone
+                )
+            report.gone = lost.merged(report.gone, partial(lost.has_between, engine))
         finally:
             open_store.close_engine(engine)
         return report
 
     def _copy(self, index: IndexTxn) -> None:
-        remains = Remains(self._damaged, index, self.report.damage)
+        remains = Remains(self._damaged.engine, index, self._damaged.report, self.report.damage)
         for record in remains.view.records():
             self._stream(remains, record)
         self.report.gone += [*self._damaged.report.gone, *remains.gone]

@@ -1,109 +1,205 @@
-"""A damaged store, opened for reading all that is left of it.
+"""A damaged store as one that can be read: what would keep all of it from being opened is put right
+beside it.
 
-The index is that of the store itself, if it was closed cleanly, is trusted by the rules of opening,
-and every row of it proves right (in a process of its own: LMDB may end the process that reads a
-damaged page); then all is known that the log had told. Otherwise a private one is built from what
-can be read of the log.
+A segment whose header is damaged is given another one, from what its frames and its neighbours say;
+a damaged active segment is given an end and a successor; a STORE that is damaged or lost is made
+anew from the headers of segments. What holds no frame of this store is left out.
 
-Invariants: nothing below the store's directory is written. USERS is held, so that nobody opens it.
+Invariants: nothing below the store's directory is written; all else is read as it lies there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.control_block import LogWords, Wake
-from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import CorruptionError, StoreInUseError
-from logstore.fs import File, FileSystem
-from logstore.index.env import open_untouched
-from logstore.log import names
-from logstore.options import StoreOptions
-from logstore.recovery import index_validity, rebuild, shutdown_marker
-from logstore.recovery.check import check
-from logstore.recovery.check_log import Progress
-from logstore.recovery.report import RecoveryReport
-from logstore.recovery.salvage.probe import cannot_be_read
-from logstore.recovery.salvage.repaired_view import Repaired
+from logstore import format as fmt
+from logstore.errors import CorruptFrameError, DamagedStoreError, Error, FormatVersionError
+from logstore.fs import LOCAL, File, FileStat, FileSystem
+from logstore.log import chain, names, reader, segment, storefile
+from logstore.log.reader import LogFrame
+from logstore.log.segment import SegmentHead
+from logstore.log.writer import crc_seed
+from logstore.options import StoreLimits
+from logstore.recovery.report import Damage
 
 
-class Damaged:
-    """What is left of a store; ``close`` it."""
+class _Headed(File):
+    """A segment with another header than the one in the file."""
 
-    def __init__(self, fs: FileSystem, path: Path, progress: Progress | None = None) -> None:
-        self._fs = fs
-        self.home = fs.temporary_directory()
-        self._users: File | None = None
-        self.report = RecoveryReport()
+    def __init__(self, below: File, head: bytes) -> None:
+        super().__init__(below.fd, below.path)
+        below.fd = -1  # it is closed by this one
+        self._head = head
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """As of a file that begins with the header."""
+        data = super().pread(size_bytes, offset)
+        front = self._head[offset : offset + size_bytes]
+        return front + data[len(front) :] if front else data
+
+
+class Overlay(FileSystem):
+    """A file system in which some files are others."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+        self.heads: dict[Path, bytes] = {}
+        self.moved: dict[Path, Path] = {}
+        self.hidden: set[Path] = set()
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False,
+             exclusive: bool = False) -> File:  # fmt: skip
+        """Open what stands for that name."""
+        if path in self.hidden:
+            raise FileNotFoundError(path)
+        real = self.moved.get(path, path)
+        file = self._below.open(real, write=write, create=create, exclusive=exclusive)
+        head = self.heads.get(path)
+        return file if head is None else _Headed(file, head)
+
+    def names(self, path: Path) -> list[str]:
+        """Names in a directory, with those that were added."""
+        here = {each.name for each in self.moved if each.parent == path}
+        gone = {each.name for each in self.hidden if each.parent == path}
+        return sorted({*self._below.names(path), *here} - gone)
+
+    def exists(self, path: Path) -> bool:
+        """Whether something has that name."""
+        return path not in self.hidden and self._below.exists(self.moved.get(path, path))
+
+    def stat(self, path: Path) -> FileStat:
+        """Device, inode and size of what stands for that name."""
+        if path in self.hidden:
+            raise FileNotFoundError(path)
+        return self._below.stat(self.moved.get(path, path))
+
+
+class Repaired:
+    """A store with its overlay, and what had to be put right. ``home`` is a private directory."""
+
+    def __init__(self, fs: FileSystem, path: Path, home: Path) -> None:
+        self._path, self._home = path, home
+        self.fs = Overlay(fs)
+        self.damage: list[Damage] = []
+        self.content = self._store()
+        self._uuid, self._seed = self.content.uuid, crc_seed(self.content.uuid)
+        self._heads()
+        self._active()
+
+    def _store(self) -> storefile.StoreFile:
         try:
-            self._users = _alone(fs, path)
-            self.repaired = Repaired(fs, path, self.home)
-            # Before the index is opened: one process opens it once.
-            self.seen = check(path, progress=progress, careful=True, fs=self.repaired.fs)
-            self.engine = self._engine(path)
-            self.own_index = self._trusted()
-            if not self.own_index:
-                self.engine.rebuild_locked()
-        except BaseException:
-            self.close()
+            return storefile.read(self.fs, self._path)
+        except FormatVersionError:
             raise
+        except Error as exc:
+            uuid = self._uuid_of_segments()
+            if uuid is None:
+                raise
+            self.damage.append(Damage(0, 0, 0, f"{exc.message}; its limits are the defaults now"))
+        content = storefile.StoreFile(uuid, StoreLimits(), 0)
+        made = self._home / names.STORE
+        LOCAL.write_atomic(made, storefile.pack(content))
+        self.fs.moved[self._path / names.STORE] = made
+        return content
 
-    def _engine(self, path: Path) -> Engine:
-        fs, home, content = self.repaired.fs, self.home, self.repaired.content
-        Wake.create(fs, home / names.WAKE)
-        engine = Engine(
-            fs, path, content.uuid, content.limits, StoreOptions(readonly=True, background=False),
-            lock=WriterLock(fs, home / names.LOCK),
-            users=fs.open(home / names.USERS, write=True, create=True),
-            wake=Wake(fs, home / names.WAKE),
-            rebuild=lambda found: rebuild.build(found, self.report),
-        )  # fmt: skip
-        engine.index_home = home
-        engine.accept_loss = True
-        return engine
+    def _uuid_of_segments(self) -> bytes | None:
+        """The store's identity, as most of its segments tell it."""
+        found: list[bytes] = []
+        for number in names.segments(self.fs, self._path):
+            file = self.fs.open(names.segment(self._path, number))
+            try:
+                uuid = file.pread(fmt.SEGMENT_HEAD_BYTES, 0)[16:32]
+                found.append(segment.read_head(file, number, uuid).uuid)
+            except CorruptFrameError:
+                continue
+            finally:
+                file.close()
+        return max(found, key=found.count, default=None)
 
-    def _trusted(self) -> bool:
-        """Use the store's own index, if it is to be trusted whole."""
-        engine = self.engine
-        if self.repaired.damage:
-            return False
-        known = shutdown_marker.read(engine.fs, engine.path)
-        if known is None or not known.clean_applied or index_validity.why_not(engine, known):
-            return False
-        path = names.generation(engine.path, known.generation)
-        if why := cannot_be_read(path, known.generation):
-            log.error("the index is damaged (%s): what is left is read from the log", why)
-            return False
+    # -- headers --------------------------------------------------------------------------------
+    def _heads(self) -> None:
+        before: tuple[int, int] | None = None  # the main segment before, and where it ends
+        for number in names.segments(self.fs, self._path):
+            path = names.segment(self._path, number)
+            file = self.fs.open(path)
+            try:
+                head = segment.read_head(file, number, self._uuid)
+            except CorruptFrameError as exc:
+                found = self._made(file, number, before)
+                size = file.size_bytes()
+                if found is None:
+                    self.fs.hidden.add(path)
+                    self.damage.append(Damage(number, 0, size, f"{exc.message}; nor a frame"))
+                    continue
+                head = found
+                self.fs.heads[path] = segment.pack_head(head)
+                self.damage.append(
+                    Damage(number, 0, min(size, fmt.SEGMENT_HEAD_BYTES), exc.message)
+                )
+            finally:
+                file.close()
+            if head.role == fmt.Role.MAIN:
+                before = (number, 0)
+        if not names.segments(self.fs, self._path):
+            raise DamagedStoreError("there is no segment left in the log: restore a backup")
+
+    def _frames(self, file: File, number: int, start: int) -> Iterator[LogFrame]:
+        return reader.next_valid(file, self._seed, number, start, file.size_bytes(), bodies=False)
+
+    def _made(self, file: File, number: int, before: tuple[int, int] | None) -> SegmentHead | None:
+        """A header for a segment that has frames of this store; None if it has none."""
+        first = next(self._frames(file, number, fmt.SEGMENT_HEAD_BYTES), None)
+        if first is None:
+            return None
+        if not first.commit:
+            return SegmentHead(fmt.Role.COMPACTED, number, self._uuid, 0, 0, 0)
+        end, commit = 0, 0
+        if before is not None:
+            end, commit = self._end(before[0])
+        return SegmentHead(fmt.Role.MAIN, number, self._uuid, end, commit, 0)
+
+    def _end(self, number: int) -> tuple[int, int]:
+        """Where the last whole commit of a segment ends (position), and its number."""
+        end, commit = fmt.SEGMENT_HEAD_BYTES, 0
+        file = self.fs.open(names.segment(self._path, number))
         try:
-            own = open_untouched(path, known.generation)
-        except FileNotFoundError:
-            return False  # of an older format
+            for found in self._frames(file, number, fmt.SEGMENT_HEAD_BYTES):
+                if found.last:
+                    end, commit = found.end_offset, found.commit
+        finally:
+            file.close()
+        return fmt.position(number, end), commit
+
+    # -- the active segment -----------------------------------------------------------------------
+    def _active(self) -> None:
+        """If it is damaged in the middle, what stands behind counts as well: a segment behind it
+        says where it ends, as ``recover`` would make one."""
+        links = chain.main_links(self.fs, self._path, self._uuid)
+        if not links:
+            raise DamagedStoreError("there is no main segment left in the log: restore a backup")
+        last = links[-1]
+        if self._whole(last):
+            return
+        end, commit = self._end(last.number)
+        number = names.segments(self.fs, self._path)[-1] + 1
+        head = SegmentHead(fmt.Role.MAIN, number, self._uuid, end, commit, last.created_ms)
+        path = names.segment(self._path, number)
+        made = self._home / path.name
+        LOCAL.write_atomic(made, segment.pack_head(head))
+        self.fs.moved[path] = made
+
+    def _whole(self, link: chain.Link) -> bool:
+        """Whether nothing valid stands behind something bad."""
+        good = link.start_offset
+        file = self.fs.open(names.segment(self._path, link.number))
         try:
-            index_validity.check_applied(engine, own, known)
-        except CorruptionError:
-            own.close()
-            return False
-        engine.switch_generation(own)
-        engine.wake.set_log(LogWords(0, 0, 0, 0, 0, own.number, 0))
+            scanned = reader.scan(file, self._seed, link.number, good, link.end_offset)
+            for commit in reader.commits(scanned, None):
+                good = fmt.offset_of(commit.end)
+        except CorruptFrameError:
+            behind = self._frames(file, link.number, good)
+            return not any(found.last for found in behind)
+        finally:
+            file.close()
         return True
-
-    def close(self) -> None:
-        """Let go of everything; the private index is removed."""
-        engine = getattr(self, "engine", None)
-        if engine is not None:
-            engine.release_files()
-        if self._users is not None:
-            self._users.close()
-        self._fs.remove_tree(self.home)
-
-
-def _alone(fs: FileSystem, path: Path) -> File | None:
-    try:
-        users = fs.open(path / names.USERS)
-    except FileNotFoundError:
-        return None
-    if users.try_lock(exclusive=True):
-        return users
-    users.close()
-    raise StoreInUseError(f"{path} is open in another process: close it there first")

@@ -15,7 +15,7 @@ import pytest
 from logstore import format as fmt
 from logstore.compaction import measure, nodes, output, segments
 from logstore.compaction.nodes import Chooser
-from logstore.compaction.report import CompactionReport
+from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.background import no_pause

@@ -89,7 +89,7 @@ def test_after_deleting_most_the_directory_is_nearly_that_of_a_store_of_the_rest
 def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
     """Adds, deletes and trims from another handle between the steps of a compaction."""
     from logstore.compaction import nodes, segments
-    from logstore.compaction.report import CompactionReport
+    from logstore.compaction.segments import CompactionReport
 
     path = tmp_path / "store"
     with filled(path) as store:

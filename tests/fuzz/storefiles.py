@@ -27,7 +27,7 @@ from logstore.log.frame import Create, Node, encode
 from logstore.log.reader import LogFrame
 from logstore.log.segment import SegmentHead
 from logstore.options import StoreLimits
-from logstore.recovery import shutdown_marker
+from logstore.recovery import index_validity
 
 UUID = bytes(range(16))
 SEGMENT, POSITION = 2, 2 << 32 | 900
@@ -166,7 +166,7 @@ def _read_checkpoint(store: Path) -> None:
 
 FILES: list[tuple[Callable[[], bytes], Callable[[bytes], bytes], Callable[[Path], object]]] = [
     (_store, _of_store, lambda store: storefile.read(LOCAL, store)),
-    (_boot, _of_boot, lambda store: shutdown_marker.read(LOCAL, store)),
+    (_boot, _of_boot, lambda store: index_validity.read_marker(LOCAL, store)),
     (_wake, bytes, _read_wake),
     (_hint, _of_hint, _read_hint),
     (_checkpoint, _of_checkpoint, _read_checkpoint),

@@ -24,7 +24,7 @@ import logstore
 from logstore.engine import registry
 from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
-from logstore.recovery import check_log
+from logstore.recovery import check as checking
 from tests.interleaving import stopping
 from tests.interleaving.hands import Hands, Work
 from tests.interleaving.points import Point
@@ -140,7 +140,7 @@ def _serve(
     stops = stopping.install(stop)
     # Those who meet a stopped process shall not wait for minutes.
     maintenance_locks.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
-    check_log.LOCK_WAIT_S = timeout_s
+    checking.LOCK_WAIT_S = timeout_s
     hands = Hands(path, timeout_s)
     stops.home = path
     while True:

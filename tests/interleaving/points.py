@@ -25,7 +25,7 @@ OUTER = {
     ("retention", "run"): "retention",
 }
 # Only if nothing else has a name.
-INNER = {("snapshot", "read"): "reader", ("shrink_index", "copy"): "copy of the index"}
+INNER = {("snapshot", "read"): "reader", ("rebuild", "copy_used"): "copy of the index"}
 
 
 class Point(NamedTuple):

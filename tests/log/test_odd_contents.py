@@ -14,7 +14,7 @@ from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.fs import LOCAL
 from logstore.log import checkpoint, hint, names, packed, pinfile, storefile
 from logstore.log.chain import Link
-from logstore.recovery import shutdown_marker
+from logstore.recovery import index_validity
 
 UUID = bytes(16)
 POSITION = 1 << 32 | 99
@@ -29,7 +29,7 @@ def test_what_is_no_content(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(CorruptionError, match="STORE does not hold"):
         storefile.read(LOCAL, tmp_path)
     (tmp_path / names.BOOT).write_bytes(crc32c(body).to_bytes(4, "little") + body)
-    assert shutdown_marker.read(LOCAL, tmp_path) is None
+    assert index_validity.read_marker(LOCAL, tmp_path) is None
     pin = "ab" * 16
     pinfile.path(tmp_path, pin).parent.mkdir()
     head = fmt.PIN_HEAD.pack(fmt.PIN_MAGIC, fmt.FORMAT_VERSION, crc32c(body))

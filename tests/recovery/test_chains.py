@@ -8,8 +8,8 @@ import logstore
 from logstore.codec import codec
 from logstore.engine.runtime import snapshot
 from logstore.ids import StreamID
-from logstore.recovery.salvage import node_chains
-from logstore.recovery.salvage.node_chains import Wanted
+from logstore.recovery.salvage import nodes
+from logstore.recovery.salvage.nodes import Wanted
 
 
 def test_a_node_is_found_by_its_frames(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_node_is_found_by_its_frames(tmp_path: Path) -> None:
 
         def find(stream: int, master: int, before: int) -> Wanted | None:
             wanted = Wanted(stream, StreamID(master, 0), before)
-            found = node_chains.find(engine.fs, engine.path, engine.uuid, engine.seed, [wanted])
+            found = nodes.find(engine.fs, engine.path, engine.uuid, engine.seed, [wanted])
             return found.get((stream, StreamID(master, 0)))
 
         for before, master, lp in places:
@@ -58,4 +58,4 @@ def test_a_node_is_found_by_its_frames(tmp_path: Path) -> None:
         assert find(number, 2, end) is None
         assert find(number + 9, 1, end) is None
         assert find(number, 1, places[0][0] - 1000) is None
-        assert node_chains.find(engine.fs, engine.path, engine.uuid, engine.seed, []) == {}
+        assert nodes.find(engine.fs, engine.path, engine.uuid, engine.seed, []) == {}

@@ -19,13 +19,13 @@ from logstore.engine.runtime.engine import Engine
 from logstore.fs import File, FileSystem
 from logstore.log import chain, names, pinfile, segment
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import at_risk, backup, open_store, readonly, unsynced
+from logstore.recovery import backup, open_store, readonly, unsynced
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import node_chains, repaired_view
-from logstore.recovery.salvage.node_chains import Wanted
-from logstore.recovery.salvage.repaired_view import Repaired
+from logstore.recovery.salvage import nodes, source
+from logstore.recovery.salvage.nodes import Wanted
 from logstore.recovery.salvage.run import salvage
+from logstore.recovery.salvage.source import Repaired
 from tests.corruption import frames, shop
 from tests.recovery import little
 
@@ -42,7 +42,7 @@ class Kept(FileSystem):
     ) -> File:
         file = super().open(path, write=write, create=create, exclusive=exclusive)
         caller = sys._getframe(1)
-        if caller.f_globals["__name__"] == repaired_view.__name__ and caller.f_back is not None:
+        if caller.f_globals["__name__"] == source.__name__ and caller.f_back is not None:
             caller = caller.f_back
         if caller.f_globals["__name__"] != segments.__name__:
             self.files.append(file)
@@ -154,10 +154,10 @@ def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
     committer = Committer(engine)
     links = chain.main_links(fs, path, engine.uuid)
     assert set(fs.left) == held
-    assert at_risk.find(engine, links[0].number << 32 | links[0].start_offset) is not None
+    assert unsynced.at_risk(engine, links[0].number << 32 | links[0].start_offset) is not None
     assert set(fs.left) == held
     wanted = [Wanted(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
-    node_chains.find(fs, path, engine.uuid, engine.seed, wanted)
+    nodes.find(fs, path, engine.uuid, engine.seed, wanted)
     assert set(fs.left) == held
     with pytest.raises(logstore.CorruptFrameError):
         segment.read_head(fs.open(path / names.STORE), 1, engine.uuid)

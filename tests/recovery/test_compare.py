@@ -25,7 +25,6 @@ from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.recovery import compare
-from logstore.recovery.salvage import probe
 from tests.corruption import shop
 
 Change = Callable[[IndexTxn], object]
@@ -185,7 +184,7 @@ def both(made: Path, tmp_path: Path) -> Iterator[Callable[[Change], tuple[Genera
 def test_the_same_index(both: Callable[[Change], tuple[Generation, Generation]]) -> None:
     true, own = both(lambda index: None)
     assert compare._differences(true, own) == []
-    assert probe.faults(own) == []
+    assert compare.faults(own) == []
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -196,7 +195,7 @@ def test_a_row_that_differs(
     true, own = both(change)
     assert any(differs in found for found in compare._differences(true, own))
     assert compare._differences(own, true)  # also if it is the other that lacks a row
-    told = probe.faults(own)
+    told = compare.faults(own)
     if faulty is None:
         assert told == []
     else:

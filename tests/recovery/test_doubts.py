@@ -17,12 +17,11 @@ from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
 from logstore.log import names, segment
 from logstore.options import StoreOptions
-from logstore.recovery import compare, index_validity, readonly, shrink_index, shutdown_marker
+from logstore.recovery import compare, index_validity, readonly, rebuild
 from logstore.recovery.check import check
+from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import Damage
-from logstore.recovery.salvage import probe
 from logstore.recovery.salvage.run import salvage
-from logstore.recovery.shutdown_marker import Boot
 from tests.recovery import little
 
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
@@ -42,7 +41,7 @@ def _index(path: Path) -> Path:
 def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
     """Change rows of the index, and make BOOT fit its file again."""
     place = _index(path)
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
     own = open_generation(LOCAL, place, known.generation)
     with own.env.begin(write=True) as txn:
@@ -50,8 +49,8 @@ def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
     own.sync()
     own.close()
     file = LOCAL.stat(place / "data.mdb")
-    shutdown_marker.write(LOCAL, path, known._replace(
-        identity=shutdown_marker.identity(place / "data.mdb"), clean_bytes=file.size_bytes,
+    index_validity.write_marker(LOCAL, path, known._replace(
+        identity=index_validity.identity(place / "data.mdb"), clean_bytes=file.size_bytes,
         clean_modified_ns=file.modified_ns,
     ))  # fmt: skip
 
@@ -93,11 +92,11 @@ def test_a_row_that_is_not_right_is_told(path: Path) -> None:
 def test_whether_an_index_can_be_read_is_asked_of_another_process(path: Path) -> None:
     place = _index(path)
     number = int(place.name)
-    assert probe.cannot_be_read(place, number) == ""
+    assert compare.cannot_be_read(place, number) == ""
     _changed(path, lambda index: index.delete_name(b"x", 1))
-    assert "the name b'x' is missing" in probe.cannot_be_read(place, number)
+    assert "the name b'x' is missing" in compare.cannot_be_read(place, number)
     _changed(path, _record)
-    assert "the index is damaged at key" in probe.cannot_be_read(place, number)
+    assert "the index is damaged at key" in compare.cannot_be_read(place, number)
     told, (damage,) = _seen(path, careful=True)
     assert told == "differs from the log"
     assert damage[:3] == (0, 0, 0)
@@ -110,11 +109,11 @@ def test_an_index_that_cannot_be_opened_is_told(path: Path) -> None:
     with place.open("r+b") as file:
         file.write(bytes(8192))
     assert place.stat().st_size == size
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
     assert times.st_ino == known.identity.inode
     now = LOCAL.stat(place)
-    shutdown_marker.write(LOCAL, path, known._replace(clean_modified_ns=now.modified_ns))
+    index_validity.write_marker(LOCAL, path, known._replace(clean_modified_ns=now.modified_ns))
     told, damage = _seen(path)
     assert told in ("cannot be opened", "differs from the log")
     assert [each[:3] for each in damage] == [(0, 0, 0)]
@@ -138,56 +137,59 @@ def test_an_index_that_is_not_as_it_was_closed_is_not_used(
 def test_boot_is_whole_or_none(path: Path) -> None:
     place = path / names.BOOT
     whole = place.read_bytes()
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
-    assert not shutdown_marker.damaged(LOCAL, path)
+    assert not index_validity.marker_is_damaged(LOCAL, path)
     for data in (
         b"", b"\0", bytes(3), bytes(5), bytes(100), whole[:4], whole[:-1], whole + b"\0",
         *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))),
     ):  # fmt: skip
         place.write_bytes(data)
-        assert shutdown_marker.read(LOCAL, path) is None
-        assert shutdown_marker.damaged(LOCAL, path)
+        assert index_validity.read_marker(LOCAL, path) is None
+        assert index_validity.marker_is_damaged(LOCAL, path)
     place.write_bytes(bytes(5))
     why = "BOOT is damaged: the index is rebuilt when the store is opened"
     assert check(path).damage == [Damage(0, 0, 0, why)]
     place.unlink()
-    assert shutdown_marker.read(LOCAL, path) is None
-    assert not shutdown_marker.damaged(LOCAL, path)
+    assert index_validity.read_marker(LOCAL, path) is None
+    assert not index_validity.marker_is_damaged(LOCAL, path)
     place.write_bytes(whole)
-    assert shutdown_marker.read(LOCAL, path) == known
+    assert index_validity.read_marker(LOCAL, path) == known
 
 
 def test_zeros_are_no_boot(path: Path) -> None:
     """Four of them are the checksum of nothing."""
     (path / names.BOOT).write_bytes(bytes(4))
-    assert shutdown_marker.read(LOCAL, path) is None
-    assert shutdown_marker.damaged(LOCAL, path)
+    assert index_validity.read_marker(LOCAL, path) is None
+    assert index_validity.marker_is_damaged(LOCAL, path)
     assert little.held(path) == {b"x": X, b"y": Y}
 
 
 def test_what_boot_says_comes_back(path: Path) -> None:
-    here = shutdown_marker.Identity("boot", 2, 3, 4, 5)
+    here = index_validity.Identity("boot", 2, 3, 4, 5)
     for known in (
-        Boot(7, here, 8, 9, 10, 11, 12, 13),
-        shutdown_marker.dirty(7, here, 13),
-        shutdown_marker.distrusted(13),
+        ShutdownMarker(7, here, 8, 9, 10, 11, 12, 13),
+        index_validity.dirty_marker(7, here, 13),
+        index_validity.distrusted_marker(13),
     ):
-        shutdown_marker.write(LOCAL, path, known)
-        assert shutdown_marker.read(LOCAL, path) == known
-    assert shutdown_marker.dirty(7, here, 13) == Boot(7, here, 0, 0, 0, 0, 0, 13)
-    assert shutdown_marker.distrusted(13).generation == 0
-    assert not shutdown_marker.distrusted(13).identity.known
+        index_validity.write_marker(LOCAL, path, known)
+        assert index_validity.read_marker(LOCAL, path) == known
+    assert index_validity.dirty_marker(7, here, 13) == ShutdownMarker(7, here, 0, 0, 0, 0, 0, 13)
+    assert index_validity.distrusted_marker(13).generation == 0
+    assert not index_validity.distrusted_marker(13).identity.known
     assert here.known
     for name, nothing in (("boot_id", ""), ("mount_id", 0), ("inode", 0), ("born_ns", 0)):
         assert not here._replace(**{name: nothing}).known  # type: ignore[arg-type]
 
 
 def test_why_an_index_is_not_trusted() -> None:
-    here = shutdown_marker.Identity("boot", 2, 3, 4, 5)
-    file = shutdown_marker.FileStat(3, 4, 11, 12)
-    clean, open_boot = Boot(7, here, 8, 9, 10, 11, 12, 13), Boot(7, here, 0, 0, 0)
-    why = shutdown_marker.why_distrust
+    here = index_validity.Identity("boot", 2, 3, 4, 5)
+    file = index_validity.FileStat(3, 4, 11, 12)
+    clean, open_boot = (
+        ShutdownMarker(7, here, 8, 9, 10, 11, 12, 13),
+        ShutdownMarker(7, here, 0, 0, 0),
+    )
+    why = index_validity.why_distrust
     assert why(clean, here, file) == ""
     assert why(clean, here._replace(boot_id="other", mount_id=99, born_ns=1), file) == ""
     assert why(open_boot, here, file) == ""
@@ -232,16 +234,16 @@ def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
         shutil.copy(_index(path) / "data.mdb", half / "data.mdb")
         (half / "more").write_bytes(b"x")
         with engine._locked():
-            assert shrink_index.copy(engine) == number + 1
-            known = shutdown_marker.read(LOCAL, path)
+            assert rebuild.copy_used(engine) == number + 1
+            known = index_validity.read_marker(LOCAL, path)
             assert known is not None
             made = names.generation(path, number + 1)
-            assert known == shutdown_marker.dirty(
-                number + 1, shutdown_marker.identity(made / "data.mdb"), engine.promised
+            assert known == index_validity.dirty_marker(
+                number + 1, index_validity.identity(made / "data.mdb"), engine.promised
             )
             assert sorted(each.name for each in made.iterdir()) == ["data.mdb"]
             assert not half.exists()
             (names.generation(path, number + 5)).mkdir()
-            assert shrink_index.copy(engine) == number + 6
-            engine.rebuild_locked(shrink_index.copy)
+            assert rebuild.copy_used(engine) == number + 6
+            engine.rebuild_locked(rebuild.copy_used)
     assert little.held(path) == {b"x": X, b"y": Y}

@@ -19,7 +19,7 @@ from logstore.fs import LOCAL
 from logstore.log import frame, names, segment
 from logstore.log.reader import LogFrame
 from logstore.log.segment import SegmentHead
-from logstore.recovery import check_log
+from logstore.recovery import check as checking
 from logstore.recovery.check import check
 from tests.corruption import frames
 from tests.recovery import forged, little
@@ -176,7 +176,7 @@ def test_a_writer_at_work_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPa
     assert found.as_dict()["clean"]
     assert found.entries == 20
     # One that does not end is not waited for without end.
-    monkeypatch.setattr(check_log, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(checking, "LOCK_WAIT_S", 0.05)
     lock = LOCAL.open(path / names.LOCK, write=True)
     assert lock.try_lock(exclusive=True)
     assert check(path).entries == 20

@@ -20,7 +20,7 @@ from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import frame, names
 from logstore.options import StoreOptions
-from logstore.recovery import readonly, shutdown_marker
+from logstore.recovery import index_validity, readonly
 from tests.corruption import frames
 from tests.recovery import forged, little
 
@@ -189,9 +189,9 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     assert readonly.published(engine, here) is None
     (path / names.BOOT).write_bytes(kept)
     assert readonly.published(engine, here) == end
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
-    shutdown_marker.write(
+    index_validity.write_marker(
         LOCAL, path, known._replace(identity=known.identity._replace(boot_id="other"))
     )
     assert readonly.published(engine, here) is None

@@ -19,7 +19,7 @@ from logstore.engine.shm.control_block import Wake
 from logstore.errors import CorruptionError, FormatVersionError, StoreInUseError
 from logstore.fs import LOCAL
 from logstore.log import chain, checkpoint, hint, names, segment, storefile
-from logstore.recovery import shutdown_marker
+from logstore.recovery import index_validity
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from tests.compaction.dumps import dump
@@ -219,10 +219,10 @@ def test_not_while_an_older_logstore_has_it_open(old: Path) -> None:
 def test_an_index_of_the_older_format_is_not_trusted(old: Path) -> None:
     with logstore.open(old):
         pass
-    known = shutdown_marker.read(LOCAL, old)
+    known = index_validity.read_marker(LOCAL, old)
     assert known is not None
     assert known.version == fmt.FORMAT_VERSION
-    shutdown_marker.write(LOCAL, old, known._replace(version=1))
+    index_validity.write_marker(LOCAL, old, known._replace(version=1))
     with logstore.open(old) as store:
         assert store.recovery["why_not_trusted"] == "it was built for format 1"
         assert content(store) == EXPECTED

@@ -23,7 +23,7 @@ from logstore.fs import LOCAL, FileStat, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import index_validity, open_store, shutdown_marker
+from logstore.recovery import index_validity, open_store
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from tests.corruption import frames
@@ -82,7 +82,7 @@ def _joined(path: Path, fs: FileSystem = LOCAL) -> tuple[Engine, RecoveryReport]
 
 
 def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     with _other(path, lambda store: store.stream("s").add({b"f": b"v"}, "6-0") and None):
         engine, report = _joined(path)
         assert not report.first_opener
@@ -90,7 +90,7 @@ def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
         assert (report.commits_finished, report.torn_bytes, report.at_risk) == (0, 0, None)
         assert engine.promised == index_validity.promised(LOCAL, path, known) > 0
         open_store.close_engine(engine)
-        now = shutdown_marker.read(LOCAL, path)
+        now = index_validity.read_marker(LOCAL, path)
         assert now is not None
         assert not now.clean_applied  # another one has it open
         with _open(path) as store:
@@ -237,9 +237,9 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
         patch.setattr(open_store, "_mark_clean", damaged)
         with pytest.raises(CorruptionError, match="not right"):
             open_store.close_engine(engine)
-    known = shutdown_marker.read(LOCAL, path)
-    assert known == shutdown_marker.Boot(
-        0, shutdown_marker.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised
+    known = index_validity.read_marker(LOCAL, path)
+    assert known == index_validity.ShutdownMarker(
+        0, index_validity.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised
     )
     with _open(path) as store:
         assert store.recovery["rebuilt"]

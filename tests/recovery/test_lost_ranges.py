@@ -10,7 +10,7 @@ from pathlib import Path
 import logstore
 from logstore.ids import StreamID
 from logstore.recovery.report import Gone
-from logstore.recovery.salvage.lost_ranges import merged
+from logstore.recovery.salvage.lost import merged
 from logstore.recovery.salvage.run import salvage
 
 

@@ -21,8 +21,8 @@ from logstore.log import chain, names, segment, storefile
 from logstore.options import StoreLimits
 from logstore.recovery import create
 from logstore.recovery.check import check
-from logstore.recovery.salvage.repaired_view import Overlay, Repaired
 from logstore.recovery.salvage.run import salvage
+from logstore.recovery.salvage.source import Overlay, Repaired
 from tests.corruption import frames
 from tests.recovery import little
 

@@ -13,17 +13,17 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction.report import CompactionReport
+from logstore.compaction.segments import CompactionReport
 from logstore.errors import NotAStoreError
 from logstore.fs import FileSystem
 from logstore.ids import StreamID
 from logstore.log import chain, names, reader
 from logstore.options import StoreLimits
-from logstore.recovery import at_risk, backup, create, unsynced
-from logstore.recovery.check_report import CheckReport
+from logstore.recovery import backup, create, unsynced
+from logstore.recovery.check import CheckReport
 from logstore.recovery.replay_guard import Gaps
 from logstore.recovery.report import Damage, Gone, RecoveryReport
-from logstore.recovery.salvage.node_chains import Wanted
+from logstore.recovery.salvage.nodes import Wanted
 from tests.recovery.order import Told
 
 LIMITS = StoreLimits()
@@ -152,10 +152,10 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
             )
         ]  # fmt: skip
         assert len({each.segment for each in frames}) > 2
-        assert at_risk.find(engine, 0) is None
+        assert unsynced.at_risk(engine, 0) is None
         starts = sorted({at for at, *_ in added if at})
         for start in starts[:: len(starts) // 12] + starts[-5:]:
-            found = at_risk.find(engine, start)
+            found = unsynced.at_risk(engine, start)
             assert found is not None
             behind = [each for each in frames if each.position >= start]
             assert found.from_position == start
@@ -165,7 +165,7 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
             expected = []
             for name in sorted({name for at, name, _ in added if at >= start}):
                 ids = [id for at, of, id in added if of == name and at >= start]
-                expected.append(at_risk.Endangered(name, ids[0], ids[-1], len(ids)))
+                expected.append(unsynced.Endangered(name, ids[0], ids[-1], len(ids)))
             assert found.streams == expected
 
 

@@ -19,7 +19,7 @@ from logstore.index.env import open_untouched
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import SegmentRow, StreamRecord
 from logstore.log import names
-from logstore.recovery import compare, index_validity, shutdown_marker
+from logstore.recovery import compare, index_validity
 from tests.corruption import shop
 
 LATER_MS = 1 << 42
@@ -152,7 +152,7 @@ def test_an_index_names_a_frame_that_the_log_must_hold(tmp_path: Path) -> None:
     with logstore.open(path, encoding=None, background=False) as store:
         engine = store._engine()
         store.stream("s").add({b"f": b"v"})
-        open_boot = shutdown_marker.read(engine.fs, engine.path)
+        open_boot = index_validity.read_marker(engine.fs, engine.path)
         assert open_boot is not None
         index_validity.check_applied(engine, engine.index(), open_boot)
         segment = names.segment(path, 1)

@@ -26,9 +26,10 @@ from logstore.log.writer import CommitBuffer
 from logstore.recovery import backup, create, replay_guard
 from logstore.recovery.check import _Check, check
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import lost, node_chains
+from logstore.recovery.salvage import lost
+from logstore.recovery.salvage import nodes as left_nodes
 from logstore.recovery.salvage.lost import _Trace
-from logstore.recovery.salvage.node_chains import Wanted
+from logstore.recovery.salvage.nodes import Wanted
 from tests.corruption import frames
 from tests.recovery import forged, little
 from tests.recovery.order import Told
@@ -196,7 +197,7 @@ def test_a_node_is_not_begun_by_bytes_that_are_none(path: Path) -> None:
     forged.append(path, frame.Open(1, 20, 0, 20, 0, 1, bytes(lp)))
     uuid = frames.uuid(path)
     wanted = [Wanted(1, StreamID(20, 0), 1 << 64), Wanted(1, StreamID(1, 1), 1 << 64)]
-    found = node_chains.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
+    found = left_nodes.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
     assert list(found) == [(1, StreamID(1, 1))]
 
 

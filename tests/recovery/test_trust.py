@@ -18,7 +18,7 @@ from logstore.errors import NotAStoreError
 from logstore.fs import LOCAL
 from logstore.index import env
 from logstore.log import names
-from logstore.recovery import compare, shutdown_marker
+from logstore.recovery import compare, index_validity
 from logstore.recovery.check import check
 from tests.crash import script, twins
 from tests.crash.script import State
@@ -103,7 +103,7 @@ def test_after_a_kill_the_index_is_trusted_and_the_tail_checked(tmp_path: Path) 
     killed(path, lambda store: fill(store, 30, 40))
     expected = {b"a": [(f"{number}-1", b"x" * number) for number in range(1, 41)]}
     found = opened(path, expected)
-    if not shutdown_marker.identity(index_of(path)).known:
+    if not index_validity.identity(index_of(path)).known:
         pytest.skip("this kernel does not tell mounts apart: the index is rebuilt")
     assert found["index_trusted"]
     assert not found["rebuilt"]
@@ -243,11 +243,11 @@ def test_an_index_of_another_store(tmp_path: Path, close: str, count: int) -> No
 def test_the_clean_mark_is_gone_before_the_first_write(tmp_path: Path) -> None:
     """A mark that survived into a commit would make a torn index trusted."""
     path = made(tmp_path / "store")
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
     assert known.clean_applied
     with script.open_store(path, "everysec"):
-        known = shutdown_marker.read(LOCAL, path)
+        known = index_validity.read_marker(LOCAL, path)
         assert known is not None
         assert not known.clean_applied
 
@@ -263,11 +263,11 @@ def test_the_last_closer_leaves_the_mark(tmp_path: Path) -> None:
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)
-        known = shutdown_marker.read(LOCAL, path)
+        known = index_validity.read_marker(LOCAL, path)
         assert known is not None
         assert not known.clean_applied
         fill(store, 30, 30)
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
     assert known.clean_applied
 
@@ -276,7 +276,7 @@ def test_the_last_closer_leaves_the_mark(tmp_path: Path) -> None:
 def test_a_generation_of_who_joined_later_promises_no_less(tmp_path: Path, how: str) -> None:
     """BOOT is written anew for it, and must still say how far the log has to reach."""
     path = made(tmp_path / "store")
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     assert known is not None
     assert known.durable
 
@@ -292,7 +292,7 @@ def test_a_generation_of_who_joined_later_promises_no_less(tmp_path: Path, how: 
         killed(path, second)
 
     killed(path, work)
-    after = shutdown_marker.read(LOCAL, path)
+    after = index_validity.read_marker(LOCAL, path)
     assert after is not None
     assert (after.generation, after.durable) == (known.generation + 1, known.durable)
     (log,) = (path / "log").glob("*.log")

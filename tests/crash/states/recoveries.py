@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.errors import CommittedError, FileSystemError
 from logstore.fs import LOCAL
 from logstore.log import names
-from logstore.recovery import shutdown_marker
+from logstore.recovery import index_validity
 from tests.crash.states import look
 from tests.crash.states.explore import SAME, State, states
 from tests.crash.states.judge import Judge, Verdict, lay_out
@@ -73,11 +73,11 @@ def left_by(
 def _put(path: Path, state: State) -> None:
     shutil.rmtree(path.parent)
     lay_out(path.parent.parent, state)
-    known = shutdown_marker.read(LOCAL, path)
+    known = index_validity.read_marker(LOCAL, path)
     if state.boot == SAME and known is not None:  # its index stays the one that it was
         found = (path / names.INDEX / str(known.generation) / "data.mdb").stat()
-        here = shutdown_marker.Identity(BOOT_ID, MOUNT, found.st_dev, found.st_ino, BORN_NS)
-        shutdown_marker.write(LOCAL, path, known._replace(identity=here))
+        here = index_validity.Identity(BOOT_ID, MOUNT, found.st_dev, found.st_ino, BORN_NS)
+        index_validity.write_marker(LOCAL, path, known._replace(identity=here))
 
 
 def failed_sync(path: Path) -> Begun:
