@@ -13,7 +13,7 @@ from logstore.loading import load
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    "open": ("logstore.api.store", "open_store"),
+    "open": ("logstore.api.open_store", "open_store"),
     "Store": ("logstore.api.store", "Store"),
     "Stream": ("logstore.api.stream", "Stream"),
     "Group": ("logstore.api.group", "Group"),
@@ -21,7 +21,7 @@ _HOME = {
     "DeletedDelivery": ("logstore.api.delivery", "DeletedDelivery"),
     "DeadLetter": ("logstore.api.dead_letters", "DeadLetter"),
     "Transaction": ("logstore.api.transaction", "Transaction"),
-    "DeleteOutcome": ("logstore.api.delivery", "DeleteOutcome"),
+    "DeleteOutcome": ("logstore.api.entry", "DeleteOutcome"),
     "Entry": ("logstore.api.entry", "Entry"),
     "Fields": ("logstore.api.entry", "Fields"),
     "IDRuns": ("logstore.api.entry", "IDRuns"),
@@ -58,8 +58,8 @@ _ERRORS = (
 if TYPE_CHECKING:
     from logstore.api.dead_letters import DeadLetter as DeadLetter
     from logstore.api.delivery import DeletedDelivery as DeletedDelivery
-    from logstore.api.delivery import DeleteOutcome as DeleteOutcome
     from logstore.api.delivery import Delivery as Delivery
+    from logstore.api.entry import DeleteOutcome as DeleteOutcome
     from logstore.api.entry import Entry as Entry
     from logstore.api.entry import Fields as Fields
     from logstore.api.entry import IDRuns as IDRuns
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
     from logstore.api.info import PinInfo as PinInfo
     from logstore.api.info import StoreInfo as StoreInfo
     from logstore.api.info import StreamInfo as StreamInfo
+    from logstore.api.open_store import open_store
     from logstore.api.scheduling import ScheduledEntry as ScheduledEntry
     from logstore.api.scheduling import ScheduleKey as ScheduleKey
     from logstore.api.store import Store as Store
-    from logstore.api.store import open_store
     from logstore.api.stream import Stream as Stream
     from logstore.api.transaction import Transaction as Transaction
     from logstore.clock import Clock as Clock

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from logstore.api import arguments
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from logstore.api.store import open_store
+from logstore.api.open_store import open_store
 from logstore.errors import StreamNotFoundError
 from logstore.options import Sync
 from logstore.tools import options

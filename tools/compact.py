@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from logstore.api.store import open_store
+from logstore.api.open_store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
 

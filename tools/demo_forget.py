@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.tools import demo_data
 from logstore.tools.demo_data import SECOND_HALF, StreamRows

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from logstore.api.entry import Entry
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.tools.demo_data import StreamRows
 

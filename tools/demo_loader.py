@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.tools.demo_data import StreamRows, read_all
 from logstore.tools.options import pass_output
 from logstore.tools.output import Output

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 
-from logstore.api.store import open_store
+from logstore.api.open_store import open_store
 from logstore.errors import InputLineError, UsageError
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import lines, options

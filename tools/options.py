@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import StreamNotFoundError
 from logstore.tools.output import Output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logstore.api.store import open_store
+from logstore.api.open_store import open_store
 from logstore.tools import options, redis_options
 from logstore.tools.output import Output
 from logstore.tools.redis_options import MIB, is_server

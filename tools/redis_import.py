@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.options import Sync
 from logstore.tools import options, redis_options
 from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress

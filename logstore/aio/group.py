@@ -1,7 +1,7 @@
 """Consumer groups for asyncio: the names of :class:`logstore.Group`, awaited.
 
 Invariants: tasks stand in the queue of a group with threads and processes (``aio.turn``); a worker
-takes the same steps as a plain one (``api.work_loop``). See ``aio``.
+takes the same steps as a plain one (``api.worker``). See ``aio``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from logstore.api import arguments, work_loop, worker
+from logstore.api import arguments, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Autoclaimed, DeletedDelivery, DeleteOutcome, Delivery, NackMode
+from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery
+from logstore.api.entry import DeleteOutcome
 from logstore.api.group import Group
+from logstore.api.group_admin import NackMode
 from logstore.api.handlers import check_callable, not_done
 from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
-from logstore.api.read import deadline_of, group_limits, refuse_block
 from logstore.ids import IDLike
 from logstore.options import References, Sync
 from logstore.settings import GroupSettings
@@ -108,19 +109,18 @@ class AsyncGroup(Generic[T]):
         claim_idle: timedelta | float | None = None, block: None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
         """Entries that no consumer of the group got before, as ``Group.read``."""
-        refuse_block(block)
-        arguments.check_flag(noack, "noack")
-        idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
-        limit, most_bytes = group_limits(count, max_count, max_bytes)
-        who, deadline = self._group._consumer(consumer), deadline_of(timeout)
+        ask = arguments.group_read(
+            consumer, self._store.encoding, count=count, max_count=max_count, max_bytes=max_bytes,
+            timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
+        )  # fmt: skip
+        options: dict[str, Any] = {
+            "noack": noack, "claim_idle_ms": ask.claim_idle_ms, "max_bytes": ask.max_bytes
+        }  # fmt: skip
         if timeout == 0:
             return await self._run(
-                self._group._read, who, limit, deadline, noack=noack, claim_idle_ms=idle_ms,
-                max_bytes=most_bytes,
-            )  # fmt: skip
-        return await self._wait(
-            who, limit, deadline, noack=noack, claim_idle_ms=idle_ms, max_bytes=most_bytes
-        )
+                self._group._read, ask.consumer, ask.limit, ask.deadline, **options
+            )
+        return await self._wait(ask.consumer, ask.limit, ask.deadline, **options)
 
     async def _wait(
         self, who: bytes, limit: int, deadline: float | None,
@@ -240,7 +240,7 @@ class AsyncGroup(Generic[T]):
         backlog. ``on_dead`` is a plain function, called in a thread.
         """
         check_callable(handler, "handler")
-        work = work_loop.Work(
+        work = worker.Work(
             handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead,
             concurrency,
         )  # fmt: skip
@@ -248,11 +248,11 @@ class AsyncGroup(Generic[T]):
 
 
 class _AsyncWorker(Generic[T]):
-    """One run of ``consume``: performs the steps of ``work_loop``; its handlers are awaited."""
+    """One run of ``consume``: performs the steps of ``api.worker``; its handlers are awaited."""
 
-    def __init__(self, group: AsyncGroup[T], consumer: str | bytes, work: work_loop.Work) -> None:
+    def __init__(self, group: AsyncGroup[T], consumer: str | bytes, work: worker.Work) -> None:
         self._group: AsyncGroup[T] = group
-        self._loop: work_loop.Loop[T] = work_loop.Loop(group._group, consumer, work)
+        self._loop: worker.Loop[T] = worker.Loop(group._group, consumer, work)
         handler: Any = work.handler
         called = getattr(type(handler), "__call__", None)  # noqa: B004  an async one
         self._awaits = any(map(inspect.iscoroutinefunction, (handler, called)))
@@ -261,7 +261,7 @@ class _AsyncWorker(Generic[T]):
         """The loop."""
         return await self._drive(self._loop.rounds())
 
-    async def _drive(self, steps: Generator[work_loop.Step, Any, R]) -> R:
+    async def _drive(self, steps: Generator[worker.Step, Any, R]) -> R:
         answer = None
         while True:
             try:
@@ -271,7 +271,7 @@ class _AsyncWorker(Generic[T]):
                 return result
             answer = await self._perform(step)
 
-    async def _together(self, step: work_loop.Together) -> list[bool]:
+    async def _together(self, step: worker.Together) -> list[bool]:
         """Drive what is done for each delivery, some at once; all have ended when this returns."""
         free = asyncio.Semaphore(step.most)
 
@@ -287,21 +287,21 @@ class _AsyncWorker(Generic[T]):
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _perform(self, step: work_loop.Step) -> Any:
-        if isinstance(step, work_loop.Do):
+    async def _perform(self, step: worker.Step) -> Any:
+        if isinstance(step, worker.Do):
             return await self._group._run(step.call)
-        if isinstance(step, work_loop.Handle):
+        if isinstance(step, worker.Handle):
             return await self._handle(step.delivery)
-        if isinstance(step, work_loop.Together):
+        if isinstance(step, worker.Together):
             return await self._together(step)
-        if isinstance(step, work_loop.Fetch):
+        if isinstance(step, worker.Fetch):
             return await self._fetch(step)
         until = time.monotonic() + step.length_s
         while not self._loop.stop and (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(worker.SLEEP_S, left))
         return None
 
-    async def _fetch(self, step: work_loop.Fetch) -> list[Delivery[T]]:
+    async def _fetch(self, step: worker.Fetch) -> list[Delivery[T]]:
         loop = self._loop
         try:
             return await self._group._wait(
@@ -309,7 +309,7 @@ class _AsyncWorker(Generic[T]):
                 claim_idle_ms=loop.claim_idle_ms, worker=True, dead=loop.limit,
                 on_dead=loop.work.on_dead,
             )  # fmt: skip
-        except work_loop.Stopped:
+        except worker.Stopped:
             return []
 
     async def _handle(self, delivery: Delivery[Any]) -> Exception | None:

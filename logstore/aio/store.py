@@ -33,11 +33,14 @@ from weakref import WeakSet
 from logstore.aio.stream import AsyncStream
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
+from logstore.api import arguments
 from logstore.api import read as reading
 from logstore.api.dead_letters import OnDead
 from logstore.api.entry import Entry
 from logstore.api.info import PinInfo, StoreInfo
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.opening import opened_of
+from logstore.api.store import Store
 from logstore.api.transaction import Transaction
 from logstore.clock import Clock
 from logstore.ids import IDLike, StreamID
@@ -226,8 +229,8 @@ class AsyncStore(Generic[T]):
         timeout: float | timedelta | None = 0, block: None = None,
     ) -> dict[T, list[Entry[T]]]:  # fmt: skip
         """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
-        reading.refuse_block(block)
-        store, deadline = self._store, reading.deadline_of(timeout)
+        arguments.refuse_block(block)
+        store, deadline = self._store, arguments.deadline_of(timeout)
         read = partial(store.read, count=count, max_count=max_count, max_bytes=max_bytes)
         if timeout == 0 or not isinstance(after, Mapping) or not after:
             return await self._run(read, after, timeout=timeout)
@@ -235,13 +238,14 @@ class AsyncStore(Generic[T]):
         def first() -> tuple[dict[T, StreamID], dict[T, list[Entry[T]]]]:
             starts: dict[Any, StreamID] = {}
             for name, given in after.items():
-                starts[name] = reading._start(store.stream(name), given)
+                raw = arguments.stream_name(name, store.encoding)
+                starts[name] = reading.start_of(opened_of(store), raw, given).above
             return starts, read(after)
 
         starts, found = await self._run(first)
         if found:
             return found
-        names = [store.stream(name)._name for name in starts]
+        names = [arguments.stream_name(name, store.encoding) for name in starts]
         begun: Any = starts
 
         async def attempt() -> dict[T, list[Entry[T]]]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from logstore.aio.group import AsyncGroup
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
-from logstore.api.delivery import DeleteOutcome
 from logstore.api.dump import Peer
-from logstore.api.entry import Entry, IDRuns
+from logstore.api.entry import DeleteOutcome, Entry, IDRuns
 from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+from logstore.api.opening import opened_of
 from logstore.api.scheduling import ScheduledEntry, ScheduleKey
 from logstore.api.stream import Stream
 from logstore.codec import Row
@@ -146,7 +146,7 @@ class AsyncStream(Generic[T]):
         max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
     ) -> list[Entry[T]]:  # fmt: skip
         """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
-        read.refuse_block(block)
+        arguments.refuse_block(block)
         raw = self._stream._name
         found = await self._store.read(
             {raw: after}, count=count, max_count=max_count, max_bytes=max_bytes, timeout=timeout
@@ -162,13 +162,14 @@ class AsyncStream(Generic[T]):
         What "$" stands for is settled when the iteration begins.
         """
         arguments.check_count(count, "count")
-        read.deadline_of(timeout)
+        arguments.deadline_of(timeout)
         return self._follow(after, timeout, count or read.FOLLOW_COUNT)
 
     async def _follow(
         self, after: IDLike, timeout: float | timedelta | None, count: int
     ) -> AsyncIterator[Entry[T]]:
-        start = await self._run(read._start, self._stream, after)
+        opened, name = opened_of(self._stream), self._stream._name
+        start = (await self._run(read.start_of, opened, name, after)).above
         newest = after in ("+", b"+")
         found = await self.read(after, count=count) if newest else []
         found = found or await self.read(start, count=count, timeout=timeout)

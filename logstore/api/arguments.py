@@ -9,35 +9,45 @@ from __future__ import annotations
 import codecs
 import math
 import os
+import time
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.codec.given import has_id
-from logstore.engine.streams.add import AUTO, AutoID
+from logstore.engine.streams.add import AUTO, Add, AutoID
 from logstore.engine.streams.trim import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
     InvalidEntryError,
     InvalidIDError,
     OptionError,
+    UsageError,
     shown,
 )
 from logstore.ids import (
     ZERO_ID,
     IDLike,
     StreamID,
-    datetime_ms,
     parse_auto,
     parse_end,
     parse_id,
     parse_start,
 )
-from logstore.options import AMOUNT_MAX, LENGTH_MAX_MS, References, check_name, seconds
+from logstore.options import (
+    AMOUNT_MAX,
+    LENGTH_MAX_MS,
+    NAME_MAX_BYTES,
+    References,
+    check_name,
+    seconds,
+)
 from logstore.tuples import NamedTuple
+
+TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
 
 
 def check_encoding(encoding: str) -> None:
@@ -70,7 +80,8 @@ def stream_name(
         name = text_bytes(name, encoding)
     if not isinstance(name, bytes):
         raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
-    check_name(name, what)
+    if len(name) > NAME_MAX_BYTES:
+        check_name(name, what)  # raises
     return name
 
 
@@ -98,6 +109,21 @@ def add_id(id: IDLike) -> AutoID | StreamID:
     if found == ZERO_ID:
         raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
     return found
+
+
+def one_add(
+    name: bytes, fields: Row, id: IDLike, encoding: str | None, *, maxlen: int | None,
+    minid: IDLike | None, approximate: bool, limit: int | None, references: str, create: bool,
+) -> tuple[RowBatch, Add]:  # fmt: skip
+    """The arguments of an add of one entry: its row, and what the engine is asked for."""
+    ids = add_id(id)
+    check_flag(create, "create")
+    rule = trim_rule(
+        maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+        optional=True,
+    )  # fmt: skip
+    batch = rows([fields], encoding)
+    return batch, Add(name, batch, 0, 1, ids, create, rule)
 
 
 def trim_rule(
@@ -195,6 +221,73 @@ def read_count(count: int | None) -> int:
     return count or 0
 
 
+def deadline_of(timeout: float | timedelta | None) -> float | None:
+    """When a wait ends, by ``time.monotonic``; None: never. OptionError for what is no time."""
+    if timeout is None:
+        return None
+    if type(timeout) is int and not timeout:  # as most reads are made
+        return 0.0
+    given = seconds(timeout, "timeout")
+    if math.isnan(given) or given < 0:
+        raise OptionError(
+            f"timeout must be 0 (do not wait) or more seconds, or None (for ever): {shown(timeout)}"
+        )
+    return time.monotonic() + given if given < TIMEOUT_MAX_S else None
+
+
+def refuse_block(block: object) -> None:
+    """UsageError for ``block=``, as other clients name it, in milliseconds."""
+    if block is not None:
+        raise UsageError("block= is not taken: give timeout= in seconds (None waits for ever)")
+
+
+class Limits(NamedTuple):
+    """How much a read may give."""
+
+    count: int = 0  # type: ignore[assignment]  # entries of one stream; 0: no limit
+    max_count: int | None = None  # entries of all streams
+    max_bytes: int | None = None  # of all entries, but the first entry comes in any case
+
+
+def limits(count: int | None, max_count: int | None, max_bytes: int | None) -> Limits:
+    """The limits of a read, checked; OptionError. A negative ``count`` is no limit, as in XREAD."""
+    check_count(count, "count")
+    for value, name in ((max_count, "max_count"), (max_bytes, "max_bytes")):
+        check_count(value, name)
+        if value is not None and value < 1:
+            raise OptionError(f"{name} must be 1 or more, or None (no limit): {value}")
+    if count is not None and max_count is not None and max_count < count:
+        raise OptionError(f"max_count must not be below count: {max_count} < {count}")
+    return Limits(max(count or 0, 0), max_count, max_bytes)
+
+
+class GroupRead(NamedTuple):
+    """What a read of a group asks for, checked."""
+
+    consumer: bytes
+    limit: int  # of entries; 0: none
+    max_bytes: int  # of all entries; 0: no limit
+    claim_idle_ms: int | None
+    deadline: float | None  # of ``time.monotonic``; None: none
+
+
+def group_read(
+    consumer: str | bytes, encoding: str | None, *, count: int | None, max_count: int | None,
+    max_bytes: int | None, timeout: float | timedelta | None, noack: bool,
+    claim_idle: timedelta | float | None, block: object,
+) -> GroupRead:  # fmt: skip
+    """The arguments of a read of a group; ``count`` 0 or None: no limit."""
+    refuse_block(block)
+    check_flag(noack, "noack")
+    idle_ms = None if claim_idle is None else milliseconds(claim_idle, "claim_idle")
+    limit, most_bytes = read_count(count), 0
+    if max_count is not None or max_bytes is not None:
+        allowed = limits(count, max_count, max_bytes)
+        limit, most_bytes = allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
+    who = consumer_name(consumer, encoding)
+    return GroupRead(who, limit, most_bytes, idle_ms, deadline_of(timeout))
+
+
 def milliseconds(length: timedelta | float, name: str) -> int:
     """A length of time, seconds or a timedelta, as whole milliseconds."""
     given = seconds(length, name)
@@ -210,37 +303,6 @@ def group_position(start: IDLike) -> StreamID | None:
     if start in ("$", b"$"):
         return None
     return ZERO_ID if start in ("-", b"-") else parse_id(start)
-
-
-class ClaimAsk(NamedTuple):
-    """What a claim asks for, checked."""
-
-    ids: list[StreamID]
-    min_idle_ms: int
-    idle_ms: int | None
-    time_ms: int | None
-    retry_count: int | None
-    last_id: StreamID | None
-
-
-def claim(
-    ids: Iterable[IDLike], min_idle: timedelta | float, idle: timedelta | float | None,
-    time: datetime | None, retry_count: int | None, last_id: IDLike | None,
-) -> ClaimAsk:  # fmt: skip
-    """The arguments of a claim."""
-    check_count(retry_count, "retry_count")
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
-    if time is not None and not isinstance(time, datetime):
-        raise OptionError(f"time must be an aware datetime: {shown(time)}")
-    return ClaimAsk(
-        [parse_id(each) for each in ids],
-        milliseconds(min_idle, "min_idle"),
-        None if idle is None else milliseconds(idle, "idle"),
-        None if time is None else datetime_ms(time),
-        retry_count,
-        None if last_id is None else parse_id(last_id),
-    )
 
 
 def check_choice(value: object, choices: Any, name: str) -> None:

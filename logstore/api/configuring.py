@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from logstore.api import arguments
+from logstore.api.opening import OpenStore
 from logstore.engine.features import settings as configures
 from logstore.engine.runtime import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.settings import SettingRows
 from logstore.options import Sync
 from logstore.settings import GroupSettings, StreamSettings
-
-if TYPE_CHECKING:
-    from logstore.api.store import Store
-
 
 T = TypeVar("T", bytes, str)
 
@@ -58,13 +56,13 @@ def stream_changes(
 
 
 def group_changes(
-    store: Store[Any], max_deliveries: Amount,
+    encoding: str | None, max_deliveries: Amount,
     dead_letter: str | bytes | Literal[Keep.KEEP] | None, redeliver_after: Length,
 ) -> dict[str, Any]:  # fmt: skip
     """The settings of a group that are to be changed; what they are together is checked later."""
     letter: Any = dead_letter
     if isinstance(letter, (str, bytes)):
-        letter = arguments.stream_name(letter, store.encoding)
+        letter = arguments.stream_name(letter, encoding)
     elif letter is not None and letter is not KEEP:
         raise OptionError(f"dead_letter must be the name of a stream: {shown(letter)}")
     changes = {
@@ -76,21 +74,21 @@ def group_changes(
 
 
 def configure_stream(
-    store: Store[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
+    opened: OpenStore[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
 ) -> StreamSettings:
     """One commit; all settings after it."""
-    after = store._commit(
-        lambda state: configures.stream(state, name, changes, create=create), sync
-    )
-    return cast(StreamSettings, after)
+    step = partial(configures.stream, name=name, changes=changes, create=create)
+    after: StreamSettings = opened.commit(step, sync)
+    return after
 
 
 def configure_group(
-    store: Store[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
+    opened: OpenStore[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
 ) -> GroupSettings[T]:
     """One commit; all settings after it."""
-    after = store._commit(lambda state: configures.group(state, stream, name, changes), sync)
-    return told(cast("GroupSettings[bytes]", after), lambda raw: cast(T, store._text(raw)))
+    step = partial(configures.group, stream=stream, name=name, changes=changes)
+    after: GroupSettings[bytes] = opened.commit(step, sync)
+    return told(after, opened.text)
 
 
 def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
@@ -99,14 +97,14 @@ def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSet
     return GroupSettings(settings.max_deliveries, letter, settings.redeliver_after_ms)
 
 
-def stream_settings(store: Store[Any], name: bytes) -> StreamSettings:
+def stream_settings(opened: OpenStore[Any], name: bytes) -> StreamSettings:
     """The settings of a stream; of one that is not there, those that all have at first."""
 
     def look(view: snapshot.Snapshot) -> StreamSettings:
         record = view.record(name)
         return StreamSettings() if record is None else SettingRows(view.index).stream(record.number)
 
-    return snapshot.read(store._engine(), look)
+    return opened.view(look)
 
 
 def _milliseconds(length: Length, name: str) -> Any:

@@ -1,7 +1,7 @@
 """Dead letters: telling somebody of entries that were given up.
 
-The engine moves them (``groups.dead_letter``); who did the commit tells of it afterwards: a warning
-in the log, the callbacks that were registered with ``store.on_dead_letter``, a worker's
+The engine moves them (``groups.dead_letter``); ``OpenStore.commit_telling`` tells of it afterwards:
+a warning in the log, the callbacks that were registered with ``store.on_dead_letter``, a worker's
 ``on_dead``.
 
 Invariants: telling comes after the commit, with no lock held, so that a callback may use the store;
@@ -11,21 +11,16 @@ the dead letter stream itself is the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from logstore.api.entry import Entry
+from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
-from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.commit.committer import Op
+from logstore.api.opening import OpenStore
 from logstore.engine.groups.dead_letter import Buried
 from logstore.ids import StreamID
 from logstore.logger import Logger
-from logstore.options import Sync
-
-if TYPE_CHECKING:
-    from logstore.api.group import Group
-    from logstore.api.store import Store
 
 T = TypeVar("T", bytes, str)
 log = Logger("logstore")
@@ -42,18 +37,18 @@ class DeadLetter(Entry[T], Generic[T]):
 
     __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
 
-    def __init__(self, store: Store[T], buried: Buried) -> None:
-        encoding = store.encoding
+    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], buried: Buried) -> None:
+        encoding = opened.encoding
         flat: list[Any] = buried.items
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
         super().__init__(buried.id, flat, encoding)
-        self.group: Group[T] = store.stream(buried.origin).group(buried.group)
-        name = cast(T, store._text(buried.consumer))
+        self.group: GroupAdmin[T] = group
+        name = opened.text(buried.consumer)
         self.consumer: T | None = name if buried.consumer else None
         self.delivery_count = buried.count
         self.error = buried.error.decode("utf-8", "replace")
-        self.dead_letter: T = cast(T, store._text(buried.stream))
+        self.dead_letter: T = opened.text(buried.stream)
         self.dead_id: StreamID = buried.dead_id
 
     def __repr__(self) -> str:
@@ -66,29 +61,17 @@ class DeadLetter(Entry[T], Generic[T]):
 OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
 
 
-def run(
-    store: Store[T], op: Op, sync: Sync | None, *, free: bool = False,
+def tell(
+    opened: OpenStore[T],
+    buried: list[Buried],
+    groups: Mapping[tuple[bytes, bytes], GroupAdmin[T]],
     on_dead: OnDead[T] | None = None,
-) -> Any:  # fmt: skip
-    """Commit an operation that may bury entries, and tell of those it did; its result.
+) -> None:
+    """Log what was dead-lettered, then call whoever wants to know: the worker's callback first.
 
-    ``free``: it gives space back, as acks do.
+    ``groups``: by the names of stream and group, where the entries were pending.
     """
-
-    def noted(state: WriteTxn) -> tuple[Any, list[Buried]]:
-        before = len(state.buried)
-        result = op(state)
-        return result, state.buried[before:]
-
-    result, buried = (store._free if free else store._commit)(noted, sync)
-    if buried:
-        tell(store, buried, on_dead)
-    return result
-
-
-def tell(store: Store[T], buried: list[Buried], on_dead: OnDead[T] | None = None) -> None:
-    """Log what was buried, then call whoever wants to know: the worker's callback first."""
-    letters: list[DeadLetter[T]] = [DeadLetter(store, each) for each in buried]
+    letters = [DeadLetter(opened, groups[each.origin, each.group], each) for each in buried]
     for each in letters[:WARNINGS_MAX]:
         log.warning(
             "entry %s of %r moved to %r after %d deliveries (group %r, consumer %r): %s",
@@ -97,7 +80,7 @@ def tell(store: Store[T], buried: list[Buried], on_dead: OnDead[T] | None = None
         )  # fmt: skip
     if len(letters) > WARNINGS_MAX:
         log.warning("and %d more in the same commit", len(letters) - WARNINGS_MAX)
-    callbacks: list[OnDead[Any]] = list(store._on_dead)
+    callbacks: list[OnDead[Any]] = list(opened.on_dead)
     if on_dead is not None:
         callbacks.insert(0, on_dead)
     for each in letters:

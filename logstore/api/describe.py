@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from logstore.api import scheduling
 from logstore.api.configuring import told
@@ -27,6 +27,7 @@ from logstore.api.info import (
     GroupInfo,
     StreamInfo,
 )
+from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.codec.run import Pending
 from logstore.engine.groups import admin
@@ -45,10 +46,6 @@ from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
 from logstore.index.group_txn import LAST
 from logstore.index.keys import StreamRecord
 from logstore.options import elapsed
-
-if TYPE_CHECKING:
-    from logstore.api.store import Store
-
 
 T = TypeVar("T", bytes, str)
 
@@ -138,10 +135,10 @@ def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
     )
 
 
-def group_infos(store: Store[T], stream: bytes) -> list[GroupInfo[T]]:
+def group_infos(opened: OpenStore[T], stream: bytes) -> list[GroupInfo[T]]:
     """All groups of a stream; StreamNotFoundError."""
-    rows = snapshot.read(store._engine(), lambda view: pel.group_rows(view, stream))
-    return [group_info(row, lambda name: cast(T, store._text(name))) for row in rows]
+    rows = opened.view(partial(pel.group_rows, stream=stream))
+    return [group_info(row, opened.text) for row in rows]
 
 
 def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[T]:
@@ -203,16 +200,19 @@ def _common(left: bytes, right: bytes) -> int:
 ROWS_A_STEP = 10_000
 
 
-def full_info(store: Store[T], name: bytes, count: int) -> FullStreamInfo[T]:
+def full_info(opened: OpenStore[T], name: bytes, count: int) -> FullStreamInfo[T]:
     """A stream with at most ``count`` of each list (0: all); StreamNotFoundError."""
-    return full_info_on(partial(snapshot.read, store._engine()), store, name, count)
+    return full_info_on(partial(snapshot.read, opened.engine()), opened, name, count)
 
 
 def full_info_on(
-    once: Callable[[Callable[[Snapshot], bool]], bool], store: Store[T], name: bytes, count: int
+    once: Callable[[Callable[[Snapshot], bool]], bool],
+    opened: OpenStore[T],
+    name: bytes,
+    count: int,
 ) -> FullStreamInfo[T]:
     """The same on what ``once`` reads: fresh snapshots, or the state inside a commit."""
-    gather = _Stream(store, name, count)
+    gather = _Stream(opened, name, count)
     while not once(gather.step):
         pass
     return gather.result()
@@ -221,8 +221,8 @@ def full_info_on(
 class _Stream(Generic[T]):
     """A stream on the way. A step may be cut off by a segment that went, and goes on then."""
 
-    def __init__(self, store: Store[T], name: bytes, count: int) -> None:
-        self._store: Store[T] = store
+    def __init__(self, opened: OpenStore[T], name: bytes, count: int) -> None:
+        self._opened: OpenStore[T] = opened
         self._name = name
         self._count = count
         self._number = 0
@@ -248,14 +248,14 @@ class _Stream(Generic[T]):
         return self._rest is None and left > 0
 
     def _begin(self, view: Snapshot) -> None:
-        head = stream_info(view, self._name, self._store.encoding)
+        head = stream_info(view, self._name, self._opened.encoding)
         record = view.record(self._name)
         assert record is not None
-        now_ms = self._store._engine().clock.now_ms()
+        now_ms = self._opened.engine().clock.now_ms()
         rows = pel.group_rows(view, self._name)
         self._groups = [
             _Group(
-                self._store, group_info(row, self._text), each.number,
+                self._opened, group_info(row, self._text), each.number,
                 view.index.groups.consumers(each.number), self._count, now_ms,
             )
             for row, each in zip(rows, view.index.groups.of_stream(record.number), strict=True)
@@ -265,13 +265,13 @@ class _Stream(Generic[T]):
     def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
         left = self._count - len(self._entries) if self._count else -1
         found = read.read_on(lambda batch: batch(view), self._name, low, high, left)
-        encoding = self._store.encoding
+        encoding = self._opened.encoding
         self._entries += [make_entry(ms, seq, flat, encoding) for _, ms, seq, flat in found.entries]
         over = bool(self._count) and len(self._entries) >= self._count
         self._rest = None if over else found.rest
 
     def _text(self, name: bytes) -> T:
-        return cast(T, self._store._text(name))
+        return self._opened.text(name)
 
     def result(self) -> FullStreamInfo[T]:
         """What was seen."""
@@ -286,16 +286,19 @@ class _Group(Generic[T]):
     """A group on the way."""
 
     def __init__(
-        self, store: Store[T], info: GroupInfo[T], number: int, consumers: list[ConsumerRecord],
-        count: int, now_ms: int,
-    ) -> None:  # fmt: skip
+        self,
+        opened: OpenStore[T],
+        info: GroupInfo[T],
+        number: int,
+        consumers: list[ConsumerRecord],
+        count: int,
+        now_ms: int,
+    ) -> None:
         self._info: GroupInfo[T] = info
         self._number = number
         self._consumers = consumers
         self._now_ms = now_ms
-        self._names: dict[int, T] = {
-            each.number: cast(T, store._text(each.name)) for each in consumers
-        }
+        self._names: dict[int, T] = {each.number: opened.text(each.name) for each in consumers}
         self._lists: dict[int, list[FullPendingEntry[T]]] = {each: [] for each in self._names}
         self._all: list[FullPendingEntry[T]] = []
         most = count or info.pending

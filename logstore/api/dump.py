@@ -6,8 +6,10 @@ Invariants: a payload is verified whole before the store is touched. It knows no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from functools import partial
+from typing import Any, Literal, TypeAlias, get_args
 
+from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import chunks, export
@@ -26,17 +28,14 @@ from logstore.options import Sync
 from logstore.rdb import dump
 from logstore.rdb.value import Node, StreamValue
 
-if TYPE_CHECKING:
-    from logstore.api.store import Store
-
 Peer: TypeAlias = Literal["redis", "valkey"]
 
 
-def payload(store: Store[Any], name: bytes, peer: Peer | None = None) -> bytes:
+def payload(opened: OpenStore[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
         raise OptionError(f"peer is 'redis', 'valkey' or None: {shown(peer)}")
-    return _encoded(export.read(store._engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
+    return _encoded(export.read(opened.engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
 
 
 def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
@@ -73,18 +72,23 @@ def prepared(payload: bytes) -> Prepared:
 
 
 def restore(
-    store: Store[Any], name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
+    opened: OpenStore[Any], name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
 ) -> None:
     """Make a stream of a payload: it is there whole, or not at all."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise EntryTypeError(f"a payload is bytes, not {type(payload).__name__}")
-    install(store, name, prepared(bytes(payload)), replace=replace, sync=sync)
+    install(opened, name, prepared(bytes(payload)), replace=replace, sync=sync)
 
 
 def install(
-    store: Store[Any], name: bytes, stream: Prepared, *, replace: bool, sync: Sync | None = None,
+    opened: OpenStore[Any],
+    name: bytes,
+    stream: Prepared,
+    *,
+    replace: bool,
+    sync: Sync | None = None,
     last: Callable[[WriteTxn], object] = bool,
-) -> None:  # fmt: skip
+) -> None:
     """Make a stream of what was verified, in one commit unless it has very many groups; ``last`` is
     done in the (last) commit. StreamExistsError."""
 
@@ -93,10 +97,10 @@ def install(
         last(state)
 
     if not stream.info.many:
-        store._commit(op, sync)
+        opened.commit(op, sync)
         return
     if not replace:
-        store._commit(lambda state: installs.check_free(state, name), None)
+        opened.commit(partial(installs.check_free, name=name))
     chunks.bring(
-        lambda step: store._commit(step, sync), name, stream, replace=replace, last=last
+        lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last
     )  # fmt: skip

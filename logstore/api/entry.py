@@ -1,4 +1,4 @@
-"""What reading gives: entries, their fields, and the IDs that an add gave. Plain values.
+"""What reading and writing give: entries, their fields, the IDs of an add, outcomes of a delete.
 
 Invariants: ``pairs`` is faithful (order and repeated names kept), ``fields`` is a mapping in which
 the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str alike.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from logstore.codec import GivenIDs, RunList, codec
-from logstore.engine.streams.read import entry_bytes
 from logstore.ids import U64_MAX, StreamID
+
+if TYPE_CHECKING:
+    from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
 
@@ -74,6 +77,8 @@ class Entry(Generic[T]):
     @property
     def size_bytes(self) -> int:
         """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
+        from logstore.engine.streams.read import entry_bytes  # needs the index, decoding does not
+
         encoding, flat = self._encoding, self._flat
         raw: Any = flat
         if encoding is not None:
@@ -169,3 +174,28 @@ class IDRuns(Sequence[StreamID]):
 def _nth(ms: int, seq: int, place: int) -> StreamID:
     carry, seq = divmod(seq + place, U64_MAX + 1)
     return StreamID(ms + carry, seq)
+
+
+class DeleteOutcome(IntEnum):
+    """What became of one ID, with the number that XDELEX and XACKDEL have for it."""
+
+    MISSING = -1  # there was no such entry; of an ack: it was not pending
+    DELETED = 1
+    KEPT = 2  # a group has not read it yet, or has it pending; of an ack: acked nevertheless
+
+
+def outcomes(told: Iterable[int]) -> list[DeleteOutcome]:
+    """An outcome for each ID."""
+    return [DeleteOutcome(each) for each in told]
+
+
+def collect(given: IDRuns, added: Added | list[StreamID] | None) -> None:
+    """Put the IDs of one add to the others; those of an idempotent one are a list."""
+    if added is None:
+        return
+    if isinstance(added, list):
+        given.extend(added)
+    elif added.given is None:
+        given.add(added.first, added.count)
+    else:
+        given.add_given(added.given)

@@ -1,27 +1,27 @@
 """Consumer groups, as users hold them: how a consumer comes by entries.
 
 Invariants: a group hands each entry to one consumer, and keeps it pending until it is acked; every
-call is one commit, in the log before it returns, or for what only tells, one snapshot. A consumer
-is made by its first call. Times are seconds or ``timedelta``. A group that does not exist is a
-GroupNotFoundError. What manages a group and settles entries is in ``groupchange``.
+call is one commit, in the log before it returns. A consumer is made by its first call. Times are
+seconds or ``timedelta``. What manages a group, settles entries and tells is in ``group_admin``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.api import arguments, dead_letters, group_wait, work_loop, worker
+from logstore.api import arguments, group_wait, worker
 from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, delivery_of
-from logstore.api.group_change import GroupChanges
-from logstore.api.read import deadline_of, group_limits, refuse_block
+from logstore.api.group_admin import GroupAdmin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
-from logstore.ids import IDLike, StreamID, parse_id, parse_start
+from logstore.errors import InvalidIDError, OptionError, shown
+from logstore.ids import IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.options import Sync
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 
 
-class Group(GroupChanges[T]):
+class Group(GroupAdmin[T]):
     """One consumer group of a stream. Safe to share between threads and to pickle."""
 
     __slots__ = ()
@@ -43,20 +43,35 @@ class Group(GroupChanges[T]):
     ) -> list[Delivery[T]]:  # fmt: skip
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
-        At most ``count`` (0 or None: no limit); an empty list if none came within ``timeout``
-        (None: wait for ever). With ``claim_idle``, or if ``redeliver_after`` is set for the group
-        (the shorter of the two counts), come first those that were pending for that long with any
-        consumer, or were given back. With ``noack`` new entries are not pending after, and
-        ``redeliver_after`` does not count. ``max_count`` and ``max_bytes`` as in ``Stream.read``:
-        what they leave out is not delivered, and stays for the next read.
+        Args:
+            consumer: who reads; made by its first read.
+            count: at most so many entries; 0 or None: no limit.
+            max_count: as in ``Stream.read``; what it leaves out stays for the next read.
+            max_bytes: as in ``Stream.read``, likewise.
+            timeout: seconds or timedelta to wait; 0 does not wait, None waits for ever.
+            noack: new entries are not pending after, and ``redeliver_after`` does not count.
+            claim_idle: seconds or timedelta; what was pending for so long with any consumer, or was
+                given back, comes first. If ``redeliver_after`` is set for the group, the shorter of
+                the two counts.
+            block: not taken; give ``timeout``.
+
+        Returns:
+            Deliveries; an empty list if none came in time.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            EntryTypeError: ``consumer`` is neither str nor bytes.
+            TooLargeError: ``consumer`` has above 64 KiB.
+            OptionError: an option is none.
+            UsageError: ``block`` was given.
         """
-        refuse_block(block)
-        arguments.check_flag(noack, "noack")
-        idle_ms = None if claim_idle is None else arguments.milliseconds(claim_idle, "claim_idle")
-        limit, most_bytes = group_limits(count, max_count, max_bytes)
+        ask = arguments.group_read(
+            consumer, self._opened.encoding, count=count, max_count=max_count, max_bytes=max_bytes,
+            timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
+        )  # fmt: skip
         return self._read(
-            self._consumer(consumer), limit, deadline_of(timeout), noack=noack,
-            claim_idle_ms=idle_ms, max_bytes=most_bytes,
+            ask.consumer, ask.limit, ask.deadline, noack=noack, claim_idle_ms=ask.claim_idle_ms,
+            max_bytes=ask.max_bytes,
         )  # fmt: skip
 
     def _read(
@@ -74,30 +89,41 @@ class Group(GroupChanges[T]):
         """A read that may wait; ``alive`` raises to end it.
 
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
-        ``dead`` is its own limit, ``on_dead`` is told of what was buried.
+        ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
         """
-
-        def once(state: WriteTxn, fresh: bool) -> list[Delivered]:
-            return deliver.read_new(
-                state, self._stream, self._name, who, count=limit, noack=noack,
-                claim_idle_ms=claim_idle_ms, takes_new=fresh, limit=dead, singly=worker,
-                max_bytes=max_bytes,
-            )  # fmt: skip
-
+        once = partial(
+            deliver.read_new, stream=self._stream, group=self._name, consumer=who, count=limit,
+            noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,
+            max_bytes=max_bytes,
+        )  # fmt: skip
         return group_wait.Wait(
-            self._store, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
+            self._opened, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
             noack, on_dead, worker or max_bytes > 0, max_bytes > 0,
         )  # fmt: skip
 
     def backlog(
         self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None
     ) -> list[Delivery[T] | DeletedDelivery[T]]:
-        """The consumer's own pending entries above an ID, delivered to it once more.
+        """The consumer's own pending entries, delivered to it once more, as XREADGROUP with an ID.
 
-        As XREADGROUP with an ID: their delivery counts and times are renewed. Those that were
-        deleted meanwhile are a :class:`DeletedDelivery`, whose ``.fields`` is None. What was
-        delivered ``max_deliveries`` times, if that is set for the group, goes to its dead letter
-        stream instead.
+        Their delivery counts and times are renewed. What was delivered ``max_deliveries`` times, if
+        that is set for the group, goes to its dead letter stream instead.
+
+        Args:
+            consumer: who reads.
+            after: those above this ID.
+            count: at most so many; 0 or None: no limit.
+
+        Returns:
+            Deliveries; those that were deleted meanwhile are a :class:`DeletedDelivery`, whose
+            ``.fields`` is None.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            InvalidIDError: ``after`` is no ID.
+            EntryTypeError: ``consumer`` is neither str nor bytes.
+            TooLargeError: ``consumer`` has above 64 KiB.
+            OptionError: ``consumer`` is empty, or ``count`` is none.
         """
         limit = arguments.read_count(count)
         return list(self._backlog(self._consumer(consumer), parse_id(after), limit))
@@ -106,15 +132,11 @@ class Group(GroupChanges[T]):
         self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
         dead: Limit | None = None, on_dead: OnDead[T] | None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
-        found: list[Delivered] = dead_letters.run(
-            self._store,
-            lambda state: deliver.read_history(
-                state, self._stream, self._name, who, after, count=count, limit=dead,
-                singly=worker,
-            ),
-            None, on_dead=on_dead,
+        step = partial(
+            deliver.read_history, stream=self._stream, group=self._name, consumer=who, after=after,
+            count=count, limit=dead, singly=worker,
         )  # fmt: skip
-        return self._deliveries(who, found)
+        return self._deliveries(who, self._opened.commit_telling(step, on_dead=on_dead))
 
     # -- taking over ----------------------------------------------------------------------------
     def claim(
@@ -123,72 +145,108 @@ class Group(GroupChanges[T]):
         retry_count: int | None = None, force: bool = False, just_id: bool = False,
         last_id: IDLike | None = None, sync: Sync | None = None,
     ) -> list[Delivery[T]]:  # fmt: skip
-        """Take these over if they are pending for ``min_idle`` already, as XCLAIM; those taken.
+        """Take these over if they are pending for long enough, as XCLAIM.
 
-        ``idle`` or ``time`` (aware) set their last delivery, ``retry_count`` their count; ``force``
-        makes entries pending that are not; ``just_id`` leaves the count as it is.
         What was deleted is no longer pending then, and left out. ``max_deliveries`` of the group
         does not count here: who names an entry gets it.
+
+        Args:
+            consumer: who takes them.
+            ids: the entries' IDs.
+            min_idle: seconds or timedelta since their last delivery, at least.
+            idle: seconds or timedelta that their last delivery counts as ago, as IDLE.
+            time: an aware datetime that counts as their last delivery, as TIME.
+            retry_count: sets their delivery count, as RETRYCOUNT.
+            force: make entries pending that are not, as FORCE.
+            just_id: leave the delivery count as it is, as JUSTID.
+            last_id: what the group counts as delivered, if it is above, as LASTID.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            Those that were taken.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            InvalidIDError: an ID is none, or ``ids`` is no list.
+            EntryTypeError: ``consumer`` is neither str nor bytes.
+            TooLargeError: ``consumer`` has above 64 KiB.
+            OptionError: an option is none.
         """
         who = self._consumer(consumer)
-        ask = arguments.claim(ids, min_idle, idle, time, retry_count, last_id)
-        arguments.check_flag(force, "force")
-        arguments.check_flag(just_id, "just_id")
-        found: list[Delivered] = self._store._commit(
-            lambda state: claim.claim(
-                state, self._stream, self._name, who, ask.ids, min_idle_ms=ask.min_idle_ms,
-                idle_ms=ask.idle_ms, time_ms=ask.time_ms, retry_count=ask.retry_count,
-                force=force, just_id=just_id, last_id=ask.last_id,
-            ),
-            sync,
+        step = claim_step(
+            self._stream, self._name, who, ids, min_idle=min_idle, idle=idle, time=time,
+            retry_count=retry_count, force=force, just_id=just_id, last_id=last_id,
         )  # fmt: skip
-        return self._deliveries(who, found)
+        return self._deliveries(who, self._opened.commit(step, sync))
 
     def autoclaim(
         self, consumer: str | bytes, *, min_idle: timedelta | float, start: IDLike | None = None,
         count: int = 100, just_id: bool = False, sync: Sync | None = None,
     ) -> Autoclaimed[T]:  # fmt: skip
-        """Take over up to ``count`` entries that are pending for ``min_idle``, as XAUTOCLAIM.
+        """Take over what is pending for long enough, as XAUTOCLAIM.
 
-        Without ``start`` those that are idle longest, found through an index; with ``start`` in
-        the order of IDs from there on, which ``.cursor`` continues. What was delivered as often as
-        is set for the group goes to its dead letter stream instead (not with ``just_id``).
+        What was delivered as often as is set for the group goes to its dead letter stream instead
+        (not with ``just_id``).
+
+        Args:
+            consumer: who takes them.
+            min_idle: seconds or timedelta since their last delivery, at least.
+            start: in the order of IDs from here on, which ``.cursor`` continues; None: those that
+                are idle longest, found through an index.
+            count: at most so many; 0: no limit.
+            just_id: leave the delivery count as it is, as JUSTID.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            What was taken, with ``.cursor``, ``.entries``, ``.deleted``.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            InvalidIDError: ``start`` is no ID.
+            EntryTypeError: ``consumer`` is neither str nor bytes.
+            TooLargeError: ``consumer`` has above 64 KiB.
+            OptionError: an option is none.
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
         arguments.check_flag(just_id, "just_id")
         min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
         first = None if start is None else parse_start(start)
-        found: claim.Autoclaimed = dead_letters.run(
-            self._store,
-            lambda state: claim.autoclaim(
-                state, self._stream, self._name, who, min_idle_ms=min_idle_ms, start=first,
-                count=limit, just_id=just_id,
-            ),
-            sync,
+        step = partial(
+            claim.autoclaim, stream=self._stream, group=self._name, consumer=who,
+            min_idle_ms=min_idle_ms, start=first, count=limit, just_id=just_id,
         )  # fmt: skip
-        return Autoclaimed(found.cursor, self._deliveries(who, found.entries), found.deleted)
+        taken: claim.Autoclaimed = self._opened.commit_telling(step, sync)
+        return Autoclaimed(taken.cursor, self._deliveries(who, taken.entries), taken.deleted)
 
     def reassign(
         self, min_idle: timedelta | float, alive_within: timedelta | float, *, count: int = 1000
     ) -> dict[T, int]:
-        """Hand what is pending for ``min_idle`` to consumers seen within ``alive_within``; how
-        many each one got.
+        """Hand what is pending for long to consumers that are alive.
 
-        At most ``count`` entries in one commit, those idle longest, each to the consumer with the
-        fewest pending. They find them in their backlog, as ``consume`` does by itself; delivery
-        counts stay as they are until then. If nobody looks alive nothing happens.
+        Those idle longest, in one commit, each to the consumer with the fewest pending. They find
+        them in their backlog, as ``consume`` does by itself; delivery counts stay as they are until
+        then. If nobody looks alive nothing happens.
+
+        Args:
+            min_idle: seconds or timedelta since the last delivery, at least.
+            alive_within: seconds or timedelta since a consumer that counts as alive was seen.
+            count: at most so many entries.
+
+        Returns:
+            How many each consumer got.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            OptionError: an option is none.
         """
-        min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
-        alive_ms = arguments.milliseconds(alive_within, "alive_within")
-        limit = arguments.read_count(count)
-        given: dict[bytes, int] = self._store._commit(
-            lambda state: claim.reassign(
-                state, self._stream, self._name, min_idle_ms=min_idle_ms, alive_ms=alive_ms,
-                count=limit,
-            ),
-            None,
+        step = partial(
+            claim.reassign, stream=self._stream, group=self._name,
+            min_idle_ms=arguments.milliseconds(min_idle, "min_idle"),
+            alive_ms=arguments.milliseconds(alive_within, "alive_within"),
+            count=arguments.read_count(count),
         )  # fmt: skip
-        return {self._text(name): number for name, number in given.items()}
+        given: dict[bytes, int] = self._opened.commit(step)
+        return {self._opened.text(name): number for name, number in given.items()}
 
     def consume(
         self, consumer: str | bytes, handler: Callable[[Delivery[T]], object], *, batch: int = 10,
@@ -197,14 +255,70 @@ class Group(GroupChanges[T]):
         timeout: timedelta | float | None = None,
         on_dead: OnDead[T] | None = None,
     ) -> int:  # fmt: skip
-        """Hand entries to ``handler``, one after the other, until stopped; how many it handled.
+        """Hand entries to a function, one after the other, until stopped.
 
-        See :func:`logstore.worker.consume`.
+        First the consumer's own backlog, then what was given back or is pending for as long as is
+        set for the group (``redeliver_after``) or asked for with ``claim_idle``, with anybody; then
+        new entries. If the handler returns, the entry is acked (unless it was in a transaction of
+        the handler's own). If it raises, that is logged and the entry given back.
+
+        It ends when ``stop`` is set; at SIGTERM, if it runs in the main thread; or when nothing
+        came for ``timeout``. The running handler is ended first, and what it had not begun is given
+        back.
+
+        Args:
+            consumer: who reads.
+            handler: called with a delivery; a plain function, as nobody would await another one.
+            batch: how many entries are fetched at once.
+            max_deliveries: an entry that failed so often, or was delivered so often without an
+                outcome, goes to ``dead_letter``; None: as is set for the group.
+            dead_letter: the stream's name; such an entry has the fields ``origin_stream, origin_id,
+                origin_group, origin_consumer, origin_delivery_count, origin_error`` behind its own.
+            claim_idle: seconds or timedelta, as in ``read``.
+            stop: an event that ends it.
+            timeout: seconds or timedelta without an entry that end it; None: never, 0: what is
+                there is handled.
+            on_dead: called with a ``DeadLetter`` for each entry that is given up.
+
+        Returns:
+            How many entries it handled.
+
+        Raises:
+            GroupNotFoundError: there is no such group.
+            EntryTypeError: a name is neither str nor bytes.
+            TooLargeError: a name has above 64 KiB.
+            OptionError: an option is none, or ``handler`` is a coroutine or generator function.
+            UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
-        work = work_loop.Work(
+        work = worker.Work(
             handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
         )
         return worker.consume(self, consumer, work)
 
-    def _deliveries(self, consumer: bytes, found: list[Delivered]) -> list[Delivery[T]]:
-        return [delivery_of(self, consumer, each) for each in found]
+    def _deliveries(self, consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
+        return [delivery_of(self, consumer, each) for each in given]
+
+
+def claim_step(
+    stream: bytes, group: bytes, consumer: bytes, ids: Iterable[IDLike], *,
+    min_idle: timedelta | float, idle: timedelta | float | None, time: datetime | None,
+    retry_count: int | None, force: bool, just_id: bool, last_id: IDLike | None,
+) -> Callable[[WriteTxn], list[Delivered]]:  # fmt: skip
+    """A claim, its arguments checked: what decides it under the lock."""
+    arguments.check_count(retry_count, "retry_count")
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
+    if time is not None and not isinstance(time, datetime):
+        raise OptionError(f"time must be an aware datetime: {shown(time)}")
+    given = [parse_id(each) for each in ids]
+    min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
+    idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
+    time_ms = None if time is None else datetime_ms(time)
+    last = None if last_id is None else parse_id(last_id)
+    arguments.check_flag(force, "force")
+    arguments.check_flag(just_id, "just_id")
+    return partial(
+        claim.claim, stream=stream, group=group, consumer=consumer, ids=given,
+        min_idle_ms=min_idle_ms, idle_ms=idle_ms, time_ms=time_ms, retry_count=retry_count,
+        force=force, just_id=just_id, last_id=last,
+    )  # fmt: skip

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from logstore.api import dead_letters
 from logstore.api.dead_letters import OnDead
+from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
@@ -35,10 +35,6 @@ from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.tuples import NamedTuple
 
-if TYPE_CHECKING:
-    from logstore.api.store import Store
-
-
 KNOWN_MAX = 1024  # groups that are remembered
 
 
@@ -49,11 +45,11 @@ class Moved(Exception):  # noqa: N818  (control flow)
 class Wait(NamedTuple):
     """A read of a group that waits."""
 
-    store: Store[Any]
+    store: OpenStore[Any]
     stream: bytes
     group: bytes
     consumer: bytes
-    once: Callable[[WriteTxn, bool], list[Delivered]]  # the read; with False, only what it claims
+    once: Callable[..., list[Delivered]]  # the read; ``takes_new=False``: only what it claims
     limit: int  # of entries; 0: none
     claim_idle_ms: int | None
     alive: Callable[[], object] | None  # raises when waiting is over
@@ -69,14 +65,14 @@ class Wait(NamedTuple):
 
         ``owner`` keeps its place in the queue over time-outs: by default the thread.
         """
-        shown, alive = False, self.alive or self.store._engine
+        shown, alive = False, self.alive or self.store.engine
         owner = owner or (threading.get_ident(), self.consumer)
         while not over(deadline):
             stay = self.stay(owner)
             if stay is None:
                 break
             try:
-                found = tickets.take_turn(self.store._engine(), self.stream, stay, deadline, alive)
+                found = tickets.take_turn(self.store.engine(), self.stream, stay, deadline, alive)
             except Moved:
                 continue
             if found or found is None:
@@ -92,15 +88,13 @@ class Wait(NamedTuple):
 
     def at_once(self) -> list[Delivered]:
         """Read, and ask for nothing that only those who wait need."""
-        found: list[Delivered] = dead_letters.run(
-            self.store, lambda state: self.once(state, True), None, on_dead=self.on_dead
-        )
+        found: list[Delivered] = self.store.commit_telling(self.once, on_dead=self.on_dead)
         return found
 
     def look(self, *, first: bool = True) -> Offer | None:
         """What there is for it; None if the group is gone."""
         return snapshot.read(
-            self.store._engine(),
+            self.store.engine(),
             lambda view: offers.look(
                 view, self.stream, self.group, self.claim_idle_ms, first=first, noack=self.noack
             ),
@@ -110,7 +104,7 @@ class Wait(NamedTuple):
         """A stay in the queue, which has not begun; None if the group is gone. ``owner`` keeps a
         place over time-outs: the thread or task, and its consumer.
         """
-        shared = self.store._live()
+        shared = self.store.live()
         known, name = shared.engine.wake.waits.plain, (self.stream, self.group)
         number, wish = known.get(name, 0), PLAIN
         # A place that was kept is not risked on what may have been set for the group since.
@@ -132,7 +126,7 @@ class Wait(NamedTuple):
 
     def moved(self) -> Moved:
         """To be raised: what was known of the group does not hold any more."""
-        waits = self.store._engine().wake.waits
+        waits = self.store.engine().wake.waits
         waits.plain.pop((self.stream, self.group), None)
         return Moved()
 
@@ -180,7 +174,7 @@ class _Stand:
 
     def _joins(self, queue: Queue) -> bool:
         """Join the queue without a commit, if that is all that it would do."""
-        shared, wait = self._wait.store._live(), self._wait
+        shared, wait = self._wait.store.live(), self._wait
         engine = shared.engine
 
         def vain(view: Snapshot) -> int:
@@ -211,7 +205,7 @@ class _Stand:
         offer = wait.look(first=not ahead)
         if offer is None or offer.group != self._number:
             raise wait.moved()
-        now_ms = wait.store._engine().clock.now_ms()
+        now_ms = wait.store.engine().clock.now_ms()
         if not ahead:
             if offer.fresh or offer.claimable(now_ms):
                 return Tried(*self._run(lambda state: self._read(state, takes_new=True)))
@@ -224,7 +218,7 @@ class _Stand:
     def collect(self, hand: Hand) -> list[Delivered]:
         """What another handed to it; of what must be looked up, what was not deleted since."""
         wait, number = self._wait, self._number
-        engine = wait.store._engine()
+        engine = wait.store.engine()
         if self._queue is not None and (carried := self._queue.carried(hand)) is not None:
             engine.metrics.count("read_entries", len(carried))
             return carried
@@ -267,7 +261,7 @@ class _Stand:
         wait, queue = self._wait, self._queue
         if queue is not None and queue.handed_locked(state):
             return [], True  # by who had LOCK before: it is in its hand
-        found = wait.once(state, takes_new)
+        found = wait.once(state, takes_new=takes_new)
         if queue is not None:
             queue.served_locked(bool(found))
         limited = wait.capped or 0 < wait.limit <= len(found)
@@ -286,4 +280,4 @@ class _Stand:
         return found, left
 
     def _run(self, step: Callable[[WriteTxn], Any]) -> Any:
-        return dead_letters.run(self._wait.store, step, None, on_dead=self._wait.on_dead)
+        return self._wait.store.commit_telling(step, on_dead=self._wait.on_dead)

@@ -1,47 +1,212 @@
-"""Between the faces and the engine: opening, closing and caring for a store.
+"""A handle on a store: opened, shared within the process, reopened after a fork, closed.
 
-Invariants: one shared engine a store and process; what a face asks of recovery or compaction goes
-through here, so that the faces know no logic of the disk.
+Invariants: one shared engine a store and process; handles are safe in threads, pickle as path and
+options, and reopen by themselves after a fork; a use of the engine is given back once. Streams,
+groups and transactions know of their store what :class:`OpenStore` offers, and nothing else. It
+knows no operation: those are of :class:`logstore.Store` and of what that gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from logstore.codec import codec_name
 from logstore.engine import registry
-from logstore.engine.commit import pipeline
-from logstore.engine.commit.committer import Committer
+from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.maintenance.worker import Compact
 from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.shm.control_block import Wake
-from logstore.errors import OptionError, StoreGoneError
-from logstore.features.expiry import ExpiryRows
-from logstore.features.schedule import ScheduleRows
-from logstore.format import FRAME_HEAD_BYTES, position_parts
+from logstore.errors import ClosedError, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import HeldPath
-from logstore.index.keys import SegmentRow
-from logstore.log import names, segment, storefile
-from logstore.options import StoreLimits, StoreOptions
+from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
 
 if TYPE_CHECKING:
-    from logstore.api.info import StoreInfo
+    from logstore.engine.apply.write_txn import WriteTxn
+    from logstore.engine.groups.dead_letter import Buried
     from logstore.engine.runtime.background import Pause
 
-_ENGINE = "interpreted" if (pipeline.__file__ or ".py").endswith(".py") else "compiled"
+T = TypeVar("T", bytes, str)
+R = TypeVar("R")
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
 
+class Teller(Protocol):
+    """Tells whoever wants to know of entries that a commit dead-lettered."""
+
+    def __call__(
+        self, opened: OpenStore[Any], dead: list[Buried], on_dead: Callable[[Any], object] | None
+    ) -> None:
+        """``on_dead`` is called before what was registered with the store."""
+
+
+class OpenStore(Generic[T]):
+    """One handle's use of a store: how operations reach the engine."""
+
+    def __init__(
+        self,
+        path: Path,
+        options: StoreOptions,
+        encoding: str | None,
+        limits: StoreLimits,
+        tell: Teller,
+        *,
+        create: bool,
+        uuid: bytes | None = None,
+    ) -> None:
+        self.path = path
+        self.encoding = encoding
+        self.on_dead: list[Callable[[Any], object]] = []  # callbacks of ``on_dead_letter``
+        self._options = options
+        self._limits = limits
+        self._tell = tell
+        self._closed = False
+        self._shared: Shared | None = None
+        self._shared = acquire(path, options, limits, create=create, uuid=uuid)
+
+    # -- lifetime -----------------------------------------------------------------------------
+    def close(self) -> None:
+        """Give the store back, once; the last handle of the last process leaves it cleanly closed.
+
+        Raises:
+            ReentryError: it is called from inside one of the store's own calls.
+        """
+        if self._closed:
+            return
+        if self._shared is not None:
+            self._shared.refuse_inside()
+        self._closed = True
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            registry.release(shared)
+
+    def __del__(self) -> None:
+        shared = getattr(self, "_shared", None)
+        if shared is not None and registry is not None and not shared.forked:  # None: at exit
+            registry.forget(shared)  # closed a little later, by another call or thread
+
+    def __repr__(self) -> str:
+        return f"<Store {str(self.path)!r}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> Any:
+        uuid = None if self._shared is None else self._shared.engine.uuid
+        return _reopen, (str(self.path), self._options, self.encoding, self._tell, uuid)
+
+    def live(self) -> Shared:
+        """The engine with its committer and threads; after a fork it is opened anew.
+
+        Raises:
+            ClosedError: the handle was closed.
+            StoreGoneError: the directory was removed or replaced meanwhile.
+        """
+        shared = self._shared
+        if shared is None:
+            raise ClosedError("the store is closed: open it again")
+        if shared.forked:
+            # By the directory that the parent had open, whatever stands at the path by now.
+            uuid, path = shared.engine.uuid, shared.engine.path
+            shared = acquire(path, self._options, self._limits, create=False, uuid=uuid)
+            self._shared = shared
+        if shared.engine.gone:
+            shared.engine.check_open()  # raises; those who wait look here now and then
+        return shared
+
+    def engine(self) -> Engine:
+        """The engine; raises as ``live`` does."""
+        return self.live().engine
+
+    # -- operations ---------------------------------------------------------------------------
+    def view(self, look: Callable[[Snapshot], R]) -> R:
+        """What ``look`` finds on a read snapshot; it may be called again on a fresh one."""
+        return snapshot.read(self.live().engine, look)
+
+    def commit(self, op: Op, sync: Sync | None = None) -> Any:
+        """Decide and commit an operation; its result. ``sync`` asks for more than the store's."""
+        shared = self.live()
+        if shared.engine.wake.full:
+            reserve.check(shared.engine)
+        if sync is not None:
+            check_sync(sync)
+        return shared.committer.run(op, sync)
+
+    def free(self, op: Op, sync: Sync | None = None) -> Any:
+        """A commit that gives space back: on a full disk it runs in the space set aside."""
+        shared = self.live()
+        if sync is not None:
+            check_sync(sync)
+        return reserve.freeing(shared.engine, partial(shared.committer.run, op, sync))
+
+    def commit_telling(
+        self,
+        op: Op,
+        sync: Sync | None = None,
+        *,
+        frees: bool = False,
+        on_dead: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Commit an operation that may dead-letter entries, and tell of those after; its result.
+
+        ``frees``: it gives space back, as acks do.
+        """
+
+        def noted(txn: WriteTxn) -> tuple[Any, list[Buried]]:
+            before = len(txn.buried)
+            result = op(txn)
+            return result, txn.buried[before:]
+
+        result, dead = (self.free if frees else self.commit)(noted, sync)
+        if dead:
+            self._tell(self, dead, on_dead)
+        return result
+
+    def compact(self, *, purge: bool, threshold: float = 0.5) -> Any:
+        """Compaction by call, as ``Store.compact``; its report."""
+        from logstore.compaction import runner
+
+        shared = self.live()
+
+        def run() -> Any:
+            return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
+
+        with shared.caretaker.aside():
+            return reserve.freeing(shared.engine, run)
+
+    def text(self, name: bytes) -> T:
+        """A stored name as users have it."""
+        encoding = self.encoding
+        return cast(T, name if encoding is None else name.decode(encoding, "surrogateescape"))
+
+
+class _Holder(Protocol[T]):
+    """What holds an open store: stores, streams, groups."""
+
+    _opened: OpenStore[T]
+
+
+def opened_of(holder: _Holder[T]) -> OpenStore[T]:
+    """The open store of a face, for those (asyncio, the wire) that run operations of the engine."""
+    return holder._opened
+
+
+def _reopen(
+    path: str, options: StoreOptions, encoding: str | None, tell: Teller, uuid: bytes | None
+) -> OpenStore[Any]:
+    return OpenStore(Path(path), options, encoding, StoreLimits(), tell, create=False, uuid=uuid)
+
+
 def acquire(
-    path: Path, options: StoreOptions, limits: StoreLimits, *, create: bool,
+    path: Path,
+    options: StoreOptions,
+    limits: StoreLimits,
+    *,
+    create: bool,
     uuid: bytes | None = None,
-) -> Shared:  # fmt: skip
+) -> Shared:
     """The shared engine of the store at ``path``; StoreGoneError if it is not that of ``uuid``."""
     fs = FILES[0]
     if isinstance(path, HeldPath):
@@ -91,125 +256,3 @@ def _compacting(engine: Engine, committer: Committer) -> Compact:
         found(pause)
 
     return tick
-
-
-def release(shared: Shared) -> None:
-    """Give one use of a shared engine back."""
-    registry.release(shared)
-
-
-def abandon(shared: Shared) -> None:
-    """A handle was forgotten without closing: its use is given back soon, quietly."""
-    registry.forget(shared)
-
-
-def check_limits(shared: Shared, wanted: dict[str, int]) -> None:
-    """OptionError if limits were asked for that the store was not created with."""
-    for name, value in wanted.items():
-        found = getattr(shared.engine.limits, name)
-        if found != value:
-            raise OptionError(
-                f"the store was created with {name}={found}, or set to it, and opening it does not "
-                f"change that to {value}: "
-                "leave the option out, or make a new store and export into it"
-            )
-
-
-def store_info(shared: Shared) -> StoreInfo:
-    """Counts and sizes of a store."""
-    from logstore.api import pins
-    from logstore.api.info import StoreInfo
-    from logstore.compaction import reclaimable
-    from logstore.engine.maintenance import deleted_bytes
-
-    engine = shared.engine
-
-    def collect(view: Snapshot) -> tuple[Any, ...]:
-        rows = view.index.segment_rows()
-        schedules = ScheduleRows(view.index)
-        expired = list(ExpiryRows(view.index).expired(view.now_ms))  # they are gone for everybody
-        scheduled = schedules.count() - sum(map(schedules.count, expired))
-        generation = view.index.generation  # here alone no close or fork takes it away
-        index = (generation.number, generation.used_bytes())
-        return generation.entries(), rows, view.meta, scheduled, len(expired), index
-
-    entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
-    sizes = {}
-    for number in rows:
-        try:
-            sizes[number] = engine.fs.stat(names.segment(engine.path, number)).size_bytes
-        except FileNotFoundError:
-            sizes[number] = 0
-    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
-    gone = deleted_bytes.deleted_bytes(engine)
-    oldest = min(gone, default=0)
-    applied, durable = position_parts(meta.applied), position_parts(durable_upto(shared))
-    compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)
-    return StoreInfo(
-        path=str(engine.path), uuid=engine.uuid.hex(),
-        format_version=storefile.read(engine.fs, engine.path).version,
-        streams=entries["streams"] - expired, scheduled=scheduled, nodes=entries["nodes"],
-        segments=len(rows), log_bytes=sum(sizes.values()), live_node_bytes=live,
-        index_bytes=index[1], index_generation=index[0],
-        disk_bytes=engine.fs.tree_bytes(engine.path), deleted_bytes=sum(gone.values()),
-        oldest_deleted_segment_ms=(
-            _born_ms(engine, oldest, rows.get(oldest)) if oldest else 0
-        ),
-        applied_segment=applied[0], applied_offset=applied[1],
-        durable_segment=durable[0], durable_offset=durable[1],
-        codec=codec_name(), engine=_ENGINE,
-        compacted_ms=compacted_ms, compacted_bytes=compacted_bytes,
-        reclaimable_bytes=reclaimable.log_bytes(engine), **pins.pin_counts(engine),
-    )  # fmt: skip
-
-
-def durable_upto(shared: Shared) -> int:
-    """The position up to which the log is durable; a lower bound, 0 if nothing tells."""
-    engine = shared.engine
-    if engine.options.readonly:
-        from logstore.recovery import readonly
-
-        return readonly.durable_upto(engine)
-    return engine.wake.durable_upto
-
-
-def _born_ms(engine: Engine, number: int, row: SegmentRow | None) -> int:
-    """When a segment was made, as its file says; its row has the time of the commit that told of
-    it, which is a little off, and another one after a rebuild."""
-    try:
-        file = engine.fs.open(names.segment(engine.path, number))
-    except FileNotFoundError:
-        return 0 if row is None else row.born_ms  # it was dropped since
-    try:
-        return segment.read_head(file, number, engine.uuid).created_ms
-    finally:
-        file.close()
-
-
-def compact(shared: Shared, *, purge: bool, threshold: float) -> Any:
-    """Compaction by call."""
-    from logstore.compaction import runner
-
-    def run() -> Any:
-        return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
-
-    with shared.caretaker.aside():
-        return reserve.freeing(shared.engine, run)
-
-
-def checkpoint(shared: Shared) -> int:
-    """A checkpoint by call."""
-    from logstore.engine.maintenance import checkpoint as checkpoints
-
-    with shared.caretaker.aside():
-        return checkpoints.take(shared.engine, shared.committer)
-
-
-def backup(shared: Shared, target: Path) -> None:
-    """A backup by call."""
-    from logstore.recovery import backup as backups
-
-    if target.absolute().is_relative_to(shared.engine.path):
-        raise OptionError(f"{target} is in the store itself: give a directory outside it")
-    with shared.caretaker.aside():
-        backups.take(shared.engine, shared.committer, target)

@@ -1,6 +1,7 @@
 """A store, as users hold it: one directory, opened by as many processes as they like.
 
-Its lifetime is that of ``storehandle``. It knows no logic of the disk.
+How a handle is opened, shared and closed is the matter of ``opening``; here is what can be done
+with one. It knows no logic of the disk.
 """
 
 from __future__ import annotations
@@ -9,26 +10,20 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from logstore.api import arguments, opening, read
+from logstore.api import arguments, read
 from logstore.api.entry import Entry
 from logstore.api.handlers import PLAIN, check_callable
-from logstore.api.store_handle import StoreHandle
+from logstore.api.opening import OpenStore
 from logstore.api.stream import Stream
-from logstore.clock import Clock, checked
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
+from logstore.errors import OptionError
 from logstore.format import position_parts
 from logstore.ids import IDLike
-from logstore.options import (
-    COMPACT_RATE_BYTES_S,
-    StoreLimits,
-    StoreOptions,
-    Sync,
-    seconds,
-)
+from logstore.options import Sync
 
 if TYPE_CHECKING:
     from logstore.api.dead_letters import OnDead
@@ -38,20 +33,63 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 
 
-class Store(StoreHandle[T]):
+class Store(Generic[T]):
     """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``."""
+
+    def __init__(self, opened: OpenStore[T]) -> None:
+        self.path = opened.path
+        self.encoding = opened.encoding
+        self._opened: OpenStore[T] = opened
+        self._live, self._engine, self._commit = opened.live, opened.engine, opened.commit
+
+    # -- lifetime -----------------------------------------------------------------------------
+    def close(self) -> None:
+        """Give the store back; the last handle of the last process leaves it cleanly closed.
+
+        Raises:
+            ReentryError: it is called from inside one of the store's own calls.
+        """
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._opened)
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self._opened,))
 
     # -- streams ------------------------------------------------------------------------------
     def stream(self, name: str | bytes) -> Stream[T]:
-        """A handle of a stream; nothing is created before the first add."""
-        return Stream(self, arguments.stream_name(name, self.encoding))
+        """A handle of a stream; nothing is created before the first add.
+
+        Args:
+            name: the stream's name, at most 64 KiB.
+
+        Returns:
+            The handle.
+
+        Raises:
+            EntryTypeError: ``name`` is neither str nor bytes.
+            TooLargeError: ``name`` has above 64 KiB.
+        """
+        return Stream(self._opened, arguments.stream_name(name, self.encoding))
 
     def __getitem__(self, name: str | bytes) -> Stream[T]:
         return self.stream(name)
 
     def __contains__(self, name: str | bytes) -> bool:
         raw = arguments.stream_name(name, self.encoding)
-        return snapshot.read(self._engine(), lambda view: view.record(raw)) is not None
+        return read.record_of(self._opened, raw) is not None
 
     def __iter__(self) -> Iterator[T]:
         """Names of all streams, sorted, as of the moment of the call."""
@@ -59,113 +97,224 @@ class Store(StoreHandle[T]):
 
     def __len__(self) -> int:
         """How many streams there are."""
-        return snapshot.read(self._engine(), lambda view: sum(1 for _ in view.records()))
+        return self._opened.view(lambda view: sum(1 for _ in view.records()))
 
     def __bool__(self) -> bool:
         return True
 
     def streams(self) -> list[T]:
-        """Names of all streams, sorted."""
+        """List the streams.
+
+        Returns:
+            The names of all, sorted, as of one moment.
+        """
 
         def names(view: Snapshot) -> list[bytes]:
             return sorted(record.name for record in view.records())
 
-        return [cast(T, self._text(name)) for name in snapshot.read(self._engine(), names)]
+        return [self._opened.text(name) for name in self._opened.view(names)]
 
     def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
-        """Make an empty stream; False if there is one already."""
+        """Make an empty stream.
+
+        Args:
+            name: the stream's name, at most 64 KiB.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            False if there is one already.
+
+        Raises:
+            EntryTypeError: ``name`` is neither str nor bytes.
+            TooLargeError: ``name`` has above 64 KiB.
+        """
         raw = arguments.stream_name(name, self.encoding)
-        made: bool = self._commit(lambda state: lifecycle.create_empty(state, raw), sync)
+        made: bool = self._opened.commit(partial(lifecycle.create_empty, name=raw), sync)
         return made
 
     def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
-        """Remove a stream with all its entries; False if there is none."""
+        """Remove a stream with all its entries and groups, as DEL.
+
+        Args:
+            name: the stream's name.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            EntryTypeError: ``name`` is neither str nor bytes.
+            TooLargeError: ``name`` has above 64 KiB.
+        """
         raw = arguments.stream_name(name, self.encoding)
-        dropped: bool = self._free(lambda state: lifecycle.drop(state, raw), sync)
+        dropped: bool = self._opened.free(partial(lifecycle.drop, name=raw), sync)
         return dropped
 
     def rename(
         self, old: str | bytes, new: str | bytes, *, replace: bool = True, sync: Sync | None = None
     ) -> bool:
-        """Call a stream otherwise, with all that is its; a stream of the new name is dropped first.
+        """Call a stream otherwise, with all that is its, as RENAME and RENAMENX.
 
-        False, and nothing happens, if there is one and ``replace`` is False. Handles go by name:
-        those of the old one find no stream after. StreamNotFoundError.
+        Handles go by name: those of the old one find no stream after.
+
+        Args:
+            old: the name that it has.
+            new: the name that it gets.
+            replace: drop a stream of the new name first.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            False, and nothing happens, if there is one of the new name and ``replace`` is False.
+
+        Raises:
+            StreamNotFoundError: there is no stream ``old``.
+            EntryTypeError: a name is neither str nor bytes.
+            TooLargeError: a name has above 64 KiB.
         """
         arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
         step = partial(lifecycle.rename, old=before, new=after, replace=replace)
-        renamed: bool = self._commit(step, sync)
+        renamed: bool = self._opened.commit(step, sync)
         return renamed
 
     def copy(
-        self, source: str | bytes, target: str | bytes, *, replace: bool = False,
+        self,
+        source: str | bytes,
+        target: str | bytes,
+        *,
+        replace: bool = False,
         sync: Sync | None = None,
-    ) -> bool:  # fmt: skip
-        """Copy a stream with its groups, and when it expires, under another name, in one commit.
+    ) -> bool:
+        """Copy a stream with its groups, and when it expires, in one commit, as COPY.
 
-        False if there is a stream of that name, unless ``replace`` drops it. Settings of retention
-        and of groups, and what is scheduled, are not copied. StreamNotFoundError; UsageError if
-        both names are one; TooLargeError above 1 GiB. Other writers wait while it copies.
+        Settings of retention and of groups, and what is scheduled, are not copied. Other writers
+        wait while it copies.
+
+        Args:
+            source: the stream's name.
+            target: the copy's name.
+            replace: drop a stream of that name first.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            False, and nothing happens, if there is a ``target`` and ``replace`` is False.
+
+        Raises:
+            StreamNotFoundError: there is no stream ``source``.
+            UsageError: both names are one.
+            EntryTypeError: a name is neither str nor bytes.
+            TooLargeError: it has above 1 GiB, or a name above 64 KiB.
         """
         from logstore.engine.dump import copy
 
         arguments.check_flag(replace, "replace")
         source, target = (arguments.stream_name(name, self.encoding) for name in (source, target))
         step = partial(copy.copy, source=source, target=target, replace=replace)
-        copied: bool = self._commit(step, sync)
+        copied: bool = self._opened.commit(step, sync)
         return copied
 
     def restore(
         self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None
     ) -> Stream[T]:
-        """A stream of a DUMP payload, as RESTORE; InvalidPayloadError, StreamExistsError."""
+        """Make a stream of a payload, as RESTORE; it is there whole, or not at all.
+
+        Args:
+            name: the stream's name.
+            payload: what ``Stream.dump`` gave, or DUMP of Redis or Valkey.
+            replace: drop a stream of that name first.
+            sync: a stronger promise than the store's, for the commit.
+
+        Returns:
+            A handle of the stream.
+
+        Raises:
+            InvalidPayloadError: the payload is damaged, or no stream's.
+            StreamExistsError: there is a stream and ``replace`` is False.
+            EntryTypeError: ``name`` or ``payload`` is of another type.
+            TooLargeError: it is larger than a stream may be, or ``name`` has above 64 KiB.
+        """
         from logstore.api import dump
 
         arguments.check_flag(replace, "replace")
-        found = self.stream(name)
-        dump.restore(self, found._name, payload, replace=replace, sync=sync)
-        return found
+        raw = arguments.stream_name(name, self.encoding)
+        dump.restore(self._opened, raw, payload, replace=replace, sync=sync)
+        return Stream(self._opened, raw)
 
     def read(
-        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
-        max_count: int | None = None, max_bytes: int | None = None,
-        timeout: float | timedelta | None = 0, block: None = None,
-    ) -> dict[T, list[Entry[T]]]:  # fmt: skip
-        """Entries above an ID of each stream; streams without any are left out.
+        self,
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0,
+        block: None = None,
+    ) -> dict[T, list[Entry[T]]]:
+        """Entries above an ID of each stream, as XREAD.
 
-        ``timeout`` as in ``Stream.read``: until one of the streams has some; {} if none came.
-        At most ``count`` entries of each stream, and ``max_count`` of all, in the order in which
-        the streams are named. ``max_bytes`` as in ``Stream.read``, for all together.
+        Args:
+            after: the ID by stream, as in ``Stream.read``.
+            count: at most so many entries of each stream; 0 or None: no limit.
+            max_count: at most so many of all, in the order in which the streams are named.
+            max_bytes: as in ``Stream.read``, for all together.
+            timeout: seconds or timedelta to wait until one of them has some; 0 does not wait, None
+                waits for ever.
+            block: not taken; give ``timeout``.
+
+        Returns:
+            Lists of entries by stream, without the streams that have none; {} if none came in time.
+
+        Raises:
+            InvalidIDError: an ID is none.
+            OptionError: a limit or the timeout is none.
+            UsageError: ``after`` is no mapping, or empty and waits for ever; ``block`` is given.
         """
-        read.refuse_block(block)
-        limits = read.limits(count, max_count, max_bytes)
-        return read.read_many(self, after, limits, timeout)
+        arguments.refuse_block(block)
+        limits = arguments.limits(count, max_count, max_bytes)
+        return read.read_many(self._opened, after, limits, timeout)
 
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
-        """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``"""
+        """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``
+
+        Args:
+            sync: a stronger promise than the store's, for its commit.
+
+        Returns:
+            An object that collects operations, and commits them when the block ends.
+        """
         from logstore.api.transaction import Transaction
 
-        return Transaction(self, sync)
+        return Transaction(self._opened, sync)
 
     def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
-        """Call this with a ``DeadLetter`` for each entry that this handle moves to a dead letter
-        stream, after the commit, in the thread that did it; may stand as a decorator.
+        """Have a function called for each entry that this handle dead-letters; may be a decorator.
 
-        A coroutine function is refused (OptionError): nobody would await it. What it raises is
-        logged. Other processes and handles have callbacks of their own.
+        What it raises is logged. Other processes and handles have callbacks of their own.
+
+        Args:
+            callback: called with a ``DeadLetter``, after the commit, in the thread that did it.
+
+        Returns:
+            The same function.
+
+        Raises:
+            OptionError: it cannot be called, or is a coroutine function, which nobody would await.
         """
         check_callable(callback, "the callback", coroutines=PLAIN)
-        self._on_dead.append(callback)
+        self._opened.on_dead.append(callback)
         return callback
 
     # -- durability and care ------------------------------------------------------------------
     def sync(self) -> None:
-        """Make everything durable that was acknowledged, or seen by a reader, before it returns."""
-        from logstore.engine.commit import durability as flushing
+        """Make everything durable that was acknowledged, or seen by a reader, before it returns.
+
+        Raises:
+            StoreFailedError: the disk refused; nothing that was not durable before is promised.
+        """
+        from logstore.engine.commit import durability
 
         shared = self._live()
-        flushing.flush_seen(shared.engine, shared.committer)
+        durability.flush_seen(shared.engine, shared.committer)
 
     @property
     def durable_upto(self) -> tuple[int, int]:
@@ -173,40 +322,69 @@ class Store(StoreHandle[T]):
 
         (0, 0) of a store opened with ``readonly`` means that nothing in it tells, as in a copy.
         """
-        return position_parts(opening.durable_upto(self._live()))
+        from logstore.api import store_info
+
+        return position_parts(store_info.durable_upto(self._engine()))
 
     def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
         """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
 
-        ``purge`` rewrites whatever still holds a deleted entry, so that its bytes are in no file
-        of the store. A report is returned.
+        Args:
+            purge: rewrite whatever still holds a deleted entry, whatever the threshold, so that its
+                bytes are in no file of the store.
+            threshold: the share, 0 to 1, of a node or segment that is dead when it is rewritten.
+
+        Returns:
+            A report.
+
+        Raises:
+            OptionError: ``threshold`` is no share.
+            ReadOnlyError: the store was opened with ``readonly``.
+            ErasureIncompleteError: ``purge`` could not reach some bytes.
         """
         arguments.check_flag(purge, "purge")
         arguments.check_share(threshold, "threshold")
-        return opening.compact(self._live(), purge=purge, threshold=threshold)
+        return self._opened.compact(purge=purge, threshold=threshold)
 
     def pins(self) -> list[PinInfo]:
-        """What keeps segments from compaction: plans of Spark and exports under way, oldest first.
+        """What keeps segments from compaction: plans of Spark and exports under way.
 
         A pin ends by itself an hour after it was last used, or when the process it is for is gone.
-        """
-        from logstore.api import pins
 
-        return pins.pin_infos(self._engine())
+        Returns:
+            The pins that hold, the oldest first.
+        """
+        from logstore.api import store_info
+
+        return store_info.pin_infos(self._engine())
 
     def release_pins(self, *ids: str) -> int:
-        """Give pins back, by default all; how many. What reads by them raises SnapshotExpired.
+        """Give pins back; what reads by them raises SnapshotExpired then.
 
-        OptionError if there is no pin of an ID; ReadOnlyError.
+        Args:
+            ids: those of ``pins``; none: all pins.
+
+        Returns:
+            How many were given back.
+
+        Raises:
+            OptionError: there is no pin of an ID.
+            ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.api import pins
+        from logstore.api import store_info
 
-        return pins.release_pins(self._engine(), ids)
+        return store_info.release_pins(self._engine(), ids)
 
     def retain(self) -> int:
-        """Drop at once what streams do not keep by their settings; how many entries went.
+        """Drop at once what streams do not keep by their settings.
 
         The background does that by itself; this is for stores opened with ``background=False``.
+
+        Returns:
+            How many entries went.
+
+        Raises:
+            ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.engine.features import retention
 
@@ -214,96 +392,62 @@ class Store(StoreHandle[T]):
         return retention.run(shared.engine, shared.committer)
 
     def checkpoint(self) -> int:
-        """Take a checkpoint now; its bytes."""
-        return opening.checkpoint(self._live())
+        """Take a checkpoint now.
+
+        Returns:
+            Its size in bytes.
+
+        Raises:
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.engine.maintenance import checkpoint
+
+        shared = self._live()
+        with shared.caretaker.aside():
+            return checkpoint.take(shared.engine, shared.committer)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """A copy of the store in a new directory, taken without stopping anybody."""
-        opening.backup(self._live(), arguments.place(path))
+        """Copy the store into a new directory, without stopping anybody.
+
+        Args:
+            path: a directory outside the store, empty or not there.
+
+        Raises:
+            OptionError: ``path`` is none, or is in the store itself.
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.recovery import backup
+
+        target, shared = arguments.place(path), self._live()
+        if target.absolute().is_relative_to(shared.engine.path):
+            raise OptionError(f"{target} is in the store itself: give a directory outside it")
+        with shared.caretaker.aside():
+            backup.take(shared.engine, shared.committer, target)
 
     def info(self) -> StoreInfo:
-        """What the store holds and where it stands."""
-        return opening.store_info(self._live())
+        """Tell what the store holds and where it stands.
+
+        Returns:
+            Counts and sizes in bytes.
+        """
+        from logstore.api import store_info
+
+        return store_info.store_info(self._engine())
 
     def metrics(self) -> dict[str, int | float]:
         """Counters of this process since it opened the store, and how many pins the store has.
 
-        docs/metrics.md says what each is.
-
-        Numbers by name; names that end in ``_s`` or ``_s_max`` are seconds.
+        Returns:
+            Numbers by name, as docs/metrics.md explains; names that end in ``_s`` or ``_s_max`` are
+            seconds.
         """
-        from logstore.api import pins
+        from logstore.api import store_info
 
         engine = self._engine()
-        return {**engine.metrics.as_dict(), **pins.pin_counts(engine)}
+        return {**engine.metrics.as_dict(), **store_info.pin_counts(engine)}
 
     @property
     def recovery(self) -> dict[str, Any]:
         """What opening found and did."""
         found: dict[str, Any] = self._live().report.as_dict()
         return found
-
-
-@overload
-def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: None = ..., readonly: bool = ...,
-    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
-    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ..., compact_rate: float | None = ...,
-) -> Store[bytes]: ...  # fmt: skip
-@overload
-def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str, readonly: bool = ...,
-    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
-    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ..., compact_rate: float | None = ...,
-) -> Store[str]: ...  # fmt: skip
-def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
-    readonly: bool = False, create: bool | Literal["auto"] = True,
-    lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
-    node_max_bytes: int | None = None, node_max_entries: int | None = None,
-    segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
-) -> Store[Any]:  # fmt: skip
-    """Open a store, making it if it is missing and ``create`` allows.
-
-    ``sync``: "always", "everysec" or "os", what a crash of the machine may lose. ``encoding``: None
-    gives bytes, a codec's name gives str. ``readonly`` writes nothing, and needs no permission to.
-    ``lock_timeout``: seconds to wait for another process's commit. ``background``: threads that
-    keep the promise of "everysec", drop what streams do not retain, and give deleted space back at
-    ``compact_rate`` bytes a second (0 or None: only ``compact`` does). The limits
-    (``node_max_bytes`` and the like) are fixed when the store is made; giving others for an
-    existing store is an OptionError.
-    """
-    if create != "auto":  # "auto"
-        arguments.check_flag(create, "create")
-    if encoding is not None:
-        arguments.check_encoding(encoding)
-    wanted = {
-        name: value
-        for name, value in (
-            ("node_max_bytes", node_max_bytes), ("node_max_entries", node_max_entries),
-            ("segment_bytes", segment_bytes),
-        )
-        if value is not None
-    }  # fmt: skip
-    limits = StoreLimits(**wanted)
-    limits.check()
-    options = StoreOptions(
-        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, checked(clock),
-        0 if compact_rate is None else compact_rate,
-    )  # fmt: skip
-    options.check()
-    store = Store[Any](
-        arguments.place(path).absolute(),
-        options,
-        encoding,
-        limits,
-        create=bool(create) and not readonly,
-    )
-    try:
-        opening.check_limits(store._live(), wanted)
-    except BaseException:
-        store.close()
-        raise
-    return store

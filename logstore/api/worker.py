@@ -4,8 +4,11 @@ Invariants: an entry is acked only after its handler returned, so each is handle
 exactly once in the store's streams if the handler adds and acks in one transaction; a worker takes
 nothing back from another one that claimed an entry of its meanwhile; an entry goes to the dead
 letter stream and is acked in one commit (``groups.dead_letter``); a worker that is stopped ends the
-running handler first and gives the rest of its batch back. Times are seconds or ``timedelta``. What
-comes next is decided in ``work_loop``.
+running handler first and gives the rest of its batch back. Times are seconds or ``timedelta``.
+
+``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. What drives it, with a thread
+(``consume``) or with asyncio (``aio.group``), performs each and sends back what came of it. A step
+``Do`` is one short call of the store; nothing else in the loop takes a lock or waits.
 """
 
 from __future__ import annotations
@@ -13,42 +16,324 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import timedelta
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
+from logstore.api import arguments, describe
+from logstore.api.arguments import deadline_of
+from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Delivery
-from logstore.api.handlers import USE_AIO, check_callable, not_done
-from logstore.api.work_loop import Do, Fetch, Handle, Loop, Step, Stop, Stopped, Together, Work
-
-if TYPE_CHECKING:
-    from logstore.api.group import Group
+from logstore.api.handlers import PLAIN, USE_AIO, WorkNotDone, check_callable, not_done
+from logstore.api.opening import OpenStore
+from logstore.engine.groups import ack
+from logstore.engine.groups.dead_letter import Limit
+from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.waiting.wait import over
+from logstore.errors import NotOwner, OptionError, shown
+from logstore.features.settings import SettingRows
+from logstore.ids import ZERO_ID, StreamID
+from logstore.logger import Logger
+from logstore.options import AMOUNT_MAX
+from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
 SLEEP_S = 0.05
 
 
-def consume(group: Group[T], consumer: str | bytes, work: Work) -> int:
-    """Hand entries to ``handler``, one after the other, until stopped; how many it handled.
+R = TypeVar("R")
+Handler = Callable[[Delivery[Any]], object]
+log = Logger("logstore.worker")
 
-    First the consumer's own backlog, then what was given back or is pending for as long as is set
-    for the group (``redeliver_after``) or asked for with ``claim_idle``, with anybody; then new
-    entries, ``batch`` at a time. If the handler returns, the entry is acked (unless it was in a
-    transaction of the handler's own). If it raises, that is logged and the entry given back.
+CONCURRENCY_MAX = 10_000
+ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and being seen
+PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
 
-    An entry that failed ``max_deliveries`` times, or was delivered so often without an outcome,
-    goes to the stream ``dead_letter`` with fields ``origin_stream, origin_id, origin_group,
-    origin_consumer, origin_delivery_count, origin_error`` behind its own, in one commit with its
-    ack; ``on_dead`` is called with a ``DeadLetter`` after. Both are those set for the group, unless
-    they are given here.
 
-    It ends when the event ``stop`` is set; at SIGTERM, if it runs in the main thread; or when
-    nothing came for ``timeout`` (None: never, 0: what is there is handled). The running handler is
-    ended first, and what it had not begun is given back.
+class Event(Protocol):
+    """A ``threading.Event``, an ``asyncio.Event``, or what is like them."""
 
-    A coroutine or generator function is refused (OptionError): nobody would await it. A handler
-    that returns an awaitable ends the loop with a UsageError, and its entry is given back.
-    """
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+
+class Worked(Protocol[T]):
+    """The group that a worker works on."""
+
+    _opened: OpenStore[T]
+    _stream: bytes
+    _name: bytes
+
+    def _read(
+        self, who: bytes, limit: int, deadline: float | None, **options: Any
+    ) -> list[Delivery[T]]: ...
+
+    def _backlog(
+        self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
+        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
+    ) -> list[Delivery[T]]: ...  # fmt: skip
+
+
+class Work(NamedTuple):
+    """What ``consume`` was asked for."""
+
+    handler: Handler
+    batch: int = 10
+    max_deliveries: int | None = None
+    dead_letter: str | bytes | None = None
+    claim_idle: timedelta | float | None = None
+    stop: Event | None = None
+    timeout: timedelta | float | None = None
+    on_dead: OnDead[Any] | None = None
+    concurrency: int = 1  # handlers at once; more than one needs a driver of ``Together``
+
+
+class Fetch(NamedTuple):
+    """Wait for entries until then (``time.monotonic``); the answer is a list of deliveries."""
+
+    until: float
+
+
+class Sleep(NamedTuple):
+    """Sleep for so long, or until a stop is asked for."""
+
+    length_s: float
+
+
+class Handle(NamedTuple):
+    """Call the handler; the answer is the Exception that it raised, or None. WorkNotDone ends the
+    loop: the handler would do no other entry either."""
+
+    delivery: Delivery[Any]
+
+
+class Together(NamedTuple):
+    """Perform the steps of ``handle`` for each of these, ``most`` of them at once; the answer is a
+    list of what each gave."""
+
+    deliveries: list[Delivery[Any]]
+    most: int
+    handle: Callable[[Delivery[Any]], Generator[Any, Any, bool]]
+
+
+class Do(NamedTuple):
+    """Call this; the answer is what it gives."""
+
+    call: Callable[[], Any]
+
+
+Step = Fetch | Sleep | Handle | Together | Do
+
+
+class Stopped(Exception):  # noqa: N818
+    """Waiting is over: a stop was asked for, or entries were handed to this consumer."""
+
+
+class Stop:
+    """Whether to stop: the caller's event, or SIGTERM. (An Event is no thing for a signal.)"""
+
+    def __init__(self, event: Event | None) -> None:
+        self._event = event
+        self.terminated = False
+
+    def __bool__(self) -> bool:
+        return self.terminated or (self._event is not None and self._event.is_set())
+
+
+class Loop(Generic[T]):
+    """One run of ``consume``."""
+
+    def __init__(self, group: Worked[T], consumer: str | bytes, work: Work) -> None:
+        """OptionError for options that contradict each other, or are none."""
+        if work.on_dead is not None:
+            check_callable(work.on_dead, "on_dead", coroutines=PLAIN)
+        if work.stop is not None and not callable(getattr(work.stop, "is_set", None)):
+            raise OptionError(f"stop must be an Event, with is_set(), not {shown(work.stop)}")
+        self.group: Worked[T] = group
+        self.consumer = arguments.consumer_name(consumer, group._opened.encoding)
+        self.work = work
+        self.stop = Stop(work.stop)
+        self.limit = _limit(group, work)
+        self.batch = max(work.batch, work.concurrency)
+        self.claim_idle_ms = GIVEN_BACK_ONLY
+        if work.claim_idle is not None:
+            self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+        self._handled = 0
+        self._refused: WorkNotDone | None = None
+        self._looked_at = -1  # position up to which a waiter knows that it has no backlog
+
+    def rounds(self) -> Generator[Step, Any, int]:
+        """The steps to perform; how many entries were handled."""
+        timeout = self.work.timeout
+        deadline, pause = deadline_of(timeout), PAUSE_S
+        while not self.stop:
+            batch = yield from self._next(deadline)
+            if not batch:
+                if over(deadline):
+                    break
+                continue
+            before = self._handled
+            went_on = yield from self._batch(batch)
+            if self._handled > before:
+                pause = PAUSE_S
+            elif not went_on:
+                if over(deadline):
+                    break  # only what fails again and again is left
+                yield Sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+                continue
+            deadline = deadline_of(timeout)
+        return self._handled
+
+    def alive(self) -> None:
+        """Stopped if there is something better to do than to wait on."""
+        if self.stop:
+            raise Stopped
+        applied = self.group._opened.engine().wake.applied
+        if applied != self._looked_at:  # else nobody committed anything since
+            self._looked_at = applied
+            if self.has_backlog():
+                raise Stopped
+
+    def has_backlog(self) -> bool:
+        """Whether something is pending with this consumer."""
+        group = self.group
+        return group._opened.view(
+            lambda view: describe.held(view, group._stream, group._name, self.consumer) > 0
+        )
+
+    # -- getting entries ------------------------------------------------------------------------
+    def _next(self, deadline: float | None) -> Generator[Step, Any, list[Delivery[T]]]:
+        found: list[Delivery[T]]
+        if (yield Do(self.has_backlog)):
+            found = yield Do(self._backlog)
+        else:
+            until = time.monotonic() + ROUND_S
+            found = yield Fetch(until if deadline is None else min(until, deadline))
+        return found
+
+    def _backlog(self) -> list[Delivery[T]]:
+        return self.group._backlog(
+            self.consumer, ZERO_ID, self.batch, worker=True, dead=self.limit,
+            on_dead=self.work.on_dead,
+        )  # fmt: skip
+
+    # -- handling them --------------------------------------------------------------------------
+    def _batch(self, batch: list[Delivery[T]]) -> Generator[Step, Any, bool]:
+        """Handle a batch; False if there were failures that will come back without end."""
+        went_on = True
+        if self.work.concurrency > 1:
+            answers = yield Together(batch, self.work.concurrency, self._one)
+            went_on = all(answers)
+            if self._refused is not None:
+                raise self._refused
+            batch = []
+        for place, delivery in enumerate(batch):
+            if self.stop:
+                for each in batch[place:]:
+                    yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                break
+            if delivery.deleted:
+                yield Do(delivery.ack)
+            else:
+                try:
+                    went_on = (yield from self._handle(delivery)) and went_on
+                except WorkNotDone:
+                    for each in batch[place:]:
+                        if not each.settled:
+                            yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                    raise
+        if went_on:
+            return True
+        limited: bool = yield Do(self._limited)
+        return limited
+
+    def _one(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+        """Handle one of those that are handled at once; the first WorkNotDone stops the others."""
+        if self.stop or self._refused is not None:
+            yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+            return True
+        if delivery.deleted:
+            yield Do(delivery.ack)
+            return True
+        try:
+            return (yield from self._handle(delivery))
+        except WorkNotDone as refused:
+            self._refused = refused
+            if not delivery.settled:
+                yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+            return True
+
+    def _handle(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+        failed: Exception | None = yield Handle(delivery)
+        if failed is None:
+            if not delivery.settled:
+                yield Do(delivery.ack)
+            self._handled += 1
+            return True
+        if isinstance(failed, WorkNotDone):
+            raise failed
+        lost = isinstance(failed, NotOwner)
+        if lost:
+            log.info("entry %s: %s", delivery.id, failed)
+        else:
+            log.error(
+                "entry %s failed at delivery %d", delivery.id, delivery.delivery_count,
+                exc_info=failed,
+            )  # fmt: skip
+        if not delivery.settled:
+            error = repr(failed)
+            yield Do(partial(self._give_back, delivery, delivery.delivery_count, error))
+            return lost
+        return True
+
+    def _give_back(self, delivery: Delivery[T], count: int, error: str = "") -> None:
+        """Give it back with this delivery count, or bury it, if it is still this worker's."""
+        reason = error.encode("utf-8", "backslashreplace")
+        step = partial(
+            ack.fenced_nack, **delivery._fence(), retry_count=count, error=reason, limit=self.limit
+        )
+        try:
+            self.group._opened.commit_telling(step, frees=True, on_dead=self.work.on_dead)
+        except NotOwner:
+            log.info("entry %s is another consumer's now", delivery.id)
+
+    def _limited(self) -> bool:
+        """Whether what fails again and again ends in a dead letter stream."""
+        group = self.group
+
+        def look(view: Snapshot) -> bool:
+            number = describe.group_number(view, group._stream, group._name)
+            return number is not None and (
+                SettingRows(view.index).group(number).max_deliveries is not None
+            )
+
+        return self.limit is not None or group._opened.view(look)
+
+
+def _limit(group: Worked[Any], work: Work) -> Limit | None:
+    """The worker's own limit; None: what is set for the group."""
+    arguments.check_between(work.batch, "batch", 1, AMOUNT_MAX)
+    arguments.check_between(work.concurrency, "concurrency", 1, CONCURRENCY_MAX)
+    arguments.check_count(work.max_deliveries, "max_deliveries")
+    if (work.max_deliveries is None) != (work.dead_letter is None):
+        raise OptionError("give max_deliveries and dead_letter both, or neither")
+    if work.max_deliveries is None or work.dead_letter is None:
+        return None
+    if work.max_deliveries < 1:
+        raise OptionError(f"max_deliveries must be 1 or more: {work.max_deliveries}")
+    name = arguments.stream_name(work.dead_letter, group._opened.encoding)
+    if name == group._stream:
+        raise OptionError("dead_letter must be another stream: its entries would come back")
+    return Limit(work.max_deliveries, name)
+
+
+def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:
+    """Hand entries to a handler, as ``Group.consume`` says; how many it handled."""
     check_callable(work.handler, "handler", coroutines=USE_AIO)
     loop = Loop(group, consumer, work)
     steps, answer = loop.rounds(), None

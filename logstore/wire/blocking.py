@@ -19,6 +19,7 @@ from logstore.aio.turn import Tasks
 from logstore.aio.wait import wait_for
 from logstore.aio.waiter import Waiter
 from logstore.api.group_wait import Wait
+from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting.wait import wait_streams
@@ -173,11 +174,12 @@ class Blocked:
     def _group_wait(self, alive: Callable[[], object] | None) -> Wait:
         read = self._group
         return Wait(
-            self._session.database.store, read.stream, read.group, read.consumer, self._once,
-            read.limit, read.claim_idle_ms, alive, read.noack, None, read.measured, read.measured,
+            opened_of(self._session.database.store), read.stream, read.group, read.consumer,
+            self._once, read.limit, read.claim_idle_ms, alive, read.noack, None, read.measured,
+            read.measured,
         )  # fmt: skip
 
-    def _once(self, txn: WriteTxn, takes_new: bool) -> list[Delivered]:
+    def _once(self, txn: WriteTxn, takes_new: bool = True) -> list[Delivered]:
         """The read, inside of its commit: a reply that is too large undoes it."""
         if self._waited:
             self._check_rights()

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from logstore.api import arguments, dead_letters
+from logstore.api import arguments
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import snapshot
@@ -225,7 +226,7 @@ class Runner:
 
         while True:
             try:
-                went = dead_letters.run(self.store, op, None)
+                went = opened_of(self.store).commit_telling(op)
             except Again:
                 continue
             if went:
@@ -262,7 +263,7 @@ class Runner:
         together = _Together(steps, owed)
         while True:
             try:
-                dead_letters.run(self.store, together, None)
+                opened_of(self.store).commit_telling(together)
                 return together.made()
             except Again:
                 continue
@@ -301,7 +302,7 @@ class Runner:
     def _added(self, adding: Adding) -> list[Run]:
         while True:
             try:
-                found: list[Run] = dead_letters.run(self.store, adding, None)
+                found: list[Run] = opened_of(self.store).commit_telling(adding)
                 return found
             except Again:
                 continue
@@ -310,6 +311,6 @@ class Runner:
         if not isinstance(step, Change) or not step.frees:
             return _refused(step, full)
         try:
-            return step.reply(dead_letters.run(self.store, step.op, None, free=True))
+            return step.reply(opened_of(self.store).commit_telling(step.op, frees=True))
         except (Error, Failed) as exc:
             return failure_of(exc)

@@ -21,9 +21,8 @@ from typing import Any
 
 import logstore
 from logstore import Error
-from logstore.api.buffered_group import TransactionGroup
-from logstore.api.buffered_stream import TransactionStream
 from logstore.api.store import Store
+from logstore.api.transaction import TransactionGroup, TransactionStream
 from tests.store.look import FixedClock
 
 PINNED = Path(__file__).with_name("odd_arguments.txt")
@@ -68,7 +67,7 @@ class Shop:
             self.store.drop(name)
         self._count += 1
         self.store.restore(self.name, self.payload)
-        self.store._on_dead.clear()
+        self.store._opened.on_dead.clear()
 
     def delivery(self) -> Any:
         """A delivery of the group."""

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from logstore import IDOrderError, IDRuns, InvalidEntryError, InvalidIDError, StreamID
-from logstore.api.store import Store, open_store
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
 from logstore.ids import U64_MAX
 from tests.store.look import FixedClock, engine_of, everything, stream_nodes
 

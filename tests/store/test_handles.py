@@ -88,8 +88,8 @@ def test_pickled_handles_share_the_engine(store: Store[bytes]) -> None:
     stream.add({"a": 1})
     copy = pickle.loads(pickle.dumps(stream))
     assert (copy.name, list(copy)) == (b"\xff", list(stream))
-    assert engine_of(copy._store) is engine_of(store)
-    copy._store.close()
+    assert copy._opened.engine() is engine_of(store)
+    copy._opened.close()
 
 
 def test_a_pickled_store_of_the_system_s_clock(tmp_path: Path) -> None:

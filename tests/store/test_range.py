@@ -125,16 +125,17 @@ def trim_behind(stream: Stream[bytes]) -> None:
 
 
 def drop(stream: Stream[bytes]) -> None:
-    stream._store.drop(stream.name)
+    Store(stream._opened).drop(stream.name)
 
 
 def start_anew(stream: Stream[bytes]) -> None:
-    stream._store.drop(stream.name)
-    filled(stream._store, 500)
+    store = Store(stream._opened)
+    store.drop(stream.name)
+    filled(store, 500)
 
 
 def seal(stream: Stream[bytes]) -> None:
-    roll(stream._store)
+    roll(Store(stream._opened))
 
 
 @pytest.mark.parametrize(

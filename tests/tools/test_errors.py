@@ -62,8 +62,8 @@ def test_a_store_that_is_forgotten_at_exit_says_nothing(
 ) -> None:
     """Modules may be gone by then, and the store was closed before that."""
     store = logstore.open(empty)
-    monkeypatch.setattr("logstore.api.store_handle.opening", None)
-    store.__del__()
+    monkeypatch.setattr("logstore.api.opening.registry", None)
+    store._opened.__del__()
     monkeypatch.undo()
     store.close()
 

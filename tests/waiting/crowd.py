@@ -62,7 +62,7 @@ def used(store: Store[Any]) -> list[int]:
 def key_of(store: Store[Any]) -> int:
     """The number of the group."""
     group = group_of(store)
-    number = group._view(
+    number = group._opened.view(
         lambda view: view.index.groups.number(view.record(b"work").number, b"g")  # type: ignore[union-attr]
     )
     assert number is not None

@@ -14,7 +14,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.api import work_loop
+from logstore.api import worker
 from tests.engine.procs import Forked
 from tests.waiting.crowd import LONG_S, SOON_S, eventually
 
@@ -318,7 +318,7 @@ def test_a_worker_handles_retries_and_buries(tmp_path: Path, plain: bool) -> Non
 def test_an_idle_worker_is_stopped_before_its_round_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: int | None
 ) -> None:
-    monkeypatch.setattr(work_loop, "ROUND_S", 600.0)
+    monkeypatch.setattr(worker, "ROUND_S", 600.0)
 
     async def work(store: aio.AsyncStore) -> None:
         stop = asyncio.Event()

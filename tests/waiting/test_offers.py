@@ -109,7 +109,7 @@ def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], wh
     (had,) = group.read(whose, count=1)
     waiting = Reading(store, "c", count=1)
     key = key_of(store)
-    found = group._view(lambda view: pel.find(view.index.groups, key, had.id))
+    found = group._opened.view(lambda view: pel.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
     (row,) = waits.slots.waiting(key)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.api.store import Store
+from logstore.api.opening import OpenStore
 from logstore.errors import DiskFullError
 from logstore.wire.batches import RUN_MAX_REQUESTS, Batches
 from logstore.wire.service import Service
@@ -100,7 +100,7 @@ def test_adds_that_meet_a_full_disk_are_refused_each(
 
     with Line(served.port) as line:
         with monkeypatch.context() as patched:
-            patched.setattr(Store, "_commit", full)
+            patched.setattr(OpenStore, "commit", full)
             line.send(adds(b"s", b"1", b"2", b"3"))
             assert all(str(line.reply()).startswith("MISCONF") for _ in range(3))
         line.send(adds(b"s", b"4"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logstore.api import dump
+from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore as installs
 from logstore.engine.features import expiry
@@ -33,7 +34,7 @@ def dumped(session: Session, words: Words) -> Step:
 
     def work() -> Reply:
         try:
-            return dump.payload(store, key, peer)
+            return dump.payload(opened_of(store), key, peer)
         except StreamNotFoundError:
             return None
 
@@ -110,7 +111,11 @@ class _Restoring:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
             dump.install(
-                database.store, self._key, self._stream, replace=self._replace, last=self._expire
+                opened_of(database.store),
+                self._key,
+                self._stream,
+                replace=self._replace,
+                last=self._expire,
             )
         except StreamExistsError:
             raise Failed(BUSY) from None

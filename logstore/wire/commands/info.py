@@ -8,6 +8,7 @@ from typing import Any
 from logstore.api import describe
 from logstore.api.entry import Entry
 from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
+from logstore.api.opening import opened_of
 from logstore.engine.groups import describe as pendings
 from logstore.engine.txn.groups import signed
 from logstore.wire.failures import SYNTAX, Failed
@@ -99,7 +100,7 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
     profile, store = session.service.profile, session.database.store
 
     def find(reader: Reader) -> Reply:
-        info = describe.full_info_on(reader.once, store, key, count)
+        info = describe.full_info_on(reader.once, opened_of(store), key, count)
         return head(info, profile) | {
             b"entries": [flat(each) for each in info.entries],
             b"groups": [_group(each, profile) for each in info.group_infos],

@@ -1,0 +1,130 @@
+"""Opening a store: options, checked before anything is touched.
+
+Invariants: a store of other limits than those that were asked for is closed again. It knows no
+logic of the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from logstore.api import arguments
+from logstore.api.opening import OpenStore
+from logstore.api.store import Store
+from logstore.api.stream import Stream
+from logstore.clock import Clock, checked
+from logstore.errors import OptionError
+from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
+
+if TYPE_CHECKING:
+    from logstore.engine.groups.dead_letter import Buried
+
+
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: None = ..., readonly: bool = ...,
+    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
+    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
+    segment_bytes: int | None = ..., compact_rate: float | None = ...,
+) -> Store[bytes]: ...  # fmt: skip
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str, readonly: bool = ...,
+    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
+    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
+    segment_bytes: int | None = ..., compact_rate: float | None = ...,
+) -> Store[str]: ...  # fmt: skip
+def open_store(
+    path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
+    readonly: bool = False, create: bool | Literal["auto"] = True,
+    lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
+    node_max_bytes: int | None = None, node_max_entries: int | None = None,
+    segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
+) -> Store[Any]:  # fmt: skip
+    """Open a store, making it if it is missing and ``create`` allows.
+
+    The limits (``node_max_bytes``, ``node_max_entries``, ``segment_bytes``) are fixed when the
+    store is made.
+
+    Args:
+        path: the store's directory.
+        sync: "always", "everysec" or "os": what a crash of the machine may lose.
+        encoding: None gives bytes, a codec's name gives str.
+        readonly: write nothing, and need no permission to.
+        create: whether to make a store that is not there.
+        lock_timeout: seconds or timedelta to wait for another process's commit.
+        background: have threads that keep the promise of "everysec", drop what streams do not
+            retain, and give deleted space back.
+        clock: what tells the time instead of the system's clock.
+        node_max_bytes: bytes of a node.
+        node_max_entries: entries of a node.
+        segment_bytes: bytes of a segment of the log.
+        compact_rate: bytes a second of compaction in the background; 0 or None: only ``compact``
+            gives space back.
+
+    Returns:
+        The store.
+
+    Raises:
+        OptionError: an option is none, or another one than the store was made with.
+        NotAStoreError: there is something else at ``path``, or nothing and ``create`` is False.
+        FormatVersionError: a later version made it.
+        DamagedStoreError: it cannot be made whole; the message says what to do.
+        LockTimeoutError: another process held the lock for longer than ``lock_timeout``.
+        FileSystemError: the system refused.
+    """
+    if create != "auto":
+        arguments.check_flag(create, "create")
+    if encoding is not None:
+        arguments.check_encoding(encoding)
+    given = {
+        "node_max_bytes": node_max_bytes,
+        "node_max_entries": node_max_entries,
+        "segment_bytes": segment_bytes,
+    }
+    wanted = {name: value for name, value in given.items() if value is not None}
+    limits = StoreLimits(**wanted)
+    limits.check()
+    options = StoreOptions(
+        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, checked(clock),
+        0 if compact_rate is None else compact_rate,
+    )  # fmt: skip
+    options.check()
+    opened: OpenStore[Any] = OpenStore(
+        arguments.place(path).absolute(), options, encoding, limits, _tell_dead_letters,
+        create=bool(create) and not readonly,
+    )  # fmt: skip
+    try:
+        _check_limits(opened.engine().limits, wanted)
+    except BaseException:
+        opened.close()
+        raise
+    return Store(opened)
+
+
+def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:
+    """OptionError if limits were asked for that the store was not made with."""
+    for name, value in wanted.items():
+        if getattr(has, name) != value:
+            raise OptionError(
+                f"the store was created with {name}={getattr(has, name)}, or set to it, and "
+                f"opening it does not change that to {value}: "
+                "leave the option out, or make a new store and export into it"
+            )
+
+
+def _tell_dead_letters(
+    opened: OpenStore[Any], dead: list[Buried], on_dead: Callable[[Any], object] | None
+) -> None:
+    """Tell whoever wants to know of entries that a commit of this handle dead-lettered."""
+    from logstore.api import dead_letters
+    from logstore.api.group import Group
+
+    groups = {
+        key: Group(Stream(opened, key[0]), key[1])
+        for key in {(each.origin, each.group) for each in dead}
+    }
+    dead_letters.tell(opened, dead, groups, on_dead)

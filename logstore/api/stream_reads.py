@@ -1,0 +1,284 @@
+"""A stream, as users hold it: its entries, read and told of.
+
+Invariants: nothing here changes a stream or takes a lock; what is told together is of one moment,
+but iterators are lazy and take a snapshot a batch. It knows no logic of the disk: it turns
+arguments into reads of the engine, and bytes into entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from logstore.api import arguments
+from logstore.api import read as reading
+from logstore.api.entry import Entry, make_entry
+from logstore.api.opening import OpenStore
+from logstore.engine.streams import read
+from logstore.errors import EntryTypeError, OptionError, UsageError
+from logstore.ids import IDLike, StreamID, parse_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logstore.api.dump import Peer
+    from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+
+T = TypeVar("T", bytes, str)
+
+
+class StreamReads(Generic[T]):
+    """What :class:`logstore.Stream` reads and tells."""
+
+    __slots__ = ("_name", "_opened")
+
+    def __init__(self, opened: OpenStore[T], name: bytes) -> None:
+        self._opened: OpenStore[T] = opened
+        self._name = name
+
+    @property
+    def name(self) -> T:
+        """The name, as bytes or in the store's encoding."""
+        return self._opened.text(self._name)
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r} of {self._opened!r}>"
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self._opened, self._name))
+
+    # -- entries ------------------------------------------------------------------------------
+    def get(self, id: IDLike) -> Entry[T] | None:
+        """Look an entry up.
+
+        Args:
+            id: its ID.
+
+        Returns:
+            The entry, or None if there is none with this ID.
+
+        Raises:
+            InvalidIDError: ``id`` is no whole ID.
+        """
+        at = parse_id(id)
+        rows = read.read_batch(self._opened.engine(), self._name, at, at, 1).entries
+        if not rows:
+            return None
+        _, ms, seq, flat = rows[0]
+        return make_entry(ms, seq, flat, self._opened.encoding)
+
+    def __getitem__(self, id: IDLike) -> Entry[T]:
+        if isinstance(id, slice) or (isinstance(id, int) and id < 0):
+            raise EntryTypeError(
+                "a stream is indexed by ID, not by place: stream.last and stream.first are its "
+                "ends, stream.range(start, end, count=, reverse=) is a part of it"
+            )
+        found = self.get(id)
+        if found is None:
+            raise KeyError(str(parse_id(id)))
+        return found
+
+    def __contains__(self, id: IDLike) -> bool:
+        return self.get(id) is not None
+
+    def __len__(self) -> int:
+        record = reading.record_of(self._opened, self._name)
+        return record.length if record is not None else 0
+
+    def range(
+        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Entry[T]]:  # fmt: skip
+        """Entries of an interval, lazily, as XRANGE and XREVRANGE.
+
+        Args:
+            start: the smaller end, also with ``reverse``; ``(`` before an ID excludes it.
+            end: the larger end, included unless ``(`` stands before it.
+            count: at most so many entries; None: no limit, 0: none.
+            reverse: from the newest entry on.
+
+        Returns:
+            An iterator, which takes a snapshot a batch and is not shared between threads.
+
+        Raises:
+            InvalidIDError: an end is no ID.
+            OptionError: ``start`` is above ``end``, or ``count`` is negative.
+        """
+        low, high = arguments.interval(start, end)
+        arguments.check_flag(reverse, "reverse")
+        arguments.check_count(count, "count")
+        if count is not None and count < 0:
+            raise OptionError(f"count must not be negative: {count}")
+        left = -1 if count is None else count
+        return reading.entries(self._opened, self._name, low, high, left, reverse=reverse)
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return self.range()
+
+    def __reversed__(self) -> Iterator[Entry[T]]:
+        return self.range(reverse=True)
+
+    def read(
+        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
+        max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
+    ) -> list[Entry[T]]:  # fmt: skip
+        """Entries above an ID, as XREAD.
+
+        Args:
+            after: an ID; ``"$"`` is the last ID at the call, ``"+"`` asks for the last entry.
+            count: at most so many entries; 0 or None: no limit.
+            max_count: one more limit, not below ``count``; for reads of many streams.
+            max_bytes: stops before the entry that passes it, never before the first; an entry
+                has ``size_bytes``: 16, and those of its field names and values.
+            timeout: seconds or timedelta to wait; 0 does not wait, None waits for ever.
+            block: not taken; give ``timeout``.
+
+        Returns:
+            A list, empty if none came in time.
+
+        Raises:
+            InvalidIDError: ``after`` is no ID.
+            OptionError: a limit or the timeout is none.
+            UsageError: ``block`` was given.
+        """
+        arguments.refuse_block(block)
+        limits = arguments.limits(count, max_count, max_bytes)
+        return reading.read_stream(self._opened, self._name, after, limits, timeout)
+
+    def follow(
+        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> Iterator[Entry[T]]:  # fmt: skip
+        """Entries above an ID, and all that come.
+
+        Args:
+            after: as in ``read``; what it stands for is settled at the call.
+            timeout: seconds or timedelta without an entry that end it; None: never.
+            count: how many are read at once.
+
+        Returns:
+            An iterator, which waits for entries.
+
+        Raises:
+            InvalidIDError: ``after`` is no ID.
+            OptionError: ``count`` or ``timeout`` is none.
+        """
+        return reading.follow(self._opened, self._name, after, count, timeout)
+
+    @property
+    def first(self) -> Entry[T] | None:
+        """The entry with the smallest ID, or None."""
+        return next(self.range(count=1), None)
+
+    @property
+    def last(self) -> Entry[T] | None:
+        """The entry with the largest ID, or None."""
+        return next(self.range(count=1, reverse=True), None)
+
+    @property
+    def last_id(self) -> StreamID:
+        """The last ID ever given; it survives deletes. 0-0 before the first add."""
+        return reading.last_id(self._opened, self._name)
+
+    # -- what it tells ------------------------------------------------------------------------
+    def info(self) -> StreamInfo[T]:
+        """Tell what XINFO STREAM tells, and more.
+
+        Returns:
+            The description, of one moment.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+        """
+        from logstore.api import describe
+
+        name, encoding = self._name, self._opened.encoding
+        return self._opened.view(lambda view: describe.stream_info(view, name, encoding))
+
+    def info_full(self, count: int = 10) -> FullStreamInfo[T]:
+        """Tell what XINFO STREAM FULL tells: entries, groups, consumers, what is pending with them.
+
+        Args:
+            count: at most so many of each list, those with the smallest IDs; 0: all, in memory.
+
+        Returns:
+            The description; what is long is looked at in steps, each of a moment of its own.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+            OptionError: ``count`` is negative or no integer.
+        """
+        from logstore.api import describe
+
+        return describe.full_info(self._opened, self._name, arguments.read_count(count))
+
+    def groups(self) -> list[GroupInfo[T]]:
+        """Tell what XINFO GROUPS tells.
+
+        Returns:
+            All groups, by name.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+        """
+        from logstore.api import describe
+
+        return describe.group_infos(self._opened, self._name)
+
+    # -- in bulk ------------------------------------------------------------------------------
+    def scan(
+        self, start: IDLike = "-", end: IDLike = "+", *,
+        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        batch_rows: int = 65536,
+    ) -> pa.RecordBatchReader:  # fmt: skip
+        """Entries of an interval as Arrow record batches.
+
+        Args:
+            start: as in ``range``.
+            end: as in ``range``.
+            columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: these), or of
+                fields; as a mapping with their types (None: text). A value that is none of its
+                type is null.
+            batch_rows: rows of a batch, at most.
+
+        Returns:
+            A reader of record batches.
+
+        Raises:
+            InvalidIDError: an end is no ID.
+            OptionError: the interval is reversed, or a column cannot be.
+            UsageError: pyarrow is not installed.
+        """
+        from logstore.scan import arrow
+
+        low, high = arguments.interval(start, end)
+        engine = self._opened.engine()
+        try:
+            return arrow.scan_stream(engine, self._name, low, high, columns, batch_rows)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
+            ) from error
+
+    def dump(self, *, peer: Peer | None = None) -> bytes:
+        """The stream with its groups, as DUMP gives it.
+
+        Args:
+            peer: "redis" or "valkey", if one of them is to take it: they refuse each other's nodes
+                where a field or value has exactly 16378 or 2097146 bytes.
+
+        Returns:
+            A payload that Redis (7.2 on) and Valkey RESTORE.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+            OptionError: ``peer`` is neither.
+            TooLargeError: it has above 512 MiB.
+        """
+        from logstore.api import dump
+
+        return dump.payload(self._opened, self._name, peer)

@@ -1,0 +1,334 @@
+"""A stream, as users hold it: what adds, deletes and trims its entries.
+
+Invariants: arguments are refused before a lock is taken; each call is one commit (``add_many``: one
+a batch), in the log before it returns. What is decided under the lock is decided by the engine's
+modules, of which these calls hand over a function with its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
+
+from logstore.api import arguments
+from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
+from logstore.api.stream_reads import StreamReads
+from logstore.codec import GivenIDs, Row, RowBatch
+from logstore.engine.streams import add, delete, lifecycle, trim
+from logstore.ids import IDLike, StreamID, parse_id
+from logstore.options import BATCH_MAX_ROWS, References, Sync
+
+if TYPE_CHECKING:
+    from logstore.engine.streams.add import AutoID
+    from logstore.engine.streams.idempotency import Asked
+
+T = TypeVar("T", bytes, str)
+
+
+class StreamWrites(StreamReads[T]):
+    """What :class:`logstore.Stream` adds and takes away."""
+
+    __slots__ = ()
+
+    # -- adding -------------------------------------------------------------------------------
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: Literal[True] = True,
+        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID: ...  # fmt: skip
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
+    ) -> StreamID | None: ...  # fmt: skip
+    def add(
+        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
+        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
+        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
+    ) -> StreamID | None:  # fmt: skip
+        """Add one entry, as XADD does.
+
+        Args:
+            fields: a mapping, or (name, value) pairs; str, bytes, int or float.
+            id: ``"*"`` (of now), ``"<ms>-*"``, or an ID above ``last_id``.
+            maxlen: trim to so many entries after the add.
+            minid: trim what is below this ID after the add.
+            approximate: trim whole nodes only.
+            limit: trim at most so many entries; 0: no limit.
+            references: of what is trimmed, as in ``delete``.
+            create: whether to make a stream that is not there.
+            producer: 1 to 1024 bytes; the add may be repeated then: what this producer added under
+                the same ``idempotent_id`` is not added again, for as long as docs/adding.md says.
+            idempotent_id: 1 to 1024 bytes; None: computed from the fields.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            The entry's ID, or the one that it had from its first add by ``producer``; None if
+            ``create`` is False and there is no stream.
+
+        Raises:
+            IDOrderError: ``id`` is not above ``last_id``.
+            InvalidIDError: ``id`` or ``minid`` is no ID, or 0-0.
+            InvalidEntryError: there are no fields.
+            EntryTypeError: a field or value is of another type.
+            TooLargeError: a field, the entry or an idempotent ID is over its limit.
+            OptionError: options contradict each other, or are none.
+        """
+        batch, request = arguments.one_add(
+            self._name, fields, id, self._opened.encoding, maxlen=maxlen, minid=minid,
+            approximate=approximate, limit=limit, references=references, create=create,
+        )  # fmt: skip
+        if producer is not None or idempotent_id is not None:
+            from logstore.api import producing
+            from logstore.engine.streams import idempotency
+
+            asked = producing.asked(batch, id, producer, idempotent_id, self._opened.encoding)
+            step = partial(idempotency.add, request=request, asked=asked)
+            ids: list[StreamID] | None = self._opened.commit(step, sync)
+            return None if ids is None else ids[0]
+        added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
+        return None if added is None else added.first
+
+    def add_many(
+        self, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int = 1000,
+        maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
+        limit: int | None = None, references: References = "keep", create: bool = True,
+        producer: str | bytes | None = None, sync: Sync | None = None,
+    ) -> IDRuns:  # fmt: skip
+        """Add rows of any iterable, one commit for each ``batch`` of them.
+
+        If a row is refused its whole batch is, and the batches before stay. The iterable runs
+        outside every lock. Memory holds one batch, and some four bytes of each ID that was given.
+
+        Args:
+            rows: what ``add`` takes, or (id, fields) in all rows: an ID or ``"<ms>-*"``, each above
+                the one before. With ``producer``: fields, or (idempotent ID, fields).
+            batch: rows of a commit, 1 to 1,000,000.
+            maxlen: as in ``add``, after each batch.
+            minid: as in ``add``, after each batch.
+            approximate: as in ``add``.
+            limit: as in ``add``.
+            references: as in ``add``.
+            create: as in ``add``.
+            producer: as in ``add``; a row that is not added again has the ID that it got before.
+            sync: a stronger promise than the store's, for each commit.
+
+        Returns:
+            The IDs of the rows.
+
+        Raises:
+            IDOrderError: an ID is not above the one before.
+            InvalidIDError: an ID is none.
+            InvalidEntryError: a row is none, or some rows have IDs and others have not.
+            EntryTypeError: ``rows`` is no iterable, or a field or value is of another type.
+            TooLargeError: a field, an entry or an idempotent ID is over its limit.
+            OptionError: options contradict each other, or are none.
+        """
+        given = IDRuns()
+        for _ in self._adding(
+            given, rows, batch=batch, maxlen=maxlen, minid=minid, approximate=approximate,
+            limit=limit, references=references, create=create, producer=producer, sync=sync,
+        ):  # fmt: skip
+            pass
+        return given
+
+    def _adding(
+        self, given: IDRuns, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int,
+        maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None,
+        references: References, create: bool, producer: str | bytes | None, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        """Add rows, a batch each step, which is True; their IDs go to ``given``. It ends when there
+        are no rows; asked once more, it goes on with what came since.
+        """
+        arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
+        arguments.check_flag(create, "create")
+        rule = arguments.trim_rule(
+            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            optional=True,
+        )  # fmt: skip
+        encoding = self._opened.encoding
+        if producer is not None:
+            from logstore.api import producing
+
+            named = producing.batches(rows, batch, producer, encoding)
+            return self._add_once(given, named, rule, create=create, sync=sync)
+        return self._add_batches(
+            given, arguments.batches(rows, batch, encoding), rule, create=create, sync=sync
+        )
+
+    def _add_batches(
+        self, given: IDRuns, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
+        rule: trim.TrimRule | None, *, create: bool, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        for ids, chunk in batches:
+            request = add.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
+            added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
+            if added is None:
+                return
+            collect(given, added)
+            yield True
+
+    def _add_once(
+        self, given: IDRuns, batches: Iterable[tuple[Asked, RowBatch]],
+        rule: trim.TrimRule | None, *, create: bool, sync: Sync | None,
+    ) -> Iterator[bool]:  # fmt: skip
+        from logstore.engine.streams import idempotency
+
+        for asked, chunk in batches:
+            request = add.Add(self._name, chunk, 0, len(chunk), add.AUTO, create, rule)
+            step = partial(idempotency.add, request=request, asked=asked)
+            ids: list[StreamID] | None = self._opened.commit(step, sync)
+            if ids is None:
+                return
+            given.extend(ids)
+            yield True
+
+    # -- deleting -----------------------------------------------------------------------------
+    def delete(
+        self, id: IDLike, *more_ids: IDLike, references: References = "keep",
+        purge: bool = False, sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Delete entries by ID, as XDEL.
+
+        Args:
+            id: an entry's ID.
+            more_ids: those of others.
+            references: "keep" leaves what groups have pending of them, "delete" takes that away,
+                too, "acked" deletes only what every group has read and acked.
+            purge: also erase their bytes from every file of the store before it returns.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            How many were deleted.
+
+        Raises:
+            InvalidIDError: an ID is none.
+            OptionError: an option is none.
+            ErasureIncompleteError: ``purge`` could not reach some bytes.
+        """
+        arguments.check_choice(references, References, "references")
+        arguments.check_flag(purge, "purge")
+        ids = [parse_id(each) for each in (id, *more_ids)]
+        step = partial(delete.delete, name=self._name, ids=ids, mode=references)
+        gone: int = self._opened.free(step, sync)
+        if purge:
+            self._opened.compact(purge=True)
+        return gone
+
+    def delete_each(
+        self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
+    ) -> list[DeleteOutcome]:
+        """Delete entries by ID, as XDELEX, and tell what became of each.
+
+        Args:
+            ids: the entries' IDs; one that is named twice is MISSING the second time.
+            references: as in ``delete``.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            For each ID whether it was DELETED, MISSING or KEPT. KEPT comes of "acked" only, also
+            for an ID without an entry, if a group has not read so far or has it pending.
+
+        Raises:
+            InvalidIDError: an ID is none.
+            OptionError: ``references`` is none of the three.
+        """
+        arguments.check_choice(references, References, "references")
+        given = [parse_id(each) for each in ids]
+        step = partial(delete.delete_ids, stream=self._name, ids=given, mode=references)
+        return outcomes(self._opened.free(step, sync))
+
+    def delete_range(
+        self, start: IDLike, end: IDLike, *, purge: bool = False, sync: Sync | None = None
+    ) -> int:
+        """Delete all entries of an interval, in one commit.
+
+        Args:
+            start: the smaller end, included unless ``(`` stands before it.
+            end: the larger end, likewise.
+            purge: as in ``delete``.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            How many were deleted.
+
+        Raises:
+            InvalidIDError: an end is no ID.
+            OptionError: ``start`` is above ``end``.
+            ErasureIncompleteError: ``purge`` could not reach some bytes.
+        """
+        arguments.check_flag(purge, "purge")
+        low, high = arguments.interval(start, end)
+        step = partial(delete.delete_range, name=self._name, start=low, end=high)
+        gone: int = self._opened.free(step, sync)
+        if purge:
+            self._opened.compact(purge=True)
+        return gone
+
+    def trim(
+        self, *, maxlen: int | None = None, minid: IDLike | None = None,
+        max_age: timedelta | float | None = None, approximate: bool = False,
+        limit: int | None = None, references: References = "keep", sync: Sync | None = None,
+    ) -> int:  # fmt: skip
+        """Trim from the old end, as XTRIM; exactly one of the first three says to where.
+
+        Args:
+            maxlen: keep at most so many entries.
+            minid: drop what is below this ID.
+            max_age: drop what is older, by the IDs' milliseconds; seconds or timedelta.
+            approximate: drop whole nodes only.
+            limit: with ``approximate``, drop at most so many entries; 0: no limit.
+            references: as in ``delete``; with "delete" and "acked" entries go one by one, and
+                "acked" passes over those that a group still needs.
+            sync: a stronger promise than the store's, for this commit.
+
+        Returns:
+            How many entries went.
+
+        Raises:
+            InvalidIDError: ``minid`` is no ID.
+            OptionError: options contradict each other, or are none.
+        """
+        rule = arguments.trim_rule(
+            maxlen, minid, max_age, approximate=approximate, limit=limit, references=references,
+            optional=False,
+        )  # fmt: skip
+        gone: int = self._opened.free(partial(trim.trim_named, name=self._name, rule=rule), sync)
+        return gone
+
+    def set_id(
+        self, last_id: IDLike, *, entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None, sync: Sync | None = None,
+    ) -> None:  # fmt: skip
+        """Set the last ID, as XSETID; for interchange and repair.
+
+        Args:
+            last_id: the last ID that counts as given.
+            entries_added: how many entries count as ever added; None: as it is.
+            max_deleted_id: the largest ID that counts as deleted; None: as it is.
+            sync: a stronger promise than the store's, for this commit.
+
+        Raises:
+            InvalidIDError: an ID is none.
+            OptionError: ``entries_added`` is no integer of 64 bits.
+            StreamNotFoundError: there is no stream.
+            UsageError: they contradict what is in the stream.
+        """
+        last = parse_id(last_id)
+        arguments.check_count(entries_added, "entries_added")
+        deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
+        self._opened.commit(
+            partial(
+                lifecycle.set_id, name=self._name, last=last, entries_added=entries_added,
+                max_deleted=deleted,
+            ),
+            sync,
+        )  # fmt: skip
