@@ -87,13 +87,16 @@ def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
 
 
 def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
-    deliver(store, "1-0", "2-0", "3-0")
+    """They become idle at a time that all reckon, once all stand in the queue."""
+    ids = ["1-0", "2-0", "3-0"]
+    deliver(store, *ids)
     with (
         reader(store, "plain"),
-        reader(store, "a", claim_idle=0.7),
-        reader(store, "b", claim_idle=0.7),
-        reader(store, "c", claim_idle=0.7),
+        reader(store, "a", claim_idle=1_000),
+        reader(store, "b", claim_idle=1_000),
+        reader(store, "c", claim_idle=1_000),
     ):
+        assert len(group_of(store).claim("gone", ids, min_idle=0, idle=999)) == 3
         eventually(lambda: owners(store) == ["a", "b", "c"])
         store.stream("work").add({"a": "b"}, "4-0")
     assert owners(store) == ["a", "b", "c", "plain"]

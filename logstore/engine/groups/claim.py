@@ -83,6 +83,7 @@ def claim(
     state.counts["claims"] += len(taken)
     if taken:
         claimed(state, found, who, [(id, *how) for id, how in taken.items()])
+        _wake_if_idle(state, record, at_ms)
     else:
         admin.seen(state, found, who)
     return replies
@@ -101,6 +102,12 @@ def _looked_up(
     return {
         id: (pel.find(state.groups.txn, group.number, id), lookup.fields(id)) for id in sorted(ids)
     }
+
+
+def _wake_if_idle(state: WriteTxn, record: StreamRecord, at_ms: int) -> None:
+    """Entries delivered in the past are idle sooner than those know who wait for it: wake them."""
+    if at_ms < state.now_ms:
+        state.woken.add(record.name)
 
 
 def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:
