@@ -19,7 +19,7 @@ from typing import Any
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
-from logstore.engine.maintenance.due_work import Adder
+from logstore.engine.maintenance.due_work import DueWorker
 from logstore.engine.maintenance.worker import Caretaker, Compact
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.waiting import arrivals
@@ -40,7 +40,7 @@ class Shared:
         self.report = report
         self.committer = Committer(engine)
         if not engine.options.readonly:
-            engine.due_work = Adder(engine, self.committer)
+            engine.due_work = DueWorker(engine, self.committer)
             engine.hand_out = arrivals.hand_out
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)

@@ -17,9 +17,8 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.dump import chunks, export, restore
+from logstore.engine.dump import chunks, export, idempotent_ids, restore
 from logstore.engine.dump.restore import Edge, Part
-from logstore.engine.features import idempotent_ids
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.control_block import LogWords, Wake

@@ -13,7 +13,7 @@ import logstore.aio
 from logstore import StreamID
 from logstore.api.store import Store
 from logstore.codec.fingerprint import fingerprint
-from logstore.engine.features.idempotent_expiry import Forgetting
+from logstore.engine.features.idempotent_ids import IdempotentExpiry
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime import snapshot
 from logstore.errors import (
@@ -381,16 +381,16 @@ def test_what_expired_is_given_back_in_the_background_too(
     store: Store[bytes], clock: FixedClock
 ) -> None:
     shared = store._live()
-    forgetting = Forgetting(shared.engine, shared.committer)
+    expiry = IdempotentExpiry(shared.engine, shared.committer)
     for name in "abc":
         store[name].add_many([(str(each), {"n": 1}) for each in range(100)], producer="gone")
     store["d"].add({"n": 1})
-    assert not forgetting.look()
+    assert not expiry.look()
     clock.ms += 99_999
     store["b"].add({"n": 1}, producer="here")
     clock.ms += 1
-    assert forgetting.look()
-    assert not forgetting.look()
+    assert expiry.look()
+    assert not expiry.look()
     assert [store[name].info().iids_tracked for name in "abcd"] == [0, 1, 0, 0]
     assert store["a"].info().iids_added == 100
 

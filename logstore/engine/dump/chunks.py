@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 
 from logstore.engine.apply.streams import nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import restore
+from logstore.engine.dump import idempotent_ids, restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
-from logstore.engine.features import idempotent_ids
 from logstore.engine.streams import add, lifecycle
 from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from logstore.codec import codec
-from logstore.engine.features import idempotent_ids
+from logstore.engine.dump import idempotent_ids
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone

@@ -15,7 +15,7 @@ from logstore.codec import ID, codec
 from logstore.codec.batch import NodeBatch, index_rows
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import idempotent_ids
+from logstore.engine.dump import idempotent_ids
 from logstore.engine.streams import add, lifecycle
 from logstore.engine.txn import groups
 from logstore.errors import (

@@ -1,99 +1,71 @@
-"""What is remembered of idempotent adds, as a plain value: out of a store, and into one.
+"""Giving back, in the background, idempotent IDs that are over their time.
 
-Invariants: what could make an add be taken for another is refused: an ID twice, an entry that two
-IDs gave, an entry above the last ID. Verified before the first frame.
+What an idempotent add decides is in ``engine.streams.idempotency``, how they travel with a stream
+in ``engine.dump.idempotent_ids``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import groupby
+import time
+from functools import partial
+from itertools import islice
 
-from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import InvalidPayloadError
-from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
-from logstore.features.settings import Setting, SettingRows
-from logstore.ids import StreamID
-from logstore.rdb.value import Idempotence
-from logstore.settings import (
-    IDEMPOTENT_DURATION_MAX_S,
-    IDEMPOTENT_IDS_MAX,
-    StreamSettings,
-    stored,
-)
+from logstore.engine.streams import idempotency
+from logstore.features.idempotent_ids import ProducerRows
+from logstore.features.settings import SettingRows
 
-NAME_MAX_BYTES = (1 << 16) - 1  # of a frame
-I64_MAX = (1 << 63) - 1
+LOOK_S = 10.0  # and this much sooner while there are more streams to look at, or to do:
+SOON_S = 1.0
+STREAMS_A_LOOK = 500
+COMMITS_A_LOOK = 50
 
 
-def check(found: Idempotence, last: StreamID) -> None:
-    """InvalidPayloadError for what cannot be kept of a stream with this last ID."""
-    if not 1 <= found.duration_s <= IDEMPOTENT_DURATION_MAX_S:
-        raise _bad(f"idempotent IDs are remembered for {found.duration_s} seconds")
-    if not 1 <= found.max_ids <= IDEMPOTENT_IDS_MAX:
-        raise _bad(f"{found.max_ids} idempotent IDs of a producer are remembered")
-    if max(found.added, found.duplicates) > I64_MAX:
-        raise _bad(f"{found.added} idempotent adds, {found.duplicates} duplicates")
-    given: set[StreamID] = set()
-    producers: set[bytes] = set()
-    for producer, items in found.producers:
-        names = {name for name, _ in items}
-        if producer in producers or len(names) != len(items):
-            raise _bad("a producer, or an idempotent ID, stands twice")
-        if not all(0 < len(each) <= NAME_MAX_BYTES for each in (producer, *names)):
-            raise _bad("a producer's or an idempotent ID has no bytes, or more than 65535")
-        producers.add(producer)
-        for _, id in items:
-            if id in given or id > last:
-                raise _bad(f"entry {id} was given by two idempotent IDs, or is above the last ID")
-            given.add(id)
+class IdempotentExpiry:
+    """Gives back, for one process, what is remembered for longer than its stream's setting says.
 
+    The next idempotent add to a stream does it too; this is for streams to which nobody adds so
+    again. Nothing here is needed for correctness: what is over its time is not known, whether it is
+    still there or not. Snapshots are looked at first, and no lock is taken while nothing is due; a
+    bounded part is given back in one go, then others have their turn. Several processes may be at
+    it, one after another, and the second finds it done.
+    """
 
-def _bad(why: str) -> InvalidPayloadError:
-    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
+    def __init__(self, engine: Engine, committer: Committer) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._after = 0  # the stream where the last look ended
+        self._next_s = 0.0
 
+    def tick(self) -> None:
+        """Look if it is time to, and forget what is due."""
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            busy = self.look()
+            self._next_s = now_s + (SOON_S if busy or self._after else LOOK_S)
 
-def install(state: WriteTxn, stream: int, found: Idempotence) -> None:
-    """Let a new stream remember what was checked."""
-    settings = StreamSettings(
-        idempotent_duration_s=found.duration_s, idempotent_max_ids=found.max_ids
-    )
-    if settings != StreamSettings():
-        state.emit(Setting(stream, 0, stored(settings)))
-    counts = (found.added, found.duplicates)
-    if any(counts) and not found.producers:
-        state.emit(Idempotent(stream, *counts, *NOTHING))
-    for producer, items in found.producers:
-        given = tuple(sorted(((id.ms, id.seq), name) for name, id in items))
-        state.emit(Idempotent(stream, *counts, *NOTHING, producer=producer, items=given))
+    def look(self) -> bool:
+        """Look at the next streams, and forget what is due there; False if there was nothing."""
+        streams, self._after = snapshot.read(self._engine, partial(self._due, after=self._after))
+        for stream in streams[:COMMITS_A_LOOK]:
+            self._committer.run(partial(idempotency.forget_expired, stream=stream))
+        if len(streams) > COMMITS_A_LOOK:
+            self._after = streams[COMMITS_A_LOOK] - 1
+        return bool(streams)
 
-
-def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:
-    """The same in parts that ``install`` may take one after the other."""
-    if found is None:
-        return
-    for each in found.producers:
-        yield replace(found, producers=[each])
-    if not found.producers:
-        yield found
-
-
-def export(view: Snapshot, stream: int) -> Idempotence | None:
-    """What a stream remembers; None if it never had an idempotent add, nor settings for them."""
-    settings, producers = SettingRows(view.index).stream(stream), ProducerRows(view.index)
-    tally = producers.tally(stream)
-    found = Idempotence(
-        settings.idempotent_duration_s, settings.idempotent_max_ids, [], tally.added,
-        tally.duplicates,
-    )  # fmt: skip
-    plain = StreamSettings()
-    limits = (plain.idempotent_duration_s, plain.idempotent_max_ids)
-    if not any(tally) and (found.duration_s, found.max_ids) == limits:
-        return None
-    for producer, rows in groupby(producers.of_stream(stream), key=lambda row: row.producer):
-        items = sorted((row.id, row.name) for row in rows)
-        found.producers.append((producer, [(name, id) for id, name in items]))
-    found.producers.sort()
-    return found
+    def _due(self, view: Snapshot, after: int) -> tuple[list[int], int]:
+        """Streams with something to forget, and where to go on: 0 after the last one."""
+        index, now_ms = view.index, self._engine.options.clock.now_ms()
+        seen = list(islice(ProducerRows(index).tallies(after), STREAMS_A_LOOK))
+        found = [
+            stream
+            for stream, tally in seen
+            if tally.ids
+            and idempotency.has_expired(
+                ProducerRows(index), stream, SettingRows(index).stream(stream), now_ms
+            )
+        ]
+        return found, seen[-1][0] if len(seen) == STREAMS_A_LOOK else 0

@@ -6,7 +6,6 @@ reader sleep no longer than until then; the first to wake does it, the others fi
 
 Invariants: called with nothing held; what fails here fails nobody else's call: it is logged, and
 tried again later. A read-only store does nothing.
-Streams go before entries come, and also on a full disk.
 """
 
 from __future__ import annotations
@@ -15,20 +14,19 @@ import threading
 import time
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features import expiry, schedule
+from logstore.engine.features.registry import TIMED, Timed
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import ClosedError
-from logstore.features.expiry import ExpiryRows
 from logstore.features.registry import first_due
 from logstore.index.txn import IndexTxn
 
 RETRY_S = 1.0
-BUSY_S = 0.002  # another thread of this process is adding
+BUSY_S = 0.002  # another thread of this process is at it
 
 
-class Adder:
+class DueWorker:
     """Does what is due, for one process."""
 
     def __init__(self, engine: Engine, committer: Committer) -> None:
@@ -50,10 +48,7 @@ class Adder:
         try:
             engine = self._engine
             engine.check_open()
-            if self._drop_expired():
-                return 0.0
-            reserve.check(engine)
-            if not self._committer.run(schedule.add_due) and engine.wake.next_due_ms == due_ms:
+            if not any(self._do(timed) for timed in TIMED) and engine.wake.next_due_ms == due_ms:
                 self._put_right()  # nobody was faster, and there was nothing
                 return BUSY_S  # or the clock was put back meanwhile
         except ClosedError:
@@ -67,13 +62,16 @@ class Adder:
         self._trouble.went()
         return 0.0
 
-    def _drop_expired(self) -> bool:
-        """Drop a batch of streams whose time has come, if there are any."""
+    def _do(self, timed: Timed) -> bool:
+        """Do a batch of one kind of work, if its time has come; whether anything was done."""
         engine = self._engine
-        first_ms = snapshot.read(engine, lambda view: ExpiryRows(view.index).first())
+        first_ms = snapshot.read(engine, lambda view: timed.first_due(view.index))
         if not 0 < first_ms <= engine.clock.now_ms():
             return False
-        return bool(reserve.freeing(engine, lambda: self._committer.run(expiry.drop_expired)))
+        if timed.frees:
+            return bool(reserve.freeing(engine, lambda: self._committer.run(timed.work)))
+        reserve.check(engine)
+        return bool(self._committer.run(timed.work))
 
     def _put_right(self) -> None:
         with self._committer.locked():

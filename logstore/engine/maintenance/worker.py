@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features.idempotent_expiry import Forgetting
-from logstore.engine.features.retention import Retention
+from logstore.engine.features.registry import PERIODIC
 from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
 from logstore.engine.runtime.engine import Engine
@@ -41,8 +40,7 @@ class Caretaker:
         self._engine = engine
         self._committer = committer
         self._compact = compact
-        self._retention = Retention(engine, committer)
-        self._forgetting = Forgetting(engine, committer)
+        self._periodic = [make(engine, committer) for make in PERIODIC]
         self._active = 0
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the care lock
@@ -98,11 +96,14 @@ class Caretaker:
         if time.monotonic() >= self._pins_next_s:
             self._pins_next_s = time.monotonic() + PINS_LOOK_S
             self._look_at_pins()
-        self._retention.tick()
-        self._forgetting.tick()
+        self._tick_features()
         rate = self._engine.options.compact_rate_bytes_s
         if self._compact is not None and rate > 0 and not self._waiting:
             self._compact(self._throttle(rate))
+
+    def _tick_features(self) -> None:
+        for periodic in self._periodic:
+            periodic.tick()
 
     def _look_at_pins(self) -> None:
         engine = self._engine
@@ -113,7 +114,7 @@ class Caretaker:
 
     def _throttle(self, rate_bytes_s: float) -> Pause:
         return Throttle(
-            rate_bytes_s, self._stop, self._retention.tick, lambda: self._waiting > 0
+            rate_bytes_s, self._stop, self._tick_features, lambda: self._waiting > 0
         ).spend
 
     def _after_seal(self) -> None:

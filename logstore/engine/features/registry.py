@@ -1,0 +1,46 @@
+"""What features do without being asked: when a time has come, or every so often.
+
+A feature that only answers operations has no line here; what it stores is registered in
+``logstore.features.registry``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
+from logstore.engine.features import expiry, idempotent_ids, retention, schedule
+from logstore.engine.runtime.engine import Engine
+from logstore.features.expiry import ExpiryRows
+from logstore.features.feature import Index
+from logstore.features.schedule import ScheduleRows
+from logstore.tuples import NamedTuple
+
+
+class Timed(NamedTuple):
+    """Work that a time is set for."""
+
+    first_due: Callable[[Index], int]  # unix ms; 0: never
+    work: Callable[[WriteTxn], int]  # does a batch of what is due; how much that was
+    frees: bool = False  # it gives space back, so it is done on a full disk too
+
+
+class Periodic(Protocol):
+    """Work for one process that looks by itself for what there is to do."""
+
+    def tick(self) -> None:
+        """Do what is due, for a bounded time."""
+        ...
+
+
+# In this order: a stream whose time has come goes before entries are added to it.
+TIMED = (
+    Timed(lambda index: ExpiryRows(index).first(), expiry.drop_expired, frees=True),
+    Timed(lambda index: ScheduleRows(index).first_due(), schedule.add_due),
+)
+PERIODIC: tuple[Callable[[Engine, Committer], Periodic], ...] = (
+    retention.Retention,
+    idempotent_ids.IdempotentExpiry,
+)
