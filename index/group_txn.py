@@ -7,6 +7,7 @@ never outlives its transaction. A row of the idle index is written and removed w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, TypeAlias
 
 from logstore.index import group_keys as keys
@@ -98,6 +99,21 @@ class GroupTxn:
         ]
         return sorted((each for each in found if each is not None), key=lambda each: each.name)
 
+    def page_of_stream(
+        self, stream: int, after: bytes, most: int
+    ) -> tuple[list[GroupRecord], bytes | None]:
+        """At most ``most`` of a stream's groups in the order of their rows, and what to give as
+        ``after`` for the next ones (None: there are none); ``after`` is b"" for the first."""
+        prefix = keys.stream_prefix(stream)
+        found: list[GroupRecord] = []
+        for key, value in self._rows(prefix, after):
+            if len(found) >= most:
+                return found, key[len(prefix) :]
+            group = self.group(int.from_bytes(value, "little"))
+            if group is not None:
+                found.append(group)
+        return found, None
+
     def all_groups(self, after: int = 0) -> Iterator[GroupRecord]:
         """Every group with a number above ``after``."""
         while True:
@@ -151,6 +167,12 @@ class GroupTxn:
             for key, value in self._rows(prefix)
         ]
         return sorted(found, key=lambda each: each.name)
+
+    def page_of_consumers(self, group: int, after: int, most: int) -> list[ConsumerRecord]:
+        """At most ``most`` of a group's consumers with numbers above ``after``, by number."""
+        prefix = keys.consumer_key(group, 0)[:9]
+        rows = islice(self._rows(prefix, (after + 1).to_bytes(4, "big")), most)
+        return [ConsumerRecord.unpack(int.from_bytes(key[9:], "big"), value) for key, value in rows]
 
     def put_consumer(self, group: int, consumer: ConsumerRecord) -> None:
         """Store a consumer's record."""

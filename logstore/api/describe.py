@@ -198,38 +198,59 @@ def _common(left: bytes, right: bytes) -> int:
 
 
 ROWS_A_STEP = 10_000
+# Of memory as values, beside names.
+GROUP_HELD_BYTES, CONSUMER_HELD_BYTES, PENDING_HELD_BYTES = 1500, 1000, 400
 
 
 def full_info(opened: OpenStore[T], name: bytes, count: int) -> FullStreamInfo[T]:
     """A stream with at most ``count`` of each list (0: all); StreamNotFoundError."""
-    return full_info_on(partial(snapshot.read, opened.engine()), opened, name, count)
+    entries: list[Entry[T]] = []
+    gather = Gathering(opened, name, count, bool, entries.extend)
+    gather.all_of(partial(snapshot.read, opened.engine()))
+    return FullStreamInfo(
+        **_values(gather.head()), entries=tuple(entries),
+        group_infos=tuple(group.result() for group in gather.groups),
+    )  # fmt: skip
 
 
-def full_info_on(
-    once: Callable[[Callable[[Snapshot], bool]], bool],
-    opened: OpenStore[T],
-    name: bytes,
-    count: int,
-) -> FullStreamInfo[T]:
-    """The same on what ``once`` reads: fresh snapshots, or the state inside a commit."""
-    gather = _Stream(opened, name, count)
-    while not once(gather.step):
-        pass
-    return gather.result()
+class Gathering(Generic[T]):
+    """A stream on the way. A step may be cut off by a segment that went, and goes on then.
 
+    ``count``: at most so many of each list (0: all). ``given`` takes entries as they are read;
+    ``weigh`` is told the bytes of memory of all else, before it is kept, and may refuse by raising.
+    """
 
-class _Stream(Generic[T]):
-    """A stream on the way. A step may be cut off by a segment that went, and goes on then."""
-
-    def __init__(self, opened: OpenStore[T], name: bytes, count: int) -> None:
+    def __init__(
+        self, opened: OpenStore[T], name: bytes, count: int, weigh: Callable[[int], object],
+        given: Callable[[list[Entry[T]]], object],
+    ) -> None:  # fmt: skip
         self._opened: OpenStore[T] = opened
         self._name = name
         self._count = count
+        self._weigh = weigh
+        self._given: Callable[[list[Entry[T]]], object] = given
         self._number = 0
+        self._now_ms = 0
         self._head: StreamInfo[T] | None = None
-        self._entries: list[Entry[T]] = []
+        self._entries: list[Entry[T]] = []  # of this step
+        self._taken = 0  # entries of all steps
         self._rest: tuple[StreamID, StreamID] | None = (ZERO_ID, MAX_ID)
-        self._groups: list[_Group[T]] = []
+        self._following: bytes | None = b""  # where the groups go on
+        self.groups: list[GatheringGroup[T]] = []
+
+    def all_of(self, once: Callable[[Callable[[Snapshot], bool]], bool]) -> None:
+        """Look at all of it on what ``once`` reads: fresh snapshots, or the state inside a commit.
+
+        StreamNotFoundError.
+        """
+        while not once(self.step):
+            self._pass_on()
+        self._pass_on()
+
+    def head(self) -> StreamInfo[T]:
+        """What the plain form tells of the stream, once it was looked at."""
+        assert self._head is not None
+        return self._head
 
     def step(self, view: Snapshot) -> bool:
         """Look on; True when all was seen."""
@@ -241,98 +262,130 @@ class _Stream(Generic[T]):
         if self._rest is not None:
             self._read(view, *self._rest)
         left = ROWS_A_STEP
-        for group in self._groups:
+        while self._following is not None and left > 0:
+            left -= self._page(view, self._following)
+        for group in self.groups:
             if left <= 0:
                 return False
-            left -= group.step(view, left)
+            left -= group.step(view, left, self._weigh)
         return self._rest is None and left > 0
+
+    def _pass_on(self) -> None:
+        """Hand on the entries of a step that was whole."""
+        if self._entries:
+            self._given(self._entries)
+            self._entries = []
 
     def _begin(self, view: Snapshot) -> None:
         head = stream_info(view, self._name, self._opened.encoding)
         record = view.record(self._name)
         assert record is not None
-        now_ms = self._opened.engine().clock.now_ms()
-        rows = pel.group_rows(view, self._name)
-        self._groups = [
-            _Group(
-                self._opened, group_info(row, self._text), each.number,
-                view.index.groups.consumers(each.number), self._count, now_ms,
-            )
-            for row, each in zip(rows, view.index.groups.of_stream(record.number), strict=True)
-        ]  # fmt: skip
+        self._now_ms = self._opened.engine().clock.now_ms()
         self._number, self._head = record.number, head
 
+    def _page(self, view: Snapshot, after: bytes) -> int:
+        """Look at some of the groups, and order them once all are there; how many there were."""
+        rows, following = pel.group_page(view, self._name, after)
+        self._weigh(sum(GROUP_HELD_BYTES + len(row.name) for row, _ in rows))
+        self.groups += [
+            GatheringGroup(
+                self._opened,
+                row.name,
+                group_info(row, self._text),
+                number,
+                self._count,
+                self._now_ms,
+            )
+            for row, number in rows
+        ]
+        if following is None:
+            self.groups.sort(key=lambda group: group.name)
+        self._following = following
+        return len(rows)
+
     def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
-        left = self._count - len(self._entries) if self._count else -1
+        left = self._count - self._taken if self._count else -1
         found = read.read_on(lambda batch: batch(view), self._name, low, high, left)
         encoding = self._opened.encoding
         self._entries += [make_entry(ms, seq, flat, encoding) for _, ms, seq, flat in found.entries]
-        over = bool(self._count) and len(self._entries) >= self._count
+        self._taken += len(found.entries)
+        over = bool(self._count) and self._taken >= self._count
         self._rest = None if over else found.rest
 
     def _text(self, name: bytes) -> T:
         return self._opened.text(name)
 
-    def result(self) -> FullStreamInfo[T]:
-        """What was seen."""
-        assert self._head is not None
-        return FullStreamInfo(
-            **_values(self._head), entries=tuple(self._entries),
-            group_infos=tuple(group.result() for group in self._groups),
-        )  # fmt: skip
 
-
-class _Group(Generic[T]):
+class GatheringGroup(Generic[T]):
     """A group on the way."""
 
     def __init__(
-        self,
-        opened: OpenStore[T],
-        info: GroupInfo[T],
-        number: int,
-        consumers: list[ConsumerRecord],
-        count: int,
+        self, opened: OpenStore[T], name: bytes, info: GroupInfo[T], number: int, count: int,
         now_ms: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
+        self.name = name  # what groups are ordered by
+        self._opened: OpenStore[T] = opened
         self._info: GroupInfo[T] = info
         self._number = number
-        self._consumers = consumers
+        self._count = count
         self._now_ms = now_ms
-        self._names: dict[int, T] = {each.number: opened.text(each.name) for each in consumers}
-        self._lists: dict[int, list[FullPendingEntry[T]]] = {each: [] for each in self._names}
+        self._consumers: list[ConsumerRecord] = []
+        self._last_consumer: int | None = 0  # behind which the others come; None: there are none
+        self._names: dict[int, T] = {}
+        self._lists: dict[int, list[FullPendingEntry[T]]] = {}
         self._all: list[FullPendingEntry[T]] = []
-        most = count or info.pending
-        self._wanted = min(most, info.pending)
-        self._wants = {  # how many are still to be found, of whom some are
-            each.number: min(most, each.pending) for each in consumers if each.pending
-        }
-        self._nacked = info.pending - sum(each.pending for each in consumers)
+        self._most = count or info.pending
+        self._wanted = min(self._most, info.pending)
+        self._wants: dict[int, int] = {}  # how many are still to be found of a consumer's
         self._after = ZERO_ID.packed()
 
-    def step(self, view: Snapshot, most: int) -> int:
-        """Walk on; how many pending entries were looked at, ``most`` or more if some are left."""
+    def step(self, view: Snapshot, most: int, weigh: Callable[[int], object]) -> int:
+        """Look on: at consumers, then at pending entries; at how many, ``most`` or more if some
+        are left."""
         looked = 0
+        while self._last_consumer is not None:
+            if looked >= most:
+                return looked
+            looked += self._page(view, self._last_consumer, weigh)
         if not (self._wanted or self._wants):
-            return 0
+            return looked
         for run in view.index.groups.runs(self._number, self._after):
             if looked >= most:
                 return looked
             looked += len(run)
-            self._take(run)
+            weigh(self._take(run))
             if not (self._wanted or self._wants):
                 return looked
         self._wanted, self._wants = 0, {}  # of what was counted, some went meanwhile
         return looked
 
-    def _take(self, run: PendingRun) -> None:
-        """Put a run's entries into the lists that want them."""
+    def _page(self, view: Snapshot, after: int, weigh: Callable[[int], object]) -> int:
+        page = view.index.groups.page_of_consumers(self._number, after, pel.PAGE_ROWS)
+        weigh(sum(CONSUMER_HELD_BYTES + len(each.name) for each in page))
+        self._consumers += page
+        for each in page:
+            self._names[each.number] = self._opened.text(each.name)
+            self._lists[each.number] = []
+            if each.pending:
+                self._wants[each.number] = min(self._most, each.pending)
+        full = len(page) == pel.PAGE_ROWS
+        self._last_consumer = page[-1].number if full else None
+        if not full:
+            self._consumers.sort(key=lambda each: each.name)
+        return len(page)
+
+    def _take(self, run: PendingRun) -> int:
+        """Put a run's entries into the lists that want them; the bytes of memory they take."""
+        size = 0
         for found in run.between(self._after, LAST):
             if self._wanted or found[2] in self._wants:
                 self._put(found)
+                size += PENDING_HELD_BYTES + len(self._names.get(found[2], b""))
         last = StreamID.unpacked(run.last)
         self._after = last.next().packed() if last < MAX_ID else run.last
         if last == MAX_ID:
             self._wanted, self._wants = 0, {}
+        return size
 
     def _put(self, found: Pending) -> None:
         who, given = found[2], self._entry(found)
@@ -355,8 +408,9 @@ class _Group(Generic[T]):
 
     def result(self) -> FullGroupInfo[T]:
         """What was seen."""
+        nacked = self._info.pending - sum(each.pending for each in self._consumers)
         return FullGroupInfo(
-            **_values(self._info), nacked=self._nacked, pending_entries=tuple(self._all),
+            **_values(self._info), nacked=max(0, nacked), pending_entries=tuple(self._all),
             consumer_infos=tuple(map(self._consumer, self._consumers)),
         )  # fmt: skip
 

@@ -4,17 +4,22 @@ A server encodes them in the thread that makes them, in pieces, and counts these
 a run of requests ends once it owes ``RUN_BYTES``, and a connection is cut before it owes more than
 a client may. To a client in the same process they are values, and it is owed as much as it asks.
 
-Invariants: what is counted is in memory at most once more than as it is counted: entries become
-bytes batch by batch, while their values are few. Knows no socket.
+Invariants: what is counted is in memory at most once more than as it is counted: values become
+bytes batch by batch, and are freed as they do. Values that must all be there before the first
+becomes bytes (they are sorted, or belong to one commit) are weighed, and held against the same
+limit. Knows no socket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from logstore.wire.reply import Array, Failure, Made, Reply, Verbatim, encode_pieces
 
+T = TypeVar("T")
 RUN_BYTES = 1 << 20
+ROWS_AT_ONCE = 1000  # values that become bytes together
 
 
 class Cut(Exception):  # noqa: N818
@@ -31,9 +36,21 @@ class Rows:
         """Rows that come next."""
         self._rows += rows
 
+    def weigh(self, size: int) -> None:
+        """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""
+
     def done(self) -> Reply:
         """All of them, as a reply that has a length."""
         return self._rows
+
+    def all_of(self, values: list[T], told: Callable[[T], Reply]) -> Reply:
+        """The array of values, each as ``told``; the list is emptied on the way."""
+        values.reverse()
+        while values:
+            some = values[: -ROWS_AT_ONCE - 1 : -1]
+            del values[-ROWS_AT_ONCE:]
+            self.add([told(each) for each in some])
+        return self.done()
 
 
 class Owed:
@@ -50,6 +67,10 @@ class Owed:
     def check(self) -> None:
         """``Cut`` once nobody waits for the reply any more."""
 
+    def over(self) -> Cut:
+        """The error that says that it is more than a client may owe."""
+        return Cut("the reply is larger than a client may owe")
+
     def made(self, reply: Reply) -> Reply:
         """A reply as it is kept until it is sent."""
         return reply
@@ -61,6 +82,12 @@ class Owed:
     def note(self, replies: Iterable[Reply]) -> None:
         """Keep the errors among what becomes one reply."""
         self.failed += [each for each in replies if type(each) is Failure]
+
+    def room(self, part: int = 1) -> int:
+        """How many bytes of memory values may take that become replies together: one of so many
+        parts of what may still be owed. 0: any."""
+        del part
+        return 0
 
     def mark(self) -> int:
         """How much it is by now."""
@@ -94,7 +121,11 @@ class OwedBytes(Owed):
         """So many bytes more are owed."""
         self.size += size
         if self.size > self._most:
-            raise Cut(f"the replies are larger than the {self._most} bytes a client may owe")
+            raise self.over()
+
+    def over(self) -> Cut:
+        """The error that says that it is more than a client may owe."""
+        return Cut(f"the replies are larger than the {self._most} bytes a client may owe")
 
     def made(self, reply: Reply) -> Reply:
         """As bytes, in pieces, unless it is short."""
@@ -107,6 +138,11 @@ class OwedBytes(Owed):
     def rows(self) -> Rows:
         """Rows that become bytes as they come."""
         return _EncodedRows(self)
+
+    def room(self, part: int = 1) -> int:
+        """How many bytes of memory values may take that become replies together: one of so many
+        parts of what may still be owed. 0: any."""
+        return max(1, (self._most - self.size) // part)
 
     def mark(self) -> int:
         """How much it is by now."""
@@ -122,6 +158,7 @@ class _EncodedRows(Rows):
         super().__init__()
         self._owed = owed
         self._count = 0
+        self._held = 0
         self._pieces: list[bytes] = []
 
     def add(self, rows: list[Reply]) -> None:
@@ -129,6 +166,13 @@ class _EncodedRows(Rows):
         self._owed.check()
         self._pieces += encode_pieces(rows, self._owed.protocol, self._owed.count, headed=False)
         self._count += len(rows)
+
+    def weigh(self, size: int) -> None:
+        """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""
+        self._owed.check()
+        self._held += size
+        if self._held > self._owed.room():
+            raise self._owed.over()
 
     def done(self) -> Reply:
         """The array."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +85,91 @@ def test_a_run_ends_with_what_is_owed(tmp_path: Path) -> None:
             runner.run([every], OwedBytes(2, 300_000, alive))
         with pytest.raises(Cut, match="went"):
             runner.run([every], OwedBytes(2, 1 << 30, lambda: False))
+
+
+LIMIT = 3 << 20
+ENTRIES = 30_000
+BESIDE = 4 << 20  # what is read before it is counted: a batch of nodes, a page of rows
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A stream of small entries, all pending in g and new in n; many groups, consumers, streams."""
+    with logstore.open(tmp_path_factory.mktemp("crowded") / "store", background=False) as store:
+        stream = store.stream(b"s")
+        stream.add_many([{b"f": b"v"} for _ in range(ENTRIES)])
+        stream.group(b"n", start="0")
+        group = stream.group(b"g", start="0")
+        while group.read(b"c", count=ENTRIES):
+            pass
+        service = Service(store)
+        session = service.session()
+        names = [b"%05d" % at + b"x" * 400 for at in range(ENTRIES // 5)]
+        steps = [session.step([b"XADD", b"t", b"*", b"f", b"v"])]
+        steps += [session.step([b"XGROUP", b"CREATE", b"t", name, b"0"]) for name in names]
+        steps += [
+            session.step([b"XGROUP", b"CREATECONSUMER", b"t", names[0], name]) for name in names
+        ]
+        steps += [session.step([b"XADD", name, b"*", b"f", b"v"]) for name in names]
+        assert not [each for each in session.database.runner.run(steps) if type(each) is Failure]
+        yield service
+
+
+def owing_at_most(service: Service, line: str, most: int) -> tuple[Any, int]:
+    """The reply, or the error that cut it off, and the peak of memory above what was there."""
+    session = service.session()
+    session.owed = owed = OwedBytes(2, most, alive)
+    step = session.step(line.encode().split())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        reply = session.database.runner.run([step], owed)[0]
+    except Cut as cut:
+        reply = cut
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return reply, peak
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "XRANGE s - +", "XREADGROUP GROUP g c STREAMS s 0", "XPENDING s g - + 100000",
+        "XINFO STREAM s FULL COUNT 0", "XINFO STREAM t FULL COUNT 0", "XINFO GROUPS t",
+        "XINFO CONSUMERS t 00000" + "x" * 400, "KEYS *", "XCLAIM s g d 0 {ids}",
+    ],
+)  # fmt: skip
+def test_no_reply_takes_more_than_may_be_owed(crowded: Service, line: str) -> None:
+    """Prevents values of a reply that fill memory before the first of them is counted."""
+    if "{ids}" in line:
+        rows = crowded.store.stream(b"s").range(count=ENTRIES)
+        line = line.replace("{ids}", " ".join(str(each.id) for each in rows))
+    most = LIMIT // 6  # of wire; as values they are more
+    reply, peak = owing_at_most(crowded, line, most)
+    assert isinstance(reply, Cut)
+    assert "may owe" in str(reply)
+    assert peak < most * 1.1 + BESIDE
+    if line.startswith(("XREADGROUP", "XCLAIM")):  # nothing of it was done
+        pending = crowded.store.stream(b"s").group(b"g").pending_entries(count=3)
+        assert [(each.consumer, each.delivery_count) for each in pending] == [(b"c", 1)] * 3
+
+
+def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None:
+    """Prevents a commit that hands out more than its reply may hold; the rest is for the next."""
+    reply, peak = owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)
+    group = crowded.store.stream(b"s").group(b"n")
+    first = group.info().pending
+    assert isinstance(reply, Made)
+    assert 500 < first < ENTRIES // 2
+    assert peak < LIMIT * 1.1 + BESIDE
+    owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)
+    assert group.info().pending == 2 * first
+    reply, peak = owing_at_most(crowded, "XAUTOCLAIM s n d 0 - COUNT 100000", LIMIT)
+    assert peak < LIMIT * 1.1 + BESIDE
+    assert b"".join(reply.pieces).startswith(b"*3\r\n$")
+    pending = {each.name: each.pending for each in group.consumers()}
+    assert 500 < pending[b"d"] < 2 * first
 
 
 def test_who_would_owe_too_much_is_cut(

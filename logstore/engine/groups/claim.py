@@ -20,6 +20,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import Burial
 from logstore.engine.groups.deliver import COUNT_MAX, Delivered, claimed
+from logstore.engine.streams.read import ByteBudget
 from logstore.engine.streams.removal import pending_among, removed
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
@@ -45,9 +46,10 @@ def claim(
     state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, ids: Sequence[StreamID], *,
     min_idle_ms: int, idle_ms: int | None = None, time_ms: int | None = None,
     retry_count: int | None = None, force: bool = False, just_id: bool = False,
-    last_id: StreamID | None = None,
+    last_id: StreamID | None = None, room: ByteBudget | None = None,
 ) -> list[Delivered]:  # fmt: skip
-    """As XCLAIM, with all its options."""
+    """As XCLAIM, with all its options; it ends at the first entry that ``room`` does not take."""
+    room = room or ByteBudget()
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT option argument for XCLAIM")
     record, found = admin.existing(state, stream, group)
@@ -66,16 +68,16 @@ def claim(
         if items is None:
             gone += [id] if waiting is not None else []
             continue
-        if waiting is None and not force:
-            continue
         idle = state.now_ms if waiting is None else waiting.idle_ms(state.now_ms)
-        if waiting is not None and min_idle_ms and idle < min_idle_ms:
+        if not force if waiting is None else idle < min_idle_ms:
             continue
         count = 1 if waiting is None else waiting.count  # one made by FORCE counts as delivered
         if retry_count is not None:
             count = retry_count
         elif not just_id:
             count = min(count + 1, COUNT_MAX)
+        if not room.takes(items):
+            break
         taken[id] = (at_ms, count)
         replies.append(Delivered(id, items, idle, count, at_ms))
     if gone:
@@ -123,8 +125,13 @@ def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int
 def autoclaim(
     state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, min_idle_ms: int,
     start: StreamID | None = None, count: int = 100, just_id: bool = False,
+    room: ByteBudget | None = None,
 ) -> Autoclaimed:  # fmt: skip
-    """As XAUTOCLAIM from ``start``; without it, what has idled longest, found by the index."""
+    """As XAUTOCLAIM from ``start``; without it, what has idled longest, found by the index.
+
+    It ends at the first entry that ``room`` does not take, where the next step goes on.
+    """
+    room = room or ByteBudget()
     if count < 1:
         raise OptionError("COUNT must be > 0")
     record, found = admin.existing(state, stream, group)
@@ -146,6 +153,9 @@ def autoclaim(
         attempts -= 1
         items = lookup.fields(waiting.id)
         if items is None:
+            if not room.takes(()):
+                cursor = waiting.id
+                break
             deleted.append(waiting.id)
             left -= 1
             continue
@@ -154,6 +164,9 @@ def autoclaim(
             continue
         if not just_id and burial.takes(waiting, items):
             continue
+        if not room.takes(items):
+            cursor = waiting.id
+            break
         again = waiting.count if just_id else min(waiting.count + 1, COUNT_MAX)
         entries.append(Delivered(waiting.id, items, idle_ms, again, state.now_ms))
         left -= 1

@@ -70,9 +70,10 @@ def read_new(
     state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
     noack: bool = False, claim_idle_ms: int | None = None, takes_new: bool = True,
     limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
+    room: ByteBudget | None = None,
 ) -> list[Delivered]:  # fmt: skip
-    """As XREADGROUP ``>``: at most ``count`` (0: all), ``max_bytes`` (0: any; ``budget``); first
-    what has idled for so long (CLAIM), or for as long as is set for the group.
+    """As XREADGROUP ``>``: at most ``count`` (0: all), and ``max_bytes`` (0: any) or what there is
+    ``room`` for; first what has idled for so long (CLAIM), or for as long as is set for the group.
 
     Without ``takes_new`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
@@ -81,7 +82,7 @@ def read_new(
     record, found = admin.existing(state, stream, group, WHERE)
     who = admin.consumer(state, found, consumer)
     claimed: list[Delivered] = []
-    room = ByteBudget(max_bytes)
+    room = room or ByteBudget(max_bytes)
     settings = state.settings.group(found.number)
     idle_ms = redelivery_idle_ms(settings, claim_idle_ms, noack=noack)
     if idle_ms is not None and found.pending:
@@ -198,12 +199,14 @@ def claimed(
 def read_history(
     state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *,
     count: int = 0, limit: Limit | None = None, singly: bool = False,
+    room: ByteBudget | None = None,
 ) -> list[Delivered]:  # fmt: skip
     """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
 
-    Entries that are gone come back without fields, and are not counted as delivered. ``limit`` and
-    ``singly`` as in ``read_new``.
+    Entries that are gone come back without fields, and are not counted as delivered. ``limit``,
+    ``singly`` and ``room`` as in ``read_new``.
     """
+    room = room or ByteBudget()
     record, found = admin.existing(state, stream, group, WHERE)
     who = admin.consumer(state, found, consumer)
     replies: list[Delivered] = []
@@ -219,6 +222,8 @@ def read_history(
             items = lookup.fields(waiting.id)
             if items is not None and burial.takes(waiting, items):
                 continue
+            if not room.takes(items or ()):
+                break
             again = waiting.count + (items is not None)
             time_ms = state.now_ms if items is not None else waiting.time_ms
             idle_ms = waiting.idle_ms(state.now_ms)

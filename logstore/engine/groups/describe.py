@@ -1,7 +1,8 @@
 """Looking at groups: pending summary and detail, groups and consumers. As XPENDING and XINFO.
 
-Invariants: reads one snapshot and changes nothing; a group or stream that is missing is refused in
-the words of the command.
+What may be long comes in pages, so that a reader need not hold one snapshot for all of it.
+Invariants: a function reads one snapshot and changes nothing; a group or stream that is missing is
+refused in the words of the command.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from typing import NamedTuple
 
 from logstore.engine.groups import admin
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.txn import groups, pel
+from logstore.engine.txn import pel
+from logstore.engine.txn.groups import UNKNOWN, lag
 from logstore.errors import StreamNotFoundError
 from logstore.features.settings import SettingRows
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.settings import GroupSettings
+
+PAGE_ENTRIES = 2000  # pending entries that are looked at on one snapshot
+PAGE_ROWS = 1000  # groups or consumers
 
 
 class PendingSummary(NamedTuple):
@@ -68,19 +73,30 @@ def _existing(view: Snapshot, stream: bytes, group: bytes) -> tuple[StreamRecord
     return record, found
 
 
-def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
-    """As XPENDING without a range."""
+def pending_bounds(
+    view: Snapshot, stream: bytes, group: bytes
+) -> tuple[int, StreamID, StreamID] | None:
+    """How many entries are pending, the first and the last ID; None if none are."""
     _, found = _existing(view, stream, group)
     if not found.pending:
-        return PendingSummary(0, None, None, [])
+        return None
     txn = view.index.groups
     last = txn.run_floor(found.number, b"\xff" * 16)
     first = next(iter(txn.runs(found.number)), None)
     assert first is not None
     assert last is not None
-    consumers = [(each.name, each.pending) for each in txn.consumers(found.number) if each.pending]
+    return found.pending, StreamID.unpacked(first.first), StreamID.unpacked(last.last)
+
+
+def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
+    """As XPENDING without a range."""
+    bounds = pending_bounds(view, stream, group)
+    if bounds is None:
+        return PendingSummary(0, None, None, [])
+    _, found = _existing(view, stream, group)
+    consumers = view.index.groups.consumers(found.number)
     return PendingSummary(
-        found.pending, StreamID.unpacked(first.first), StreamID.unpacked(last.last), consumers
+        *bounds, [(each.name, each.pending) for each in consumers if each.pending]
     )
 
 
@@ -89,55 +105,106 @@ def detail(
     consumer: bytes | None = None, min_idle_ms: int = 0, now_ms: int,
 ) -> list[PendingRow]:  # fmt: skip
     """As XPENDING with a range: at most ``count`` entries of a closed interval."""
+    rows: list[PendingRow] = []
+    following: StreamID | None = start
+    while following is not None:
+        page, following = detail_page(
+            view, stream, group, following, end, count - len(rows), consumer=consumer,
+            min_idle_ms=min_idle_ms, now_ms=now_ms,
+        )  # fmt: skip
+        rows += page
+    return rows
+
+
+def detail_page(
+    view: Snapshot, stream: bytes, group: bytes, start: StreamID, end: StreamID, count: int, *,
+    consumer: bytes | None, min_idle_ms: int, now_ms: int,
+) -> tuple[list[PendingRow], StreamID | None]:  # fmt: skip
+    """The rows of some thousand pending entries of ``detail``, and the ID from which the next page
+    goes on; None: there is none."""
     _, found = _existing(view, stream, group)
     txn = view.index.groups
+    rows: list[PendingRow] = []
     only: int | None = None
     if consumer is not None:
         only = txn.consumer_number(found.number, consumer)
         if only is None:
-            return []
-    names = {each.number: each.name for each in txn.consumers(found.number)}
-    rows: list[PendingRow] = []
+            return rows, None
     if count <= 0 or start > end:
-        return rows
-    for waiting in pel.by_id(txn, found.number, start, end, only):
-        idle_ms = waiting.idle_ms(now_ms)
+        return rows, None
+    names: dict[int, bytes] = {NO_ONE: b""}
+    for looked, entry in enumerate(pel.by_id(txn, found.number, start, end, only)):
+        if looked >= PAGE_ENTRIES:
+            return rows, entry.id
+        idle_ms = entry.idle_ms(now_ms)
         if min_idle_ms and idle_ms < min_idle_ms:
             continue
-        shown = -1 if waiting.consumer == NO_ONE else idle_ms
-        rows.append(PendingRow(
-            waiting.id, names.get(waiting.consumer, b""), shown, waiting.count
-        ))  # fmt: skip
+        name = names.get(entry.consumer)
+        if name is None:
+            owner = txn.consumer(found.number, entry.consumer)
+            name = names[entry.consumer] = b"" if owner is None else owner.name
+        shown = -1 if entry.consumer == NO_ONE else idle_ms
+        rows.append(PendingRow(entry.id, name, shown, entry.count))
         if len(rows) >= count:
             break
-    return rows
+    return rows, None
 
 
 def group_rows(view: Snapshot, stream: bytes) -> list[GroupRow]:
-    """As XINFO GROUPS; StreamNotFoundError."""
+    """As XINFO GROUPS, by name; StreamNotFoundError."""
+    rows: list[GroupRow] = []
+    following: bytes | None = b""
+    while following is not None:
+        page, following = group_page(view, stream, following)
+        rows += [row for row, _ in page]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def group_page(
+    view: Snapshot, stream: bytes, after: bytes
+) -> tuple[list[tuple[GroupRow, int]], bytes | None]:
+    """Some of the rows of ``group_rows`` with the groups' numbers, in no order, and what to give as
+    ``after`` for the next ones (None: there are none); it is b"" for the first.
+    StreamNotFoundError."""
     record = view.record(stream)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
-    return [
-        GroupRow(
+    groups, following = view.index.groups.page_of_stream(record.number, after, PAGE_ROWS)
+    rows = [
+        (GroupRow(
             each.name, each.consumers, each.pending, each.last,
-            None if each.entries_read == groups.UNKNOWN else each.entries_read,
-            groups.lag(record, each),
+            None if each.entries_read == UNKNOWN else each.entries_read,
+            lag(record, each),
             SettingRows(view.index).group(each.number),
-        )
-        for each in view.index.groups.of_stream(record.number)
+        ), each.number)
+        for each in groups
     ]  # fmt: skip
+    return rows, following
 
 
 def consumer_rows(view: Snapshot, stream: bytes, group: bytes, now_ms: int) -> list[ConsumerRow]:
-    """As XINFO CONSUMERS; StreamNotFoundError, GroupNotFoundError."""
+    """As XINFO CONSUMERS, by name; StreamNotFoundError, GroupNotFoundError."""
+    rows: list[ConsumerRow] = []
+    following: int | None = 0
+    while following is not None:
+        page, following = consumer_page(view, stream, group, following, now_ms)
+        rows += page
+    return sorted(rows, key=lambda row: row.name)
+
+
+def consumer_page(
+    view: Snapshot, stream: bytes, group: bytes, after: int, now_ms: int
+) -> tuple[list[ConsumerRow], int | None]:
+    """Some of the rows of ``consumer_rows``, in no order, and what to give as ``after`` for the
+    next ones (None: there are none); ``after`` is 0 for the first."""
     record = view.record(stream)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
     found = view.index.group(record.number, group)
     if found is None:
         raise admin.no_group(stream, group)
-    return [
+    consumers = view.index.groups.page_of_consumers(found.number, after, PAGE_ROWS)
+    rows = [
         ConsumerRow(
             each.name,
             each.pending,
@@ -146,5 +213,6 @@ def consumer_rows(view: Snapshot, stream: bytes, group: bytes, now_ms: int) -> l
             max(0, now_ms - each.seen_ms),
             -1 if each.active_ms < 0 else max(0, now_ms - each.active_ms),
         )
-        for each in view.index.groups.consumers(found.number)
+        for each in consumers
     ]
+    return rows, consumers[-1].number if len(consumers) == PAGE_ROWS else None

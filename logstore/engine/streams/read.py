@@ -8,7 +8,7 @@ entries are never given out of turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +21,8 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 
 _ID_BYTES = 16
+HELD_BYTES = 400  # of memory that an entry takes as values, beside its field names and values
+HELD_ITEM_BYTES = 48  # of memory that a field name or value takes beside its bytes
 
 
 def entry_bytes(items: Iterable[bytes]) -> int:
@@ -29,21 +31,33 @@ def entry_bytes(items: Iterable[bytes]) -> int:
 
 
 class ByteBudget:
-    """What is left of a limit in bytes; 0: no limit."""
+    """What is left of the limits of a read.
 
-    __slots__ = ("_empty", "_left", "full")
+    ``max_bytes`` bounds the bytes of its entries, ``max_held_bytes`` the memory that these take as
+    values; 0: no limit. ``full`` is true once an entry did not fit.
+    """
 
-    def __init__(self, max_bytes: int = 0) -> None:
+    __slots__ = ("_empty", "_held_left", "_left", "full")
+
+    def __init__(self, max_bytes: int = 0, max_held_bytes: int = 0) -> None:
         self._left = max_bytes or None
+        self._held_left = max_held_bytes or None
         self._empty = True
         self.full = False
 
-    def takes(self, items: Iterable[bytes]) -> bool:
+    def takes(self, items: Sequence[bytes]) -> bool:
         """Whether one more entry fits; it counts then."""
-        if self._left is None:
+        if self._left is None and self._held_left is None:
             return True
-        self._left -= entry_bytes(items)
-        if self._left < 0 and not self._empty:
+        size = entry_bytes(items)
+        over = False
+        if self._left is not None:
+            self._left -= size
+            over = self._left < 0
+        if self._held_left is not None:
+            self._held_left -= size + HELD_BYTES + HELD_ITEM_BYTES * len(items)
+            over = over or self._held_left < 0
+        if over and not self._empty:
             self.full = True
             return False
         self._empty = False

@@ -6,7 +6,6 @@ history, which always replies and never waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams.read import ByteBudget
 from logstore.engine.waiting import offers
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
@@ -29,6 +29,7 @@ _MEANINGLESS = (
     "this consumer by specifying a proper ID, or use the > ID to get new messages. The {} ID would "
     "just return an empty result set."
 )
+NEW_PART = 4  # what is new is at most one of so many parts of what its client may still owe
 _IDLE = "ERR min-idle-time is not an integer or out of range"
 
 
@@ -101,6 +102,14 @@ def _after(word: bytes) -> StreamID | None:
     return None if found == MAX_ID else found
 
 
+def _delivered(entry: Delivered) -> Reply:
+    return [bytes(entry.id), NULL_ARRAY if entry.items is None else entry.items]
+
+
+def _claimed(entry: Delivered) -> Reply:
+    return [bytes(entry.id), entry.items, entry.idle_ms, entry.count - 1]
+
+
 class _GroupRead:
     """One read: an operation over all its streams, and its reply."""
 
@@ -109,11 +118,17 @@ class _GroupRead:
         self._asked = asked
         self._came = False
 
-    def op(self, state: WriteTxn) -> list[tuple[bytes, bool, list[Delivered]]]:
-        """Deliver; by stream, whether it was its history, and the entries."""
-        asked = self._asked
+    def op(self, state: WriteTxn) -> list[tuple[bytes, Reply]]:
+        """Deliver; the entries by stream, without streams that have nothing new.
+
+        They are handed out by the commit, so what it may hold of them is bounded before: what is
+        new ends where a part of what the client may owe is full, and the rest stays new. A history
+        is told whole: one that is more than the client may owe ends the connection, and nothing is
+        counted as delivered.
+        """
+        asked, owed = self._asked, self._session.owed
         left = Budget(asked.options)
-        found: list[tuple[bytes, bool, list[Delivered]]] = []
+        found: list[tuple[bytes, Reply]] = []
         for key, after in asked.starts(state):
             if left.spent:
                 break
@@ -121,27 +136,29 @@ class _GroupRead:
             if after is None:
                 entries = deliver.read_new(
                     state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
-                    claim_idle_ms=asked.claim_idle_ms, max_bytes=left.max_bytes,
+                    claim_idle_ms=asked.claim_idle_ms,
+                    room=ByteBudget(left.max_bytes, owed.room(NEW_PART)),
                 )  # fmt: skip
             else:
+                room = ByteBudget(0, owed.room())
                 entries = deliver.read_history(
-                    state, key, asked.group, asked.consumer, after, count=count
+                    state, key, asked.group, asked.consumer, after, count=count, room=room
                 )
+                if room.full:
+                    raise owed.over()
             left.spend([each.items for each in entries])
-            found.append((key, after is not None, entries))
+            if entries or after is not None:
+                found.append((key, self._told(entries, history=after is not None)))
         return found
 
-    def reply(self, found: Sequence[tuple[bytes, bool, list[Delivered]]]) -> Reply:
-        """Entries by stream; a stream with nothing new is left out."""
-        kept = [(key, self._rows(rows, old)) for key, old, rows in found if rows or old]
-        return by_stream(self._session, kept) if kept else NULL_ARRAY
+    def _told(self, entries: list[Delivered], *, history: bool = False) -> Reply:
+        """The entries of one stream; the list is emptied on the way."""
+        claims = self._asked.claim_idle_ms is not None and not history
+        return self._session.owed.rows().all_of(entries, _claimed if claims else _delivered)
 
-    def _rows(self, rows: list[Delivered], history: bool) -> list[Reply]:
-        if self._asked.claim_idle_ms is None or history:
-            return [
-                [bytes(each.id), NULL_ARRAY if each.items is None else each.items] for each in rows
-            ]
-        return [[bytes(each.id), each.items, each.idle_ms, each.count - 1] for each in rows]
+    def reply(self, found: list[tuple[bytes, Reply]]) -> Reply:
+        """Entries by stream; the null array if there are none."""
+        return by_stream(self._session, found) if found else NULL_ARRAY
 
     def in_queue(self, key: bytes) -> GroupRead:
         """The read of the one stream, for the queue of its group."""
@@ -152,12 +169,16 @@ class _GroupRead:
         def once(state: WriteTxn, takes_new: bool) -> list[Delivered]:
             return deliver.read_new(
                 state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
-                claim_idle_ms=asked.claim_idle_ms, takes_new=takes_new, max_bytes=max_bytes,
+                claim_idle_ms=asked.claim_idle_ms, takes_new=takes_new,
+                room=ByteBudget(max_bytes, self._session.owed.room(NEW_PART)),
             )  # fmt: skip
 
+        def reply(found: list[Delivered]) -> Reply:
+            return self.reply([(key, self._told(list(found)))] if found else [])
+
         return GroupRead(
-            key, asked.group, asked.consumer, once, lambda found: self.reply([(key, False, found)]),
-            count, asked.claim_idle_ms, asked.noack, max_bytes > 0,
+            key, asked.group, asked.consumer, once, reply, count, asked.claim_idle_ms,
+            asked.noack, max_bytes > 0,
         )  # fmt: skip
 
     def worth(self, reader: Reader) -> bool:

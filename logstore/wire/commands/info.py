@@ -9,9 +9,10 @@ from logstore.api import describe
 from logstore.api.entry import Entry
 from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
-from logstore.engine.groups import describe as pendings
+from logstore.engine.groups import describe as describing
 from logstore.engine.txn.groups import signed
 from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.owed import Rows
 from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
@@ -79,6 +80,7 @@ def stream(session: Session, words: Words) -> Step:
 
 
 FULL_COUNT = 10
+ROW_HELD_BYTES = 600  # of memory that a group or a consumer takes as a value, beside its name
 
 
 def _refused(key: bytes, failed: Failed, reader: Reader) -> Reply:
@@ -100,11 +102,15 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
     profile, store = session.service.profile, session.database.store
 
     def find(reader: Reader) -> Reply:
-        info = describe.full_info_on(reader.once, opened_of(store), key, count)
-        return head(info, profile) | {
-            b"entries": [flat(each) for each in info.entries],
-            b"groups": [_group(each, profile) for each in info.group_infos],
-        }
+        entries, rows = reader.rows(), reader.rows()
+        gather = describe.Gathering(
+            opened_of(store), key, count, rows.weigh,
+            lambda some: entries.add([flat(each) for each in some]),
+        )  # fmt: skip
+        gather.all_of(reader.once)
+        info = gather.head()
+        told = rows.all_of(gather.groups, lambda each: _group(each.result(), profile))
+        return head(info, profile) | {b"entries": entries.done(), b"groups": told}
 
     return Look(find)
 
@@ -141,20 +147,54 @@ def _consumer(info: FullConsumerInfo[bytes]) -> Reply:
     }
 
 
+def every_consumer(
+    reader: Reader, rows: Rows, key: bytes, group: bytes
+) -> list[describing.ConsumerRow]:
+    """A group's consumers by name, read in pages and weighed: they are to become ``rows``."""
+    now_ms = reader.now_ms
+    found: list[describing.ConsumerRow] = []
+    following: int | None = 0
+    while following is not None:
+        page, following = reader.once(partial(
+            describing.consumer_page, stream=key, group=group, after=following, now_ms=now_ms
+        ))  # fmt: skip
+        rows.weigh(sum(ROW_HELD_BYTES + len(row.name) for row in page))
+        found += page
+    found.sort(key=lambda row: row.name)
+    return found
+
+
+def _group_row(row: describing.GroupRow) -> Reply:
+    return {
+        b"name": row.name, b"consumers": row.consumers, b"pending": row.pending,
+        b"last-delivered-id": bytes(row.last_delivered_id),
+        b"entries-read": row.entries_read, b"lag": row.lag,
+    }  # fmt: skip
+
+
+def _consumer_row(row: describing.ConsumerRow) -> Reply:
+    return {
+        b"name": row.name, b"pending": row.pending, b"idle": row.idle_ms,
+        b"inactive": row.inactive_ms,
+    }  # fmt: skip
+
+
 def groups(_session: Session, words: Words) -> Step:
     """As XINFO GROUPS."""
     key = words.next()
 
     def find(reader: Reader) -> Reply:
-        rows = reader.once(lambda view: pendings.group_rows(view, key))
-        return [
-            {
-                b"name": row.name, b"consumers": row.consumers, b"pending": row.pending,
-                b"last-delivered-id": bytes(row.last_delivered_id),
-                b"entries-read": row.entries_read, b"lag": row.lag,
-            }
-            for row in rows
-        ]  # fmt: skip
+        rows = reader.rows()
+        found: list[describing.GroupRow] = []
+        following: bytes | None = b""
+        while following is not None:
+            page, following = reader.once(
+                partial(describing.group_page, stream=key, after=following)
+            )
+            rows.weigh(sum(ROW_HELD_BYTES + len(row.name) for row, _ in page))
+            found += [row for row, _ in page]
+        found.sort(key=lambda row: row.name)
+        return rows.all_of(found, _group_row)
 
     return Look(find)
 
@@ -164,15 +204,8 @@ def consumers(_session: Session, words: Words) -> Step:
     key, group = words.next(), words.next()
 
     def find(reader: Reader) -> Reply:
-        now_ms = reader.now_ms
-        rows = reader.once(lambda view: pendings.consumer_rows(view, key, group, now_ms))
-        return [
-            {
-                b"name": row.name, b"pending": row.pending, b"idle": row.idle_ms,
-                b"inactive": row.inactive_ms,
-            }
-            for row in rows
-        ]  # fmt: skip
+        rows = reader.rows()
+        return rows.all_of(every_consumer(reader, rows, key, group), _consumer_row)
 
     return Look(find)
 

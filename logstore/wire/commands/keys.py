@@ -22,6 +22,7 @@ from logstore.wire.words import I64_MAX, Words, unsigned
 
 SCAN_COUNT = 10
 LOOKED_AT_MAX = 1000
+PAGE_BYTES = 1 << 20  # of names that are read on one snapshot
 _STREAM = Simple(b"stream")
 _NONE = Simple(b"none")
 
@@ -65,21 +66,24 @@ def keys(_session: Session, words: Words) -> Step:
     fits = Glob(words.next()).fits
 
     def find(reader: Reader) -> Reply:
-        found: list[Reply] = []
+        rows = reader.rows()
         after = 0
         while page := reader.once(partial(_page, after=after, most=LOOKED_AT_MAX)):
-            found += [name for _, name in page if fits(name)]
+            rows.add([name for _, name in page if fits(name)])
             after = page[-1][0]
-        return found
+        return rows.done()
 
     return Look(find)
 
 
 def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
+    """Numbers and names of at most ``most`` streams, fewer if the names are long."""
     found: list[tuple[int, bytes]] = []
+    size = 0
     for record in view.records(after):
         found.append((record.number, record.name))
-        if len(found) >= most:
+        size += len(record.name)
+        if len(found) >= most or size >= PAGE_BYTES:
             break
     return found
 
@@ -104,7 +108,8 @@ def scan(_session: Session, words: Words) -> Step:
 
     def find(reader: Reader) -> Reply:
         page = reader.once(partial(_page, after=cursor, most=most))
-        following = page[-1][0] if len(page) == most else 0
+        full = len(page) == most or sum(len(name) for _, name in page) >= PAGE_BYTES
+        following = page[-1][0] if full else 0
         names = [name for _, name in page if wanted and (fits is None or fits(name))]
         return [b"%d" % following, names]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
-from logstore.engine.groups.claim import Autoclaimed
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.streams.read import ByteBudget
 from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
+from logstore.wire.commands.info import every_consumer
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
@@ -27,16 +28,16 @@ from logstore.wire.words import (
 )
 
 AUTOCLAIM_COUNT = 100
+CLAIM_PART = 4  # XAUTOCLAIM takes at most one of so many parts of what its client may still owe
 AUTOCLAIM_COUNT_MAX = (1 << 63) // 128
 
 
-def delivered(found: Sequence[Delivered]) -> Reply:
-    """Entries as a group's read gives them; a deleted one has null for its fields."""
-    return [[bytes(each.id), each.items] for each in found]
+def _delivered(entry: Delivered) -> Reply:
+    return [bytes(entry.id), entry.items]
 
 
-def _ids_of(found: Sequence[Delivered]) -> Reply:
-    return [bytes(each.id) for each in found]
+def _id_of(entry: Delivered) -> Reply:
+    return bytes(entry.id)
 
 
 def xack(_session: Session, words: Words) -> Step:
@@ -119,46 +120,66 @@ def xpending(_session: Session, words: Words) -> Step:
     low, high = interval_start(first), interval_end(last)
 
     def find(reader: Reader) -> Reply:
-        now_ms = reader.now_ms
-        rows = reader.once(
-            lambda view: describe.detail(
-                view, key, group, low, high, count, consumer=consumer, min_idle_ms=min_idle_ms,
-                now_ms=now_ms,
-            )
-        )  # fmt: skip
-        return [[bytes(row.id), row.consumer, row.idle_ms, row.count] for row in rows]
+        now_ms, rows = reader.now_ms, reader.rows()
+        left, start = count, low
+        while True:
+            page, following = reader.once(partial(
+                describe.detail_page, stream=key, group=group, start=start, end=high, count=left,
+                consumer=consumer, min_idle_ms=min_idle_ms, now_ms=now_ms,
+            ))  # fmt: skip
+            rows.add([[bytes(row.id), row.consumer, row.idle_ms, row.count] for row in page])
+            left -= len(page)
+            if following is None:
+                return rows.done()
+            start = following
 
     return Look(find)
 
 
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
-    found = reader.once(lambda view: describe.summary(view, key, group))
-    if not found.count:
+    rows = reader.rows()
+    found = reader.once(lambda view: describe.pending_bounds(view, key, group))
+    if found is None:
         return [0, None, None, NULL_ARRAY]
-    assert found.first is not None
-    assert found.last is not None
-    consumers = [[name, b"%d" % count] for name, count in found.consumers]
-    return [found.count, bytes(found.first), bytes(found.last), consumers]
+    count, first, last = found
+    consumers = [
+        (each.name, each.pending)
+        for each in every_consumer(reader, rows, key, group) if each.pending
+    ]  # fmt: skip
+    told = rows.all_of(consumers, lambda each: [each[0], b"%d" % each[1]])
+    return [count, bytes(first), bytes(last), told]
 
 
 # -- claims ---------------------------------------------------------------------------------------
-def xclaim(_session: Session, words: Words) -> Step:
-    """As XCLAIM."""
+def xclaim(session: Session, words: Words) -> Step:
+    """As XCLAIM; a reply that is more than the client may owe claims nothing."""
     key, group, consumer = words.next(), words.next(), words.next()
     idle, *rest = words.rest()
     wanted = leading_ids(rest)
     given = rest[len(wanted) :]
     just_id = b"JUSTID" in [word.upper() for word in given]
 
-    def op(state: WriteTxn) -> list[Delivered]:
+    def op(state: WriteTxn) -> Reply:
         admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
         options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
-        return claim.claim(
-            state, key, group, consumer, wanted, min_idle_ms=max(0, min_idle_ms), **options
+        owed = session.owed
+        room = ByteBudget(0, owed.room())
+        found = claim.claim(
+            state,
+            key,
+            group,
+            consumer,
+            wanted,
+            min_idle_ms=max(0, min_idle_ms),
+            room=room,
+            **options,
         )
+        if room.full:
+            raise owed.over()
+        return owed.rows().all_of(found, _id_of if just_id else _delivered)
 
-    return Change(op, _ids_of if just_id else delivered)
+    return Change(op)
 
 
 def _claim_options(words: Words) -> dict[str, Any]:
@@ -183,8 +204,8 @@ def _claim_options(words: Words) -> dict[str, Any]:
     return found
 
 
-def xautoclaim(_session: Session, words: Words) -> Step:
-    """As XAUTOCLAIM."""
+def xautoclaim(session: Session, words: Words) -> Step:
+    """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
     min_idle_ms = max(0, integer(
         words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"
@@ -202,17 +223,16 @@ def xautoclaim(_session: Session, words: Words) -> Step:
         else:
             raise Failed(SYNTAX)
 
-    def reply(found: Autoclaimed) -> Reply:
-        entries = _ids_of(found.entries) if just_id else delivered(found.entries)
-        return [bytes(found.cursor), entries, [bytes(each) for each in found.deleted]]
-
-    return Change(
-        lambda state: claim.autoclaim(
+    def op(state: WriteTxn) -> Reply:
+        owed = session.owed
+        found = claim.autoclaim(
             state, key, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
-            just_id=just_id,
-        ),
-        reply,
-    )  # fmt: skip
+            just_id=just_id, room=ByteBudget(0, owed.room(CLAIM_PART)),
+        )  # fmt: skip
+        entries = owed.rows().all_of(found.entries, _id_of if just_id else _delivered)
+        return [bytes(found.cursor), entries, owed.rows().all_of(found.deleted, bytes)]
+
+    return Change(op)
 
 
 _FAST = ("write", "stream", "fast")
