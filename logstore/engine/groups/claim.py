@@ -48,7 +48,7 @@ def claim(
     retry_count: int | None = None, force: bool = False, just_id: bool = False,
     last_id: StreamID | None = None, room: ByteBudget | None = None,
 ) -> list[Delivered]:  # fmt: skip
-    """As XCLAIM, with all its options; it ends at the first entry that ``room`` does not take."""
+    """As XCLAIM, with all its options; with a ``room`` that is full then, not all of it."""
     room = room or ByteBudget()
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT option argument for XCLAIM")
@@ -60,7 +60,7 @@ def claim(
     replies: list[Delivered] = []
     taken: dict[StreamID, tuple[int, int]] = {}
     gone: list[StreamID] = []
-    there = _looked_up(state, record, found, ids, all_of=force)
+    there = _looked_up(state, record, found, ids, room, all_of=force)
     for id in ids:
         waiting, items = there.get(id, (None, None))
         if id in taken:  # named twice: the second looks at what the first one did
@@ -76,8 +76,6 @@ def claim(
             count = retry_count
         elif not just_id:
             count = min(count + 1, COUNT_MAX)
-        if not room.takes(items):
-            break
         taken[id] = (at_ms, count)
         replies.append(Delivered(id, items, idle, count, at_ms))
     if gone:
@@ -92,18 +90,23 @@ def claim(
 
 
 def _looked_up(
-    state: WriteTxn, record: StreamRecord, group: GroupRecord, ids: Sequence[StreamID], *,
-    all_of: bool,
+    state: WriteTxn, record: StreamRecord, group: GroupRecord, ids: Sequence[StreamID],
+    room: ByteBudget, *, all_of: bool,
 ) -> dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]]:  # fmt: skip
     """What is pending under IDs, and the fields of the entries; neighbours are read together, in
-    whatever order they are named. Unless ``all_of`` them: of many only those that are pending."""
+    whatever order they are named. Unless ``all_of`` them: of many only those that are pending. It
+    ends at the first entry that ``room`` does not take."""
     if not all_of and len(ids) > FEW:
         pending = pending_among(state, group, ids)
         ids = [id for id in ids if id.packed() in pending]
     lookup = Lookup(state, record)
-    return {
-        id: (pel.find(state.groups.txn, group.number, id), lookup.fields(id)) for id in sorted(ids)
-    }
+    found: dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]] = {}
+    for id in sorted(ids):
+        items = lookup.fields(id)
+        if items is not None and not room.takes(items):
+            break
+        found[id] = (pel.find(state.groups.txn, group.number, id), items)
+    return found
 
 
 def _wake_if_idle(state: WriteTxn, record: StreamRecord, at_ms: int) -> None:
