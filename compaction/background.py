@@ -6,8 +6,8 @@ emptied and dropped, as many as make a bounded amount to move, resting in betwee
 ``Throttle``. Looking costs at most a small share of the time, however large the store.
 
 Invariants: what is done is what a run by call does, in the same crash order, but for sealing the
-active segment; one process at a time (the care lock), and none waits for it; segments that could
-not be dropped (a scan names them) are left alone for a while.
+active segment; one process at a time (the maintenance lock), and none waits for it; segments that
+could not be dropped (a scan names them) are left alone for a while.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logstore.tuples import NamedTuple
 
 THRESHOLD = 0.5
 MIN_AGE_MS = 60_000  # since it was sealed: single adds are born mostly dead, and die on for a while
-ROUND_BYTES, ROUND_S = 256 << 20, 10.0  # of living bytes, moved while the care lock is held
+ROUND_BYTES, ROUND_S = 256 << 20, 10.0  # of living bytes, moved under the maintenance lock
 LOOK_S = 5.0
 TOMBSTONES_S = 60.0  # how often tombstones are counted, which takes a look at every node
 SHARE = 0.01  # of the time at most goes into looking

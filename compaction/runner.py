@@ -1,6 +1,6 @@
 """One run of compaction, from start to end.
 
-Order: seal the active segment; choose victims; rewrite nodes and adopt them; restate open nodes
+Order: seal the active segment; choose victims; rewrite nodes and adopt them; write open nodes anew
 that lie in victims; two checkpoints past all of it; drop and unlink the victims; shrink the index.
 Each step is whole by itself: a run that is killed leaves a sound store and less to do.
 """
@@ -114,12 +114,15 @@ def sweep(
     engine: Engine, committer: Committer, report: CompactionReport, victims: set[int],
     threshold: float, pause: Pause = no_pause,
 ) -> None:  # fmt: skip
-    """Move what lives out of the victims, and drop what is empty then. The care lock is held."""
+    """Move what lives out of the victims, and drop what is empty then.
+
+    The maintenance lock is held.
+    """
     purge = report.purge
     report.nodes_skipped = 0
     groups = nodes.groups(engine, nodes.Chooser(victims, threshold), pause)
     segments.write_and_adopt(engine, committer, groups, report, pause)
-    report.open_nodes_restated += segments.restate_opens(
+    report.open_nodes_restated += segments.rewrite_open_nodes(
         engine, committer, victims, purge=purge, pause=pause
     )
     # Only what is empty before the checkpoints: neither may name a node in what goes.
@@ -162,7 +165,7 @@ def _left_behind(engine: Engine, committer: Committer, report: CompactionReport)
 def _checkpoint_twice(engine: Engine, committer: Committer, pause: Pause) -> None:
     """Operation frames are dead when both kept checkpoints are past them."""
     checkpoint.take_alone(engine, committer, pause)
-    committer.run(lambda state: state.emit(frames.Note(b"between two checkpoints")))
+    committer.run(lambda txn: txn.emit(frames.Note(b"between two checkpoints")))
     checkpoint.take_alone(engine, committer, pause)
 
 

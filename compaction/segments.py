@@ -101,10 +101,10 @@ def adopt(
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
             log_tail.roll_locked(engine, words)
 
-    def publish(state: WriteTxn, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
-        items = [item for item, group in some if _unchanged(state, group)]
+    def publish(txn: WriteTxn, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
+        items = [item for item, group in some if _unchanged(txn, group)]
         if items:
-            state.emit(frames.Adopt(output.number, tuple(items)))
+            txn.emit(frames.Adopt(output.number, tuple(items)))
         return len(items), sum(1 for item in items if item.payload_bytes)
 
     adopted = written = 0
@@ -124,11 +124,11 @@ def adopt(
         output.abandon()
 
 
-def _unchanged(state: WriteTxn, group: Group) -> bool:
+def _unchanged(txn: WriteTxn, group: Group) -> bool:
     """Whether every part is still the version, with the vector, that was read."""
     return all(
-        state.index.node(part.stream, part.master) == part.locator
-        and state.record(part.stream) is not None
+        txn.index.node(part.stream, part.master) == part.locator
+        and txn.record(part.stream) is not None
         for part in group.parts
     )
 
@@ -151,19 +151,19 @@ def drop_dead(
     oldest = _oldest_open(engine)
     shortened = _shortened(engine)
 
-    def publish(state: WriteTxn) -> list[int]:
-        rows = state.index.segment_rows()
+    def publish(txn: WriteTxn) -> list[int]:
+        rows = txn.index.segment_rows()
         dead: list[int] = []
         for number in sorted(victims - pinned):
             if (
                 number < oldest
                 and number in rows and not rows[number].live_nodes
-                and number != state.meta.active_segment
+                and number != txn.meta.active_segment
                 and (number not in shortened or shortened[number] in dead)
             ):  # fmt: skip
                 dead.append(number)
         for number in dead:
-            state.emit(frames.DropSegment(number))
+            txn.emit(frames.DropSegment(number))
         return dead
 
     dead: list[int] = committer.run(publish)
@@ -239,7 +239,7 @@ def unlink(engine: Engine, number: int) -> None:
     engine.fs.sync_directory(engine.path / names.LOG)
 
 
-def restate_opens(
+def rewrite_open_nodes(
     engine: Engine, committer: Committer, victims: set[int], *, purge: bool, pause: Pause = no_pause
 ) -> int:
     """Write open nodes whose frames lie in a victim, or before one, anew; how many."""
@@ -251,38 +251,38 @@ def restate_opens(
         for first in range(0, len(streams), OPENS_A_COMMIT):
             some = streams[first : first + OPENS_A_COMMIT]
             count, size = committer.run(
-                partial(_restate_some, streams=some, newest_victim=newest, purge=purge)
+                partial(_rewrite_some, streams=some, newest_victim=newest, purge=purge)
             )
             done += count
             pause(size)
     return done
 
 
-def _restate_some(
-    state: WriteTxn, streams: list[int], newest_victim: int, purge: bool
+def _rewrite_some(
+    txn: WriteTxn, streams: list[int], newest_victim: int, purge: bool
 ) -> tuple[int, int]:
-    """Some open nodes; how many were stated anew, and their bytes."""
+    """Some open nodes; how many were written anew, and their bytes."""
     count = size = 0
     for number in streams:
-        record = state.record(number)
+        record = txn.record(number)
         if record is not None and 0 < fmt.segment_of(record.open_version) <= newest_victim:
-            size += _restate(state, record, purge=purge)
+            size += _rewrite_open(txn, record, purge=purge)
             count += 1
     return count, size
 
 
-def _restate(state: WriteTxn, record: StreamRecord, *, purge: bool) -> int:
+def _rewrite_open(txn: WriteTxn, record: StreamRecord, *, purge: bool) -> int:
     """WriteTxn one open node anew; for erasure without its tombstones, or not at all. Its bytes."""
-    lp = state.open_listpack(record.number)
+    lp = txn.open_listpack(record.number)
     if lp is None:
         return 0
     master = record.open_master
     if purge:
         if not codec().counts(lp)[0]:
-            state.emit(frames.Trim(record.number, *master, *master))
+            txn.emit(frames.Trim(record.number, *master, *master))
             return 0
         lp = codec().rewrite([(lp, master.ms, master.seq, b"")], *master)
-    state.emit(frames.Open(record.number, *master, *record.last, 0, lp))
+    txn.emit(frames.Open(record.number, *master, *record.last, 0, lp))
     return len(lp)
 
 
@@ -290,7 +290,7 @@ def remove_garbage(engine: Engine) -> None:
     """Compacted segments that no adopt commit ever named, dropped ones not yet unlinked, and what
     a process that died left of a checkpoint or a hint.
 
-    The care lock is held: nobody adopts or drops anything meanwhile, nor takes a checkpoint.
+    The maintenance lock is held: nobody adopts or drops anything meanwhile, nor takes a checkpoint.
     """
     keep = snapshot.read(
         engine, lambda view: {*view.index.segment_rows(), view.meta.active_segment}

@@ -2,7 +2,8 @@
 
 Crash order: everything but STORE is copied and synced, then STORE: without it the copy is not a
 store yet. Invariants: only bytes below the position that was published and durable at the start are
-copied; the care lock keeps compaction from unlinking meanwhile. No index goes along: it is derived.
+copied; the maintenance lock keeps compaction from unlinking meanwhile. No index goes along: it is
+derived.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ from logstore.log import chain, checkpoint, hint, names, reader, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreOptions
-from logstore.recovery import compare, index_validity, readonly
+from logstore.recovery import compare, index_validity, readonly, repaired_view
 from logstore.recovery.report import Damage
-from logstore.recovery.salvage import source
 
 LOCK_WAIT_S = 5.0
 Progress = Callable[[int, int], None]
@@ -110,7 +109,7 @@ def _past_heads(
     """A segment's header is damaged: the rest is looked at all the same."""
     home = fs.temporary_directory()
     try:
-        repaired = source.Repaired(fs, path, home)
+        repaired = repaired_view.Repaired(fs, path, home)
         report = _Check(repaired.fs, path, repaired.content.uuid, progress).run()
     except Error:
         raise why from None

@@ -133,7 +133,7 @@ def dirty_marker(generation: int, here: Identity, durable: int) -> ShutdownMarke
     return ShutdownMarker(generation, here, 0, 0, 0, durable=durable)
 
 
-def distrusted_marker(durable: int) -> ShutdownMarker:
+def invalid_marker(durable: int) -> ShutdownMarker:
     """What a process leaves that closes the store and found the index damaged: no opener uses that
     index, also not one of this boot."""
     return dirty_marker(0, Identity("", 0, 0, 0, 0), durable)
@@ -150,16 +150,16 @@ def name_generation(engine: Engine, number: int) -> None:
 def why_not(engine: Engine, marker: ShutdownMarker | None) -> str:
     """Why the index that the marker names must not be opened, in words; empty if it may be."""
     if marker is None:
-        return why_distrust(None, None)
+        return why_invalid(None, None)
     data = names.generation(engine.path, marker.generation) / "data.mdb"
     try:
         file = engine.fs.stat(data)
     except FileNotFoundError:
-        return why_distrust(marker, None)
-    return why_distrust(marker, identity(data), file)
+        return why_invalid(marker, None)
+    return why_invalid(marker, identity(data), file)
 
 
-def why_distrust(
+def why_invalid(
     marker: ShutdownMarker | None, here: Identity | None, file: FileStat | None = None
 ) -> str:
     """The same, of a marker and what the system tells: ``here`` is None if the file is gone."""

@@ -406,7 +406,7 @@ def close_engine(engine: Engine) -> None:
             if engine.users.try_lock(exclusive=True):
                 _mark_clean(engine)
     except CorruptionError:
-        marker = index_validity.distrusted_marker(engine.promised)
+        marker = index_validity.invalid_marker(engine.promised)
         index_validity.write_marker(engine.fs, engine.path, marker)
         raise
     finally:

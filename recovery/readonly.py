@@ -157,11 +157,11 @@ class Follower:
     def _take_in(self, bound: int | None) -> None:
         engine = self._engine
         generation = engine.index()
-        with generation.env.begin(write=True) as txn:
-            index = IndexTxn(generation, txn)
+        with generation.env.begin(write=True) as lmdb_txn:
+            index = IndexTxn(generation, lmdb_txn)
             meta = index.meta()
             engine.cache.clear()
-            state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
+            txn = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
             links = chain.main_links(
                 engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied)
             )
@@ -175,31 +175,31 @@ class Follower:
                     )  # dropped before it was followed
                 before = link.number
                 last = link.number == links[-1].number
-                if not self._segment(engine, link, bound, state, last=last):
+                if not self._segment(engine, link, bound, txn, last=last):
                     break
-            state.flush()
+            txn.flush()
         engine.cache.clear()
-        engine.publish(state.meta)
+        engine.publish(txn.meta)
 
     @staticmethod
     def _segment(
-        engine: Engine, link: chain.Link, bound: int | None, state: WriteTxn, *, last: bool
+        engine: Engine, link: chain.Link, bound: int | None, txn: WriteTxn, *, last: bool
     ) -> bool:
         """Complete commits of one segment; False if the rest is not to be looked at.
 
         CorruptFrameError for what is not valid, and was: in a sealed segment, or published.
         """
         start = link.start_offset
-        if fmt.segment_of(state.meta.applied) == link.number:
-            start = fmt.offset_of(state.meta.applied)
+        if fmt.segment_of(txn.meta.applied) == link.number:
+            start = fmt.offset_of(txn.meta.applied)
         file = engine.fs.open(names.segment(engine.path, link.number))
         good = fmt.position(link.number, start)
         try:
             scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
-            for commit in reader.commits(scanned, state.meta.commit):
+            for commit in reader.commits(scanned, txn.meta.commit):
                 if bound is not None and commit.end > bound:
                     return False
-                log_tail.apply_commit(state, commit)
+                log_tail.apply_commit(txn, commit)
                 good = commit.end
         except CorruptFrameError:
             if not last or (bound is not None and good < bound):
@@ -207,5 +207,5 @@ class Follower:
             return False  # a commit that is being written, or a torn tail
         finally:
             file.close()
-        state.meta = state.meta._replace(active_segment=max(state.meta.active_segment, link.number))
+        txn.meta = txn.meta._replace(active_segment=max(txn.meta.active_segment, link.number))
         return True

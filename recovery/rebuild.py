@@ -32,7 +32,7 @@ from logstore.index.txn import IndexTxn
 from logstore.log import chain, hint, names, reader
 from logstore.log import frame as frames
 from logstore.recovery import index_validity
-from logstore.recovery.replay_guard import UNREADABLE, Gaps
+from logstore.recovery.replay_guard import UNREADABLE, ReplayGuard
 from logstore.recovery.report import Damage, RecoveryReport
 
 _NONE = [0, 0]
@@ -119,7 +119,7 @@ class Rebuild:
         self._report = report
         self._published = published
         self._links = chain.main_links(engine.fs, engine.path, engine.uuid)
-        self._gaps = Gaps(engine, report)
+        self._guard = ReplayGuard(engine, report)
         # The checkpoint's records know of frames up to somewhere between these two positions.
         self._from_position = self._told_upto = 0
         self._missing: dict[int, int] = {}  # before which segment one is missing
@@ -130,34 +130,34 @@ class Rebuild:
         if not self._links:
             raise DamagedStoreError("the log has no segment: restore it from a backup")
         sealed, active = self._links[:-1], self._links[-1]
-        with self._generation.env.begin(write=True) as txn:
-            index = IndexTxn(self._generation, txn)
+        with self._generation.env.begin(write=True) as lmdb_txn:
+            index = IndexTxn(self._generation, lmdb_txn)
             engine.cache.clear()
             index.hold_names()
-            state = write_txn.begin(engine, index, Meta(active_segment=active.number), 0, 0)
-            self._fresh = Fresh(state)
+            txn = write_txn.begin(engine, index, Meta(active_segment=active.number), 0, 0)
+            self._fresh = Fresh(txn)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):
                 from logstore.recovery import restore
 
-                from_position = restore.newest(engine, state, self._report)
-            positions = (record.position for record in state.kept.records.values())
+                from_position = restore.newest(engine, txn, self._report)
+            positions = (record.position for record in txn.kept.records.values())
             self._from_position, self._told_upto = from_position, max(positions, default=0)
             self._check_chain(from_position)
             self._pass_lost_checkpoint(from_position)
             for link in sealed:
-                self._replay(state, link, from_position)
-            self._replay_active(state, active, from_position)
-            if self._gaps:
+                self._replay(txn, link, from_position)
+            self._replay_active(txn, active, from_position)
+            if self._guard:
                 self._fresh.hand_over()  # what they say is looked at one by one
             if engine.accept_loss and not from_position and self._missing:
                 from logstore.recovery import restore
 
-                restore.unadopted(engine, state, self._report)
+                restore.unadopted(engine, txn, self._report)
             # Behind a seal frame the next segment is the active one, also where its writer died
             # before it was made: the tail check makes it. Nothing is ever written behind a seal.
-            self._settle(state, max(active.number, state.meta.active_segment))
-            state.flush()
+            self._finish(txn, max(active.number, txn.meta.active_segment))
+            txn.flush()
             index.write_names()
         engine.cache.clear()
 
@@ -183,7 +183,7 @@ class Rebuild:
         """The segment of the checkpoint is lost, and the loss accepted: its counts are none."""
         number = fmt.segment_of(from_position)
         if any(damage.segment == number for damage in self._report.damage):
-            self._gaps.passed(fmt.position(number, 0), fmt.position(number + 1, 0))
+            self._guard.passed(fmt.position(number, 0), fmt.position(number + 1, 0))
 
     def _check_end(self) -> None:
         """DamagedStoreError if the newest segments are missing, as the last one's hint shows."""
@@ -203,7 +203,7 @@ class Rebuild:
         engine = self._engine
         if link.number in self._missing:
             start = fmt.position(self._missing[link.number], 0)
-            self._gaps.passed(start, fmt.position(link.number, 0))
+            self._guard.passed(start, fmt.position(link.number, 0))
         begin, end = (fmt.position(link.number, at) for at in (link.start_offset, link.end_offset))
         whole = end <= self._from_position or begin >= self._told_upto
         kept = hint.read(engine.fs, engine.path, engine.uuid, link, joined=whole)
@@ -227,29 +227,29 @@ class Rebuild:
                     self._report.damage.append(Damage(link.number, good, upto, exc.message))
                     log.error("segment %d is damaged at %d to %d", link.number, good, upto)
                     start, end = (fmt.position(link.number, at) for at in (good, upto))
-                    self._gaps.passed(start, end)
+                    self._guard.passed(start, end)
                     good = upto
         finally:
             file.close()
 
-    def _replay(self, state: WriteTxn, link: chain.Link, from_position: int) -> None:
+    def _replay(self, txn: WriteTxn, link: chain.Link, from_position: int) -> None:
         last: reader.LogFrame | None = None
         end_position = fmt.position(link.number, link.end_offset)
         for found in self._frames(link):
             last = found
-            self._apply(state, found, from_position)
+            self._apply(txn, found, from_position)
         # One that is void from its start holds no commit: the log stands in the one before, as the
         # opener that made it void left it.
-        if end_position > state.meta.applied and link.end_offset > link.start_offset:
-            meta = state.meta._replace(applied=end_position)
+        if end_position > txn.meta.applied and link.end_offset > link.start_offset:
+            meta = txn.meta._replace(applied=end_position)
             if last is not None:
                 meta = meta._replace(
                     commit=last.commit, last_frame=last.position, last_crc=last.crc
                 )
-            state.meta = meta
-        self._count_segment(state, link)
+            txn.meta = meta
+        self._count_segment(txn, link)
 
-    def _replay_active(self, state: WriteTxn, link: chain.Link, from_position: int) -> None:
+    def _replay_active(self, txn: WriteTxn, link: chain.Link, from_position: int) -> None:
         """Complete commits of the active segment; what is behind them is the tail check's."""
         engine = self._engine
         # Asked behind the checkpoint, which may have seen what was published only just then.
@@ -261,10 +261,10 @@ class Rebuild:
                 if bound is not None and commit.end > bound:
                     break
                 for found in commit.frames:
-                    self._apply(state, found, from_position)
-                if commit.end > state.meta.applied:
+                    self._apply(txn, found, from_position)
+                if commit.end > txn.meta.applied:
                     last = commit.frames[-1]
-                    state.meta = state.meta._replace(
+                    txn.meta = txn.meta._replace(
                         applied=commit.end,
                         commit=commit.number,
                         last_frame=last.position,
@@ -274,58 +274,58 @@ class Rebuild:
             log.info("complete commits end at offset %s: %s", exc.offset, exc.message)
         finally:
             file.close()
-        self._count_segment(state, link)
+        self._count_segment(txn, link)
 
-    def _apply(self, state: WriteTxn, found: reader.LogFrame, from_position: int) -> None:
+    def _apply(self, txn: WriteTxn, found: reader.LogFrame, from_position: int) -> None:
         at, fresh = found.position, self._fresh
-        if self._gaps:
+        if self._guard:
             fresh.hand_over()
         elif at >= from_position and fresh.take(at, found.payload_bytes, found.kind, found.payload):
             return
         body = found.body()
         if body is None:
             return
-        if self._gaps:
-            body = self._gaps.certain(state, at, body)
+        if self._guard:
+            body = self._guard.certain(txn, at, body)
         if at >= from_position:
-            apply(state, at, found.payload_bytes, body)
+            apply(txn, at, found.payload_bytes, body)
         elif isinstance(body, _OPEN_NODE_BODIES):
-            self._open_only(state, found, body)
+            self._open_only(txn, found, body)
 
-    def _open_only(self, state: WriteTxn, found: reader.LogFrame, body: frames.Body) -> None:
+    def _open_only(self, txn: WriteTxn, found: reader.LogFrame, body: frames.Body) -> None:
         """Frames that an open node of the checkpoint is made of."""
-        record = state.record(getattr(body, "stream", 0))
+        record = txn.record(getattr(body, "stream", 0))
         if record is None or not 0 < record.open_version <= found.position:
             return
         if not isinstance(body, frames.Tombstone) or body.version == record.open_version:
-            apply(state, found.position, found.payload_bytes, body)
+            apply(txn, found.position, found.payload_bytes, body)
 
-    def _count_segment(self, state: WriteTxn, link: chain.Link) -> None:
-        row = state.segment(link.number) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, link.created_ms)
-        state.put_segment(link.number, row._replace(
+    def _count_segment(self, txn: WriteTxn, link: chain.Link) -> None:
+        row = txn.segment(link.number) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, link.created_ms)
+        txn.put_segment(link.number, row._replace(
             total_bytes=link.end_offset, born_ms=link.created_ms
         ))  # fmt: skip
 
-    def _settle(self, state: WriteTxn, active: int) -> None:
+    def _finish(self, txn: WriteTxn, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
         fresh_rows = self._fresh.settle(engine.segments, active)
-        records = self._settle_opens(state, active)
-        if self._gaps.repaired:  # then all are looked at
+        records = self._join_open_nodes(txn, active)
+        if self._guard.repaired:  # then all are looked at
             self._fresh.hand_over()
-            records = self._settle_opens(state, active)
+            records = self._join_open_nodes(txn, active)
         else:
-            state.new_rows = fresh_rows
+            txn.new_rows = fresh_rows
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, _) in heads.items():
-            found = state.segment(number)
+            found = txn.segment(number)
             total = found.total_bytes if found is not None else 0
             if number == active or head.role == fmt.Role.COMPACTED:
                 total = 0  # as an adopt frame leaves it, which does not say
             rows[number] = SegmentRow(head.role, 0, 0, total, head.created_ms)
         counts: dict[int, list[int]] = {}
-        for (stream, number), (count_here, payload_bytes) in state.index.node_totals().items():
+        for (stream, number), (count_here, payload_bytes) in txn.index.node_totals().items():
             row = rows.get(number)
             if row is not None:
                 rows[number] = row._replace(
@@ -335,53 +335,53 @@ class Rebuild:
             count = counts.setdefault(stream, [0, 0])
             count[0] += count_here
             count[1] += payload_bytes
-        for number in set(state.index.segment_rows()) - set(rows):
-            state.drop_segment(number)
+        for number in set(txn.index.segment_rows()) - set(rows):
+            txn.drop_segment(number)
         for number, row in rows.items():
             # A compacted segment without a row was never adopted: garbage for the next compaction.
-            if row.role == fmt.Role.MAIN or row.live_nodes or state.segment(number) is not None:
-                state.put_segment(number, row)
+            if row.role == fmt.Role.MAIN or row.live_nodes or txn.segment(number) is not None:
+                txn.put_segment(number, row)
         for record in records:
             count = counts.get(record.number, _NONE)
             if [record.nodes, record.node_bytes] != count:
                 record.nodes, record.node_bytes = count
-                state.touch(record)
-            if self._gaps or self._gaps.repaired:
-                self._gaps.count_entries(state, record)
-                state.touch(record)
-        self._report.orphans = dict(self._gaps.orphans)
-        state.meta = state.meta._replace(
+                txn.touch(record)
+            if self._guard or self._guard.repaired:
+                self._guard.count_entries(txn, record)
+                txn.touch(record)
+        self._report.orphans = dict(self._guard.orphans)
+        txn.meta = txn.meta._replace(
             active_segment=active,
-            next_segment=max([state.meta.next_segment, *(number + 1 for number in heads)]),
+            next_segment=max([txn.meta.next_segment, *(number + 1 for number in heads)]),
         )
 
-    def _settle_opens(self, state: WriteTxn, active: int) -> list[StreamRecord]:
+    def _join_open_nodes(self, txn: WriteTxn, active: int) -> list[StreamRecord]:
         """All records, their open nodes put together."""
-        records = state.all_records()
+        records = txn.all_records()
         for record in records:
-            node = state.open_node(record.number) if record.open_version else None
+            node = txn.open_node(record.number) if record.open_version else None
             if node is not None and node.runs:
-                self._settle_open(state, record, node, active)
+                self._join_open_node(txn, record, node, active)
             elif node is None and record.open_version:
-                self._gaps.without_open(state, record)
+                self._guard.without_open(txn, record)
         return records
 
-    def _settle_open(
-        self, state: WriteTxn, record: StreamRecord, node: OpenNode, active: int
+    def _join_open_node(
+        self, txn: WriteTxn, record: StreamRecord, node: OpenNode, active: int
     ) -> None:
         """Put an open node together; what cannot be read of it does not keep others from it."""
         segments = self._engine.segments
         sound: OpenNode | None = node
-        if self._gaps.cross(record.open_version):
-            sound = self._gaps.sound(record, node, active)
+        if self._guard.cross(record.open_version):
+            sound = self._guard.sound(record, node, active)
         try:
-            settled = nodes.open_settled(sound, segments, active) if sound is not None else None
+            joined = nodes.open_settled(sound, segments, active) if sound is not None else None
         except UNREADABLE:
-            sound = self._gaps.sound(record, node, active)
-            settled = nodes.open_settled(sound, segments, active) if sound is not None else None
-        if settled is not None:
-            state.put_open(record.number, settled)
+            sound = self._guard.sound(record, node, active)
+            joined = nodes.open_settled(sound, segments, active) if sound is not None else None
+        if joined is not None:
+            txn.put_open(record.number, joined)
             return
         record.open_version = 0
-        state.drop_open(record.number)
-        state.touch(record)
+        txn.drop_open(record.number)
+        txn.touch(record)

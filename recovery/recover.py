@@ -70,7 +70,7 @@ def _renew_checkpoints(engine: Engine) -> None:
     if not lost:
         return
     committer = Committer(engine)
-    committer.run(lambda state: state.emit(frames.Note(b"behind what was lost")))
+    committer.run(lambda txn: txn.emit(frames.Note(b"behind what was lost")))
     checkpoints.take(engine, committer)
     for position in lost:
         fs.remove(names.checkpoint(path, position))

@@ -43,7 +43,7 @@ class Orphan(NamedTuple):
     vector: int  # ordinals deleted since it was sealed
 
 
-class Gaps:
+class ReplayGuard:
     """The passed-over bytes of one rebuild."""
 
     def __init__(self, engine: Engine, report: RecoveryReport) -> None:
@@ -65,14 +65,14 @@ class Gaps:
         return any(start > version for start, _ in self._passed)
 
     # -- frames behind damage -----------------------------------------------------------------
-    def certain(self, state: WriteTxn, at: int, body: frames.Body) -> frames.Body:
+    def certain(self, txn: WriteTxn, at: int, body: frames.Body) -> frames.Body:
         """What of a frame at ``at`` is to be applied."""
         if isinstance(body, frames.Open | frames.Node | frames.Record):
-            self._named(state, at, body.stream)
+            self._named(txn, at, body.stream)
         if isinstance(body, frames.Open | frames.Node):
-            self._orphaned(state, at, body.stream, StreamID(body.master_ms, body.master_seq))
+            self._orphaned(txn, at, body.stream, StreamID(body.master_ms, body.master_seq))
         elif isinstance(body, frames.Tombstone):
-            return self._tombstone(state, body)
+            return self._tombstone(txn, body)
         elif isinstance(body, frames.Trim):
             low, high = StreamID(body.from_ms, body.from_seq), StreamID(body.to_ms, body.to_seq)
             here = [key for key in self.orphans if key[0] == body.stream]
@@ -84,38 +84,38 @@ class Gaps:
                 (item.stream, StreamID(*master)) for item in body.items for master in item.replaced
             )
         elif isinstance(body, groupframe.Deliver | groupframe.Claim) and body.consumer:
-            self._owned(state, at, body.group, body.consumer)
+            self._owned(txn, at, body.group, body.consumer)
         return body
 
     def _forget(self, keys: Iterable[tuple[int, StreamID]]) -> None:
         for key in list(keys):
             self.orphans.pop(key, None)
 
-    def _named(self, state: WriteTxn, at: int, stream: int) -> None:
+    def _named(self, txn: WriteTxn, at: int, stream: int) -> None:
         """Numbers ascend: one that none before reached was created by a frame that was lost."""
-        if stream < state.meta.next_stream or state.record(stream) is not None:
+        if stream < txn.meta.next_stream or txn.record(stream) is not None:
             return
-        state.meta = state.meta._replace(next_stream=stream + 1)
-        state.create(StreamRecord(stream, UNNAMED % stream, position=at - 1))
+        txn.meta = txn.meta._replace(next_stream=stream + 1)
+        txn.create(StreamRecord(stream, UNNAMED % stream, position=at - 1))
 
     @staticmethod
-    def _owned(state: WriteTxn, at: int, group: int, consumer: int) -> None:
+    def _owned(txn: WriteTxn, at: int, group: int, consumer: int) -> None:
         """Nothing is pending with a consumer that is not there."""
-        if state.groups.consumer(group, consumer) is None:
+        if txn.groups.consumer(group, consumer) is None:
             name = UNNAMED_CONSUMER % consumer
-            apply(state, at - 1, 0, groupframe.Consumer(group, consumer, -1, -1, 1, name))
+            apply(txn, at - 1, 0, groupframe.Consumer(group, consumer, -1, -1, 1, name))
 
-    def _orphaned(self, state: WriteTxn, at: int, stream: int, master: StreamID) -> None:
-        record = state.record(stream)
+    def _orphaned(self, txn: WriteTxn, at: int, stream: int, master: StreamID) -> None:
+        record = txn.record(stream)
         if record is None or not 0 < record.open_version < at or record.open_master >= master:
             return
         if self.cross(record.open_version):
             self.orphans[stream, record.open_master] = Orphan(record.open_version, 0)
             record.open_version = 0
-            state.drop_open(stream)
-            state.touch(record)
+            txn.drop_open(stream)
+            txn.touch(record)
 
-    def _tombstone(self, state: WriteTxn, body: frames.Tombstone) -> frames.Tombstone:
+    def _tombstone(self, txn: WriteTxn, body: frames.Tombstone) -> frames.Tombstone:
         key = body.stream, StreamID(body.master_ms, body.master_seq)
         orphan = self.orphans.get(key)
         if orphan is not None and any(a <= body.version < b for a, b in self._passed):
@@ -123,10 +123,10 @@ class Gaps:
             for ordinal in body.ordinals:
                 bits |= 1 << ordinal
             self.orphans[key] = orphan._replace(vector=bits)
-        record = state.record(body.stream)
+        record = txn.record(body.stream)
         if record is None or record.open_version != body.version or not self.cross(body.version):
             return body
-        node = state.open_node(body.stream)
+        node = txn.open_node(body.stream)
         whole = 0 if node is None else self._whole(node)
         return body._replace(ordinals=tuple(each for each in body.ordinals if each < whole))
 
@@ -149,7 +149,7 @@ class Gaps:
         kind, data = self._engine.segments.run_bytes(run, 0)
         return sum(codec().counts(data)) if kind == fmt.Kind.OPEN else run.entries
 
-    def without_open(self, state: WriteTxn, record: StreamRecord) -> None:
+    def without_open(self, txn: WriteTxn, record: StreamRecord) -> None:
         """A checkpoint knows of an open node of which no frame was found. DamagedStoreError if the
         whole segment is missing."""
         engine, number = self._engine, fmt.segment_of(record.open_version)
@@ -166,21 +166,21 @@ class Gaps:
         first = Run(record.open_version, 0, 0, 0)
         self._gone(record, first, record.open_master, record.last, None)
         record.open_version = 0
-        state.touch(record)
+        txn.touch(record)
 
-    def count_entries(self, state: WriteTxn, record: StreamRecord) -> None:
+    def count_entries(self, txn: WriteTxn, record: StreamRecord) -> None:
         """After damage a stream has the entries that its nodes say, and no ID above its last one,
         whatever frames counted."""
-        state.flush()
+        txn.flush()
         live = 0
-        for _, locator in state.index.nodes(record.number):
+        for _, locator in txn.index.nodes(record.number):
             live += locator.live
             record.last = max(record.last, locator.last)
-        node = state.index.open_node(record.number) if record.open_version else None
+        node = txn.index.open_node(record.number) if record.open_version else None
         if node is not None:
             live += nodes.open_counts(node)[0]
             with suppress(*UNREADABLE):
-                found = nodes.open_ref(state, record)
+                found = nodes.open_ref(txn, record)
                 record.last = max(record.last, found.last if found is not None else record.last)
         if live == record.length:
             return
@@ -188,7 +188,7 @@ class Gaps:
         record.entries_added = max(record.entries_added, live)
         record.length = live
         with suppress(*UNREADABLE):
-            record.first = nodes.first_live(state, record)
+            record.first = nodes.first_live(txn, record)
 
     # -- open nodes ---------------------------------------------------------------------------
     def sound(self, record: StreamRecord, node: OpenNode, active: int) -> OpenNode | None:

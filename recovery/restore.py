@@ -32,7 +32,7 @@ _LOADERS: dict[str, Callable[[WriteTxn, dict[str, Any]], None]] = {
 Vectors: TypeAlias = dict[tuple[int, int, int], tuple[int, bytes]]
 
 
-def newest(engine: Engine, state: WriteTxn, report: RecoveryReport) -> int:
+def newest(engine: Engine, txn: WriteTxn, report: RecoveryReport) -> int:
     """Load the newest valid checkpoint; the position to replay from (0: there is none)."""
     for position in reversed(names.checkpoints(engine.fs, engine.path)):
         if not position:
@@ -50,9 +50,9 @@ def newest(engine: Engine, state: WriteTxn, report: RecoveryReport) -> int:
             # What it says was true. What came behind it in that segment is gone.
             _is_missing(engine, number, report)
         report.checkpoint_position = position
-        _load(engine, state, chunks, position, report)
+        _load(engine, txn, chunks, position, report)
         number = fmt.segment_of(position)
-        state.meta = state.meta._replace(
+        txn.meta = txn.meta._replace(
             applied=position, commit=head.commit, last_crc=head.last_crc,
             last_frame=fmt.position(number, head.last_frame_offset),
         )  # fmt: skip
@@ -72,25 +72,25 @@ def _is_missing(engine: Engine, number: int, report: RecoveryReport) -> None:
 
 
 def _load(
-    engine: Engine, state: WriteTxn, chunks: list[Any], position: int, report: RecoveryReport
+    engine: Engine, txn: WriteTxn, chunks: list[Any], position: int, report: RecoveryReport
 ) -> None:
     vectors: Vectors = {}
     for chunk in chunks:
         kind, rows = chunk["kind"], chunk["rows"]
         if kind == "meta":
-            state.meta = state.meta._replace(
+            txn.meta = txn.meta._replace(
                 next_stream=chunk["next_stream"], next_segment=chunk["next_segment"]
             )
         elif kind == "streams":
             head_bytes = chunk.get("head_bytes", FIRST_RECORD_BYTES)
             for number, packed in rows:
                 record = StreamRecord.unpack(number, packed, head_bytes)
-                if state.record(number) is None:
-                    state.create(record)
+                if txn.record(number) is None:
+                    txn.create(record)
                     for loaded in LOADED:
-                        loaded(state, record)
+                        loaded(txn, record)
         elif kind in _LOADERS:
-            _LOADERS[kind](state, chunk)
+            _LOADERS[kind](txn, chunk)
         elif kind == "vectors":
             for stream, ms, seq, version, vector in rows:
                 vectors[stream, ms, seq] = (version, vector)
@@ -98,12 +98,12 @@ def _load(
             unsure: list[reader.LogFrame] = []
             for number, role, end_offset, bitmap in rows:
                 segment = (number, role, end_offset)
-                unsure += _load_segment(engine, state, segment, bitmap, vectors, position, report)
-            _load_unsure(state, unsure, vectors, report)
+                unsure += _load_segment(engine, txn, segment, bitmap, vectors, position, report)
+            _load_unsure(txn, unsure, vectors, report)
 
 
 def _load_segment(
-    engine: Engine, state: WriteTxn, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
+    engine: Engine, txn: WriteTxn, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
     position: int, report: RecoveryReport,
 ) -> list[reader.LogFrame]:  # fmt: skip
     """Load the nodes that lived; those of which that is not known, because frames before them
@@ -111,7 +111,7 @@ def _load_segment(
     number, role, end_offset = segment
     link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, end_offset, end_offset, 0)
     bits = int.from_bytes(bitmap, "little")
-    state.put_segment(number, SegmentRow(role, 0, 0, end_offset, 0))
+    txn.put_segment(number, SegmentRow(role, 0, 0, end_offset, 0))
     if not bits:
         return []
     found, unsure = _node_frames(engine, link, report)
@@ -119,11 +119,11 @@ def _load_segment(
         if node.position >= position and role == fmt.Role.MAIN:
             break
         if bits >> place & 1:
-            _put(state, node, vectors)
+            _put(txn, node, vectors)
     return [node for node in unsure if node.position < position or role != fmt.Role.MAIN]
 
 
-def _put(state: WriteTxn, found: reader.LogFrame, vectors: Vectors) -> None:
+def _put(txn: WriteTxn, found: reader.LogFrame, vectors: Vectors) -> None:
     body = found.body()
     assert isinstance(body, frames.Node)
     master = StreamID(body.master_ms, body.master_seq)
@@ -132,11 +132,11 @@ def _put(state: WriteTxn, found: reader.LogFrame, vectors: Vectors) -> None:
         found.position, found.payload_bytes, body.entries,
         StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",
     )  # fmt: skip
-    state.index.put_node(body.stream, master, locator)
+    txn.index.put_node(body.stream, master, locator)
 
 
 def _load_unsure(
-    state: WriteTxn, unsure: list[reader.LogFrame], vectors: Vectors, report: RecoveryReport
+    txn: WriteTxn, unsure: list[reader.LogFrame], vectors: Vectors, report: RecoveryReport
 ) -> None:
     """Nodes behind damage in a segment without a hint: live bits count frames, and some are lost.
 
@@ -146,7 +146,7 @@ def _load_unsure(
     for found in sorted(unsure, key=lambda each: -each.position):
         body = found.body()
         assert isinstance(body, frames.Node)
-        record = state.record(body.stream)
+        record = txn.record(body.stream)
         master = StreamID(body.master_ms, body.master_seq)
         last = StreamID(body.last_ms, body.last_seq)
         if record is None or last < record.first:
@@ -155,21 +155,21 @@ def _load_unsure(
             continue  # all of it is deleted; of a stream that never had any, the frames are lost
         if record.open_version and last >= record.open_master:
             continue
-        floor = state.index.node_floor(body.stream, last)
+        floor = txn.index.node_floor(body.stream, last)
         if floor is not None and floor[1].last >= master:
             continue
-        _put(state, found, vectors)
+        _put(txn, found, vectors)
         report.unsure.append(
             f"node {master} of {record.name!r} stands behind damage, in segment {found.segment} "
             "without a hint: if its entries were deleted, they are there again"
         )
 
 
-def unadopted(engine: Engine, state: WriteTxn, report: RecoveryReport) -> None:
+def unadopted(engine: Engine, txn: WriteTxn, report: RecoveryReport) -> None:
     """Without a checkpoint and without the beginning of the log: nodes of compacted segments, of
     which nothing that is left says whether they were adopted."""
-    state.flush()
-    known = {locator.position for _, _, _, locator in state.index.all_nodes()}
+    txn.flush()
+    known = {locator.position for _, _, _, locator in txn.index.all_nodes()}
     unsure: list[reader.LogFrame] = []
     for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if head.role == fmt.Role.COMPACTED:
@@ -178,12 +178,12 @@ def unadopted(engine: Engine, state: WriteTxn, report: RecoveryReport) -> None:
             unsure += [each for each in [*found, *behind] if each.position not in known]
     for node in unsure:
         number = int.from_bytes(node.payload[:8], "little")
-        if state.record(number) is None:
-            state.create(StreamRecord(number, UNNAMED % number, length=1, position=1))
-            following = max(state.meta.next_stream, number + 1)
-            state.meta = state.meta._replace(next_stream=following)
-    state.flush()
-    _load_unsure(state, unsure, {}, report)
+        if txn.record(number) is None:
+            txn.create(StreamRecord(number, UNNAMED % number, length=1, position=1))
+            following = max(txn.meta.next_stream, number + 1)
+            txn.meta = txn.meta._replace(next_stream=following)
+    txn.flush()
+    _load_unsure(txn, unsure, {}, report)
 
 
 def _node_frames(

@@ -17,7 +17,7 @@ from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.scan import plan
-from logstore.scan.split import Split
+from logstore.scan.snapshot import Split
 from logstore.spark_io.options import SourceOptions
 
 SAMPLED_STREAMS = 16

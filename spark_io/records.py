@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from logstore.scan import casts
+from logstore.scan import shape
 from logstore.scan.arrow import Source
 from logstore.scan.records import entry_object
 from logstore.scan.shape import Shape, Target
@@ -42,7 +42,7 @@ class Rows(Shape):
         for array, target in zip(gathered.columns, self._values, strict=False):
             arrays.append(self.array(array, target))
             if not target.standard and (self._drop or self._corrupt >= 0):
-                mask = casts.malformed(array, arrays[-1])
+                mask = shape.malformed(array, arrays[-1])
                 if mask is not None:
                     bad.append(mask)
         malformed = _either(bad)

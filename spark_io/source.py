@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from logstore.errors import OptionError
 from logstore.scan import read
-from logstore.scan.split import Split
+from logstore.scan.snapshot import Split
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
 from logstore.spark_io.options import SourceOptions

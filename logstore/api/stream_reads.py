@@ -253,12 +253,12 @@ class StreamReads(Generic[T]):
             OptionError: the interval is reversed, or a column cannot be.
             UsageError: pyarrow is not installed.
         """
-        from logstore.scan import arrow
+        from logstore.scan import live
 
         low, high = arguments.interval(start, end)
         engine = self._opened.engine()
         try:
-            return arrow.scan_stream(engine, self._name, low, high, columns, batch_rows)
+            return live.scan_stream(engine, self._name, low, high, columns, batch_rows)
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"

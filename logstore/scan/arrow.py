@@ -11,19 +11,16 @@ an entry has no such field, the last value where it has several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, codec
 from logstore.errors import OptionError
-from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.engine.runtime.engine import Engine
-    from logstore.scan.shape import Shape
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 65536
@@ -114,46 +111,3 @@ class _Columns:
         self.builder: ArrowBuilder = codec().ArrowBuilder(
             [each.name for each in standard], [each.name for each in fields], binary
         )
-
-
-def scan_stream(
-    engine: Engine, name: bytes, start: StreamID = ZERO_ID, end: StreamID = MAX_ID,
-    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-    batch_rows: int = BATCH_ROWS,
-) -> pa.RecordBatchReader:  # fmt: skip
-    """The live entries of a closed interval, up to the last one there was at the first batch.
-
-    Each batch is read on snapshots of its own: entries that are deleted meanwhile may still come
-    or not; none comes twice, and none that lives is left out.
-    """
-    import pyarrow as pa
-
-    from logstore.scan import live  # with LMDB, which a reader of splits must not need
-    from logstore.scan import shape as shapes
-
-    shape: Shape | None = None
-    if isinstance(columns, Mapping):
-        shape = shapes.Shape(shapes.typed(columns))
-        gather = Gather(shape.sources, batch_rows)
-    else:
-        gather = Gather(_names(columns), batch_rows)
-    batches = live.batches(engine, name, start, end, gather)
-    if shape is None:
-        return pa.RecordBatchReader.from_batches(gather.schema, batches)
-    return pa.RecordBatchReader.from_batches(shape.schema, map(shape.batch, batches))
-
-
-def _names(columns: Sequence[str] | None) -> Sequence[str] | None:
-    """Names of columns, each once."""
-    if columns is None:
-        return None
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
-        raise OptionError(
-            f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
-        )
-    for name in columns:
-        if not isinstance(name, str):
-            raise OptionError(f"the names of columns must be str: {name!r}")
-    if len(set(columns)) != len(columns):
-        raise OptionError(f"a column is named twice: {', '.join(columns)}")
-    return columns

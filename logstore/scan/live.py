@@ -1,4 +1,4 @@
-"""The walk of a scan through the index: some nodes on one snapshot, then the next snapshot.
+"""Scanning a stream of an open store: some nodes on one snapshot, then the next snapshot.
 
 Invariants: no snapshot lives longer than NODES_MAX nodes or BYTES_MAX bytes take to decode, none is
 held while the caller has a batch; the walk goes on by ID behind the last entry it took, so that
@@ -7,19 +7,22 @@ nodes that were rewritten, merged or moved in between are neither skipped nor re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.ids import MAX_ID, StreamID
+from logstore.errors import OptionError
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
-from logstore.scan.arrow import Gather
+from logstore.scan.arrow import BATCH_ROWS, Gather
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from logstore.scan.shape import Shape
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
@@ -70,7 +73,7 @@ class Walk:
         return True
 
 
-def batches(
+def _batches(
     engine: Engine, name: bytes, start: StreamID, end: StreamID, gather: Gather
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a scan."""
@@ -79,3 +82,45 @@ def batches(
         while not snapshot.read(engine, lambda view: walk.step(view, gather)):
             pass
         yield from gather.take()
+
+
+def scan_stream(
+    engine: Engine, name: bytes, start: StreamID = ZERO_ID, end: StreamID = MAX_ID,
+    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> pa.RecordBatchReader:  # fmt: skip
+    """The live entries of a closed interval, up to the last one there was at the first batch.
+
+    Each batch is read on snapshots of its own: entries that are deleted meanwhile may still come
+    or not; none comes twice, and none that lives is left out.
+    """
+    import pyarrow as pa
+
+    from logstore.scan import shape as shapes
+
+    shape: Shape | None = None
+    if isinstance(columns, Mapping):
+        shape = shapes.Shape(shapes.typed(columns))
+        gather = Gather(shape.sources, batch_rows)
+    else:
+        gather = Gather(_names(columns), batch_rows)
+    batches = _batches(engine, name, start, end, gather)
+    if shape is None:
+        return pa.RecordBatchReader.from_batches(gather.schema, batches)
+    return pa.RecordBatchReader.from_batches(shape.schema, map(shape.batch, batches))
+
+
+def _names(columns: Sequence[str] | None) -> Sequence[str] | None:
+    """Names of columns, each once."""
+    if columns is None:
+        return None
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+        raise OptionError(
+            f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
+        )
+    for name in columns:
+        if not isinstance(name, str):
+            raise OptionError(f"the names of columns must be str: {name!r}")
+    if len(set(columns)) != len(columns):
+        raise OptionError(f"a column is named twice: {', '.join(columns)}")
+    return columns

@@ -35,8 +35,7 @@ from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import pinfile
 from logstore.scan import snapshot as snapshotfile
-from logstore.scan.snapshot import Item, Section, Writer
-from logstore.scan.split import Split
+from logstore.scan.snapshot import Item, Section, Split, Writer
 from logstore.sealed import LostRowsError
 from logstore.tuples import NamedTuple
 

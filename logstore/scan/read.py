@@ -23,7 +23,7 @@ from logstore.log import located, names, pinfile
 from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
-from logstore.scan.split import Split
+from logstore.scan.snapshot import Split
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ A head, then blocks. A block belongs to one stream and one split; it holds items
 nodes with their vectors, and the listpacks of nodes that are in no segment as a whole.
 
 Invariants: a file is written once, synced before anybody is told of it, and never changed; nothing
-of a block is used before its CRC fits, bound to the file and the place in it.
+of a block is used before its CRC fits, bound to the file and the place in it. A split is plain
+numbers and text, whatever the size of the stream: what it covers stands in a byte range of the
+snapshot file. The splits of a plan cover every entry once.
 """
 
 from __future__ import annotations
@@ -19,6 +21,23 @@ from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.log import pinfile, version
 from logstore.tuples import NamedTuple
+
+
+class Split(NamedTuple):
+    """What one task reads. ``entries`` and ``data_bytes`` are what is to be expected, at most."""
+
+    store: str
+    home: str  # the directory whose pins/ has the pin and the snapshot file; mostly the store
+    uuid: bytes
+    pin_id: str
+    offset: int  # in the snapshot file
+    size_bytes: int
+    first: StreamID  # master ID of the first node
+    last: StreamID  # last ID of the last node
+    nodes: int
+    entries: int
+    data_bytes: int
+
 
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK

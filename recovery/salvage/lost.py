@@ -33,7 +33,7 @@ _BY_LENGTH = "by the number of entries that the stream had"
 _UNTOLD = "it cannot be told of which streams these bytes of the log were"
 
 
-class _Trace(NamedTuple):
+class _DamagedFrame(NamedTuple):
     """A frame as its damaged bytes have it."""
 
     stream: int
@@ -116,24 +116,24 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
     try:
         while at < end:
             data = file.pread(fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
-            size, trace = _trace(data, end - at)
-            name = None if trace is None else _name(engine, trace.stream)
-            if size and trace is None:
+            size, seen = _seems(data, end - at)
+            name = None if seen is None else _name(engine, seen.stream)
+            if size and seen is None:
                 at += size
                 continue
-            if trace is None or name is None:
+            if seen is None or name is None:
                 yield Gone(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNTOLD)
                 return
-            count = partial(_there, name=name, first=trace.first, last=trace.last)
-            missing = trace.entries - snapshot.read(made, count)
+            count = partial(_there, name=name, first=seen.first, last=seen.last)
+            missing = seen.entries - snapshot.read(made, count)
             if missing > 0:
-                yield Gone(name, trace.first, trace.last, missing, segment, at, _SEEMS)
+                yield Gone(name, seen.first, seen.last, missing, segment, at, _SEEMS)
             at += size
     finally:
         file.close()
 
 
-def _trace(data: bytes, room: int) -> tuple[int, _Trace | None]:
+def _seems(data: bytes, room: int) -> tuple[int, _DamagedFrame | None]:
     """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
     if len(data) < fmt.FRAME_HEAD_BYTES:
         return 0, None
@@ -145,11 +145,11 @@ def _trace(data: bytes, room: int) -> tuple[int, _Trace | None]:
         return 0, None
     if kind in (Kind.NODE, Kind.OPEN) and len(body) >= fmt.NODE_BODY.size:
         stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(body)
-        return size, _Trace(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
+        return size, _DamagedFrame(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
     if kind == Kind.APPEND and len(body) >= fmt.APPEND_BODY.size:
         stream, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(body)
         last = StreamID(ms, seq)
-        return size, _Trace(stream, last, last, entries)
+        return size, _DamagedFrame(stream, last, last, entries)
     return size, None
 
 

@@ -116,7 +116,7 @@ class _Lost(NamedTuple):
     why: str
 
 
-class Remains:
+class SalvageableNodes:
     """What is left of the nodes of one store, as one transaction sees them."""
 
     def __init__(

@@ -39,10 +39,10 @@ from logstore.rdb.value import Node, StreamInfoValue
 from logstore.recovery import index_validity, open_store, rebuild
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
+from logstore.recovery.repaired_view import Repaired
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage import lost
-from logstore.recovery.salvage.nodes import Remains
-from logstore.recovery.salvage.source import Repaired
+from logstore.recovery.salvage.nodes import SalvageableNodes
 from logstore.settings import stored
 
 
@@ -242,11 +242,13 @@ class _Salvage:
         return report
 
     def _copy(self, index: IndexTxn) -> None:
-        remains = Remains(self._damaged.engine, index, self._damaged.report, self.report.damage)
-        for record in remains.view.records():
-            self._stream(remains, record)
-        self.report.gone += [*self._damaged.report.gone, *remains.gone]
-        self.report.unsure += [*self._damaged.report.unsure, *remains.unsure]
+        left = SalvageableNodes(
+            self._damaged.engine, index, self._damaged.report, self.report.damage
+        )
+        for record in left.view.records():
+            self._stream(left, record)
+        self.report.gone += [*self._damaged.report.gone, *left.gone]
+        self.report.unsure += [*self._damaged.report.unsure, *left.unsure]
         if self._damaged.report.damage or (not self._damaged.own_index and self._torn()):
             self.report.unsure.append(UNSEEN)
 
@@ -256,12 +258,12 @@ class _Salvage:
         return any(each.to_offset > max(each.from_offset, SEGMENT_HEAD_BYTES) for each in seen)
 
     # -- one stream -----------------------------------------------------------------------------
-    def _stream(self, remains: Remains, record: StreamRecord) -> None:
+    def _stream(self, left: SalvageableNodes, record: StreamRecord) -> None:
         """Its nodes, some a commit; with the last all else."""
         temporary: chunks.Temporary | None = None
         waiting: list[Node] = []
         size, edge = 0, Edge()
-        for node in remains.nodes(record):
+        for node in left.nodes(record):
             waiting.append(node)
             size += len(node[1])
             if size >= PIECE_BYTES:
@@ -270,14 +272,14 @@ class _Salvage:
                     temporary = begun
                 edge = self._extend(temporary, edge, waiting)
                 waiting, size = [], 0
-        info = self._info(remains, record)
+        info = self._info(left, record)
         if temporary is None:
             parts, edge = restore.verify(waiting, edge)
-            self._finish(remains, record, edge, info, parts=[parts])
+            self._finish(left, record, edge, info, parts=[parts])
         else:
             edge = self._extend(temporary, edge, waiting)
-            self._finish(remains, record, edge, info, temporary=temporary)
-        self._scheduled(remains, record)
+            self._finish(left, record, edge, info, temporary=temporary)
+        self._scheduled(left, record)
 
     def _extend(self, temporary: chunks.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
         parts, after = restore.verify(waiting, edge)
@@ -287,8 +289,8 @@ class _Salvage:
         ))  # fmt: skip
         return after
 
-    def _info(self, remains: Remains, record: StreamRecord) -> StreamInfoValue:
-        view = remains.view
+    def _info(self, left: SalvageableNodes, record: StreamRecord) -> StreamInfoValue:
+        view = left.view
         found = view.index.groups.of_stream(record.number)
         return StreamInfoValue(
             0, record.last, record.first, record.max_deleted, record.entries_added,
@@ -297,7 +299,7 @@ class _Salvage:
         )  # fmt: skip
 
     def _finish(
-        self, remains: Remains, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
+        self, left: SalvageableNodes, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
         parts: list[Part] | None = None, temporary: chunks.Temporary | None = None,
     ) -> None:  # fmt: skip
         last = max(info.last, StreamID(*edge.top), info.max_deleted)
@@ -309,29 +311,29 @@ class _Salvage:
             self.report.unsure.append(f"idempotent adds of {record.name!r}: {exc.message}")
             info = replace(info, idempotence=None)
             restore.check_info(info, edge)
-        settings = SettingRows(remains.view.index)
+        settings = SettingRows(left.view.index)
         kept = stored(settings.stream(record.number))
         of_groups = [
             (each.name, stored(settings.group(each.number)))
-            for each in remains.view.index.groups.of_stream(record.number)
+            for each in left.view.index.groups.of_stream(record.number)
         ]
 
-        def step(state: WriteTxn) -> None:
+        def step(txn: WriteTxn) -> None:
             if temporary is not None:
-                chunks.finish(state, temporary, edge, record.name, info, replace=False)
+                chunks.finish(txn, temporary, edge, record.name, info, replace=False)
             else:
                 made = restore.Prepared(parts or [], edge, info)
-                restore.install(state, record.name, made)
-            found = state.record_by_name(record.name)
+                restore.install(txn, record.name, made)
+            found = txn.record_by_name(record.name)
             assert found is not None
             if kept:
-                state.emit(Setting(found.number, 0, kept))
+                txn.emit(Setting(found.number, 0, kept))
             for name, of_group in of_groups:
                 if of_group:
-                    number = groups.existing(state, record.name, name)[1].number
-                    state.emit(Setting(found.number, number, of_group))
+                    number = groups.existing(txn, record.name, name)[1].number
+                    txn.emit(Setting(found.number, number, of_group))
             if record.expires_ms:
-                state.emit(Expire(found.number, record.expires_ms))
+                txn.emit(Expire(found.number, record.expires_ms))
 
         self._run(step)
         self.report.streams += 1
@@ -340,15 +342,15 @@ class _Salvage:
         self.report.pending += sum(len(each.pending) for each in info.groups)
         self._halves.copied(record.node_bytes)
 
-    def _scheduled(self, remains: Remains, record: StreamRecord) -> None:
+    def _scheduled(self, left: SalvageableNodes, record: StreamRecord) -> None:
         """What waits for its time; under new keys."""
-        rows = list(ScheduleRows(remains.view.index).of_stream(record.number))
+        rows = list(ScheduleRows(left.view.index).of_stream(record.number))
 
-        def step(state: WriteTxn, start: int) -> None:
-            found = state.record_by_name(record.name)
+        def step(txn: WriteTxn, start: int) -> None:
+            found = txn.record_by_name(record.name)
             assert found is not None
             for row in rows[start : start + SCHEDULED_A_COMMIT]:
-                state.emit(Scheduled(found.number, row.due_ms, row.fields))
+                txn.emit(Scheduled(found.number, row.due_ms, row.fields))
 
         for start in range(0, len(rows), SCHEDULED_A_COMMIT):
             self._run(partial(step, start=start))

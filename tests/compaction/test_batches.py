@@ -147,13 +147,15 @@ def test_open_nodes_are_found_whatever_a_snapshot_holds(
     before = engine.wake.log().commit
     count = len([begins for _, begins in look() if begins])
     assert count >= 6
-    done = segments.restate_opens(engine, committer, {active}, purge=False, pause=paused.append)
+    done = segments.rewrite_open_nodes(
+        engine, committer, {active}, purge=False, pause=paused.append
+    )
     assert done == count
     assert engine.wake.log().commit - before >= count // 2
     assert all(begins > active for _, begins in look() if begins)
     assert sum(paused) > 0
-    assert segments.restate_opens(engine, committer, {active}, purge=False) == 0
-    assert segments.restate_opens(engine, committer, set(), purge=False) == 0
+    assert segments.rewrite_open_nodes(engine, committer, {active}, purge=False) == 0
+    assert segments.rewrite_open_nodes(engine, committer, set(), purge=False) == 0
 
 
 def _written(engine: Engine, committer: Committer) -> bytes:

@@ -122,7 +122,7 @@ def test_a_run_that_only_removed_empty_nodes_may_be_killed(
             raise KilledError
 
         with monkeypatch.context() as patched:
-            patched.setattr(segments, "restate_opens", killed)
+            patched.setattr(segments, "rewrite_open_nodes", killed)
             with pytest.raises(KilledError):
                 store.compact()
         store.compact()

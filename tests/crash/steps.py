@@ -86,7 +86,7 @@ TASKS: tuple[tuple[Any, str, Task], ...] = (
     (segments, "write_and_adopt", Task.COMPACTION_WRITING),
     (Output, "finish", Task.COMPACTION_WRITING),
     (segments, "adopt", Task.COMPACTION_ADOPTING),
-    (segments, "restate_opens", Task.COMPACTION_RESTATING),
+    (segments, "rewrite_open_nodes", Task.COMPACTION_RESTATING),
     (segments, "drop_dead", Task.COMPACTION_DROPPING),
     (segments, "unlink", Task.COMPACTION_UNLINKING),
     (runner, "_shrink_index", Task.COMPACTION_SHRINKING_THE_INDEX),

@@ -19,13 +19,13 @@ from logstore.engine.runtime.engine import Engine
 from logstore.fs import File, FileSystem
 from logstore.log import chain, names, pinfile, segment
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import backup, open_store, readonly, unsynced
+from logstore.recovery import backup, open_store, readonly, repaired_view, unsynced
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
-from logstore.recovery.salvage import nodes, source
+from logstore.recovery.repaired_view import Repaired
+from logstore.recovery.salvage import nodes
 from logstore.recovery.salvage.nodes import Wanted
 from logstore.recovery.salvage.run import salvage
-from logstore.recovery.salvage.source import Repaired
 from tests.corruption import frames, shop
 from tests.recovery import little
 
@@ -42,7 +42,7 @@ class Kept(FileSystem):
     ) -> File:
         file = super().open(path, write=write, create=create, exclusive=exclusive)
         caller = sys._getframe(1)
-        if caller.f_globals["__name__"] == source.__name__ and caller.f_back is not None:
+        if caller.f_globals["__name__"] == repaired_view.__name__ and caller.f_back is not None:
             caller = caller.f_back
         if caller.f_globals["__name__"] != segments.__name__:
             self.files.append(file)

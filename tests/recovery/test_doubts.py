@@ -170,13 +170,13 @@ def test_what_boot_says_comes_back(path: Path) -> None:
     for known in (
         ShutdownMarker(7, here, 8, 9, 10, 11, 12, 13),
         index_validity.dirty_marker(7, here, 13),
-        index_validity.distrusted_marker(13),
+        index_validity.invalid_marker(13),
     ):
         index_validity.write_marker(LOCAL, path, known)
         assert index_validity.read_marker(LOCAL, path) == known
     assert index_validity.dirty_marker(7, here, 13) == ShutdownMarker(7, here, 0, 0, 0, 0, 0, 13)
-    assert index_validity.distrusted_marker(13).generation == 0
-    assert not index_validity.distrusted_marker(13).identity.known
+    assert index_validity.invalid_marker(13).generation == 0
+    assert not index_validity.invalid_marker(13).identity.known
     assert here.known
     for name, nothing in (("boot_id", ""), ("mount_id", 0), ("inode", 0), ("born_ns", 0)):
         assert not here._replace(**{name: nothing}).known  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def test_why_an_index_is_not_trusted() -> None:
         ShutdownMarker(7, here, 8, 9, 10, 11, 12, 13),
         ShutdownMarker(7, here, 0, 0, 0),
     )
-    why = index_validity.why_distrust
+    why = index_validity.why_invalid
     assert why(clean, here, file) == ""
     assert why(clean, here._replace(boot_id="other", mount_id=99, born_ns=1), file) == ""
     assert why(open_boot, here, file) == ""

@@ -17,7 +17,7 @@ from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log import frame as frames
 from logstore.recovery.recover import recover
-from logstore.recovery.replay_guard import Gaps, Orphan
+from logstore.recovery.replay_guard import Orphan, ReplayGuard
 from logstore.recovery.report import RecoveryReport
 from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames as stored
@@ -54,7 +54,7 @@ def _adopt(*replaced: int) -> frames.Adopt:
 def test_what_later_frames_removed_is_no_orphan(
     body: frames.Body, left: set[tuple[int, StreamID]]
 ) -> None:
-    gaps = Gaps(NONE, RecoveryReport())
+    gaps = ReplayGuard(NONE, RecoveryReport())
     gaps.orphans = {key: Orphan(5, 0) for key in ALL}
     assert gaps.certain(NONE, 999, body) == body
     assert set(gaps.orphans) == left

@@ -21,8 +21,8 @@ from logstore.log import chain, names, segment, storefile
 from logstore.options import StoreLimits
 from logstore.recovery import create
 from logstore.recovery.check import check
+from logstore.recovery.repaired_view import Repaired, RepairedView
 from logstore.recovery.salvage.run import salvage
-from logstore.recovery.salvage.source import Overlay, Repaired
 from tests.corruption import frames
 from tests.recovery import little
 
@@ -35,7 +35,7 @@ def test_files_that_are_others(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "a").write_bytes(b"elsewhere")
-    fs = Overlay(LOCAL)
+    fs = RepairedView(LOCAL)
     fs.hidden.add(tmp_path / "a")
     fs.moved[tmp_path / "new"] = other / "a"
     fs.heads[tmp_path / "b"] = b"HEAD"

@@ -18,7 +18,7 @@ from logstore.ids import StreamID
 from logstore.index import env
 from logstore.index.keys import StreamRecord
 from logstore.log.reader import LogFrame
-from logstore.recovery.salvage.nodes import Remains
+from logstore.recovery.salvage.nodes import SalvageableNodes
 from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
 from tests.recovery import little
@@ -112,7 +112,7 @@ def _node(*rows: int) -> tuple[StreamID, bytes]:
     return StreamID(rows[0], 0), lp
 
 
-class Given(Remains):
+class Given(SalvageableNodes):
     """With these nodes, in this order."""
 
     def __init__(self, *parts: tuple[StreamID, bytes]) -> None:

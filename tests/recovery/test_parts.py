@@ -21,7 +21,7 @@ from logstore.log import chain, names, reader
 from logstore.options import StoreLimits
 from logstore.recovery import backup, create, unsynced
 from logstore.recovery.check import CheckReport
-from logstore.recovery.replay_guard import Gaps
+from logstore.recovery.replay_guard import ReplayGuard
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage.nodes import Wanted
 from tests.recovery.order import Told
@@ -182,7 +182,7 @@ def test_a_node_put_together_from_what_is_left() -> None:
 
 
 def test_only_what_is_lost_behind_it_concerns_a_node() -> None:
-    gaps = Gaps(None, RecoveryReport())  # type: ignore[arg-type]
+    gaps = ReplayGuard(None, RecoveryReport())  # type: ignore[arg-type]
     assert not gaps
     gaps.passed(100, 200)
     assert gaps

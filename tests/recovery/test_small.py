@@ -28,7 +28,7 @@ from logstore.recovery.check import _Check, check
 from logstore.recovery.recover import recover
 from logstore.recovery.salvage import lost
 from logstore.recovery.salvage import nodes as left_nodes
-from logstore.recovery.salvage.lost import _Trace
+from logstore.recovery.salvage.lost import _DamagedFrame
 from logstore.recovery.salvage.nodes import Wanted
 from tests.corruption import frames
 from tests.recovery import forged, little
@@ -36,11 +36,11 @@ from tests.recovery.order import Told
 
 LP = codec().new_node(5, 6, [b"n", b"v"])
 FIRST, LAST = StreamID(5, 6), StreamID(7, 8)
-SAID: list[tuple[frame.Body, _Trace | None]] = [
-    (frame.Node(3, *FIRST, *LAST, 4, LP), _Trace(3, FIRST, LAST, 4)),
-    (frame.Open(3, *FIRST, *LAST, 4, LP), _Trace(3, FIRST, LAST, 4)),
-    (frame.Open(3, *FIRST, *LAST, 0, LP), _Trace(3, FIRST, LAST, 0)),
-    (frame.Append(3, *LAST, 2, 9, b"data"), _Trace(3, LAST, LAST, 2)),
+SAID: list[tuple[frame.Body, _DamagedFrame | None]] = [
+    (frame.Node(3, *FIRST, *LAST, 4, LP), _DamagedFrame(3, FIRST, LAST, 4)),
+    (frame.Open(3, *FIRST, *LAST, 4, LP), _DamagedFrame(3, FIRST, LAST, 4)),
+    (frame.Open(3, *FIRST, *LAST, 0, LP), _DamagedFrame(3, FIRST, LAST, 0)),
+    (frame.Append(3, *LAST, 2, 9, b"data"), _DamagedFrame(3, LAST, LAST, 2)),
     (frame.Create(3, b"name"), None),
     (frame.Trim(3, *FIRST, *LAST), None),
     (frame.Note(b""), None),
@@ -48,26 +48,26 @@ SAID: list[tuple[frame.Body, _Trace | None]] = [
 
 
 @pytest.mark.parametrize(("body", "said"), SAID)
-def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _Trace | None) -> None:
+def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _DamagedFrame | None) -> None:
     buffer = CommitBuffer(1 << 32 | 64, 1)
     buffer.add(body)
     data = buffer.encode(0, 0)
     size = len(data)
-    assert lost._trace(data + b"more", size) == (size, said)
-    assert lost._trace(data, size + 100) == (size, said)
-    assert lost._trace(data, size - 1) == (0, None)  # longer than what is damaged
+    assert lost._seems(data + b"more", size) == (size, said)
+    assert lost._seems(data, size + 100) == (size, said)
+    assert lost._seems(data, size - 1) == (0, None)  # longer than what is damaged
     for cut in range(fmt.FRAME_HEAD_BYTES):
-        assert lost._trace(data[:cut], size) == (0, None)
-    assert lost._trace(bytes(len(data)), size) == (0, None)
+        assert lost._seems(data[:cut], size) == (0, None)
+    assert lost._seems(bytes(len(data)), size) == (0, None)
     for offset, byte in ((fmt.FRAME_MARK_OFFSET, 1), (28, 255)):
         changed = bytearray(data)
         changed[offset] ^= byte
-        found = lost._trace(bytes(changed), size)
+        found = lost._seems(bytes(changed), size)
         assert found in ((0, None), (size, None), (size, said))
         if offset == fmt.FRAME_MARK_OFFSET:
             assert found == (0, None)
     if said is not None:  # its kind tells, but its body does not reach so far
-        assert lost._trace(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
+        assert lost._seems(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
 
 
 def test_a_network_is_no_place_for_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

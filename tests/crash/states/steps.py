@@ -48,7 +48,7 @@ CALLERS: dict[tuple[str, str], tuple[str, str]] = {
     ("segments", "write_and_adopt"): (COMPACTION, "write"),
     ("segments", "adopt"): (COMPACTION, "adopt"),
     ("output", "finish"): (COMPACTION, "write"),
-    ("segments", "restate_opens"): (COMPACTION, "restate open nodes"),
+    ("segments", "rewrite_open_nodes"): (COMPACTION, "rewrite open nodes"),
     ("segments", "drop_dead"): (COMPACTION, "drop"),
     ("segments", "unlink"): (COMPACTION, "unlink"),
     ("segments", "remove_garbage"): (COMPACTION, "garbage"),
@@ -131,7 +131,7 @@ LOOKED_FOR: dict[str, tuple[str, ...]] = {
     COMPACTION: (
         "write: create segment.tmp", "write: rename to segment", "write: write segment",
         "write: sync segment", "write: rename to hint", "adopt: write segment",
-        "adopt: sync segment", "adopt: publish in WAKE", "restate open nodes: write segment",
+        "adopt: sync segment", "adopt: publish in WAKE", "rewrite open nodes: write segment",
         "drop: write segment", "drop: sync segment", "unlink: remove hint",
         "unlink: remove segment", "unlink: sync log/", "garbage: remove segment",
         "garbage: sync log/",

@@ -39,7 +39,7 @@ class _Headed(File):
         return front + data[len(front) :] if front else data
 
 
-class Overlay(FileSystem):
+class RepairedView(FileSystem):
     """A file system in which some files are others."""
 
     def __init__(self, below: FileSystem) -> None:
@@ -80,7 +80,7 @@ class Repaired:
 
     def __init__(self, fs: FileSystem, path: Path, home: Path) -> None:
         self._path, self._home = path, home
-        self.fs = Overlay(fs)
+        self.fs = RepairedView(fs)
         self.damage: list[Damage] = []
         self.content = self._store()
         self._uuid, self._seed = self.content.uuid, crc_seed(self.content.uuid)
