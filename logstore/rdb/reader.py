@@ -204,10 +204,13 @@ class Reader:
     def name(self, most: int) -> bytes:
         """A string as ``string``, but of a file one that is too long is passed over: ``too_long``
         tells of it, so that the file can be read on; another name stands for it."""
-        size = self._length()
-        if self._fill is None or size < 0 or size <= most:
-            return self._string(size, most)
-        self.skip(size)
+        size = stored = self._length()
+        packed = size == -1 - _LZF
+        if packed:
+            stored, size = self.length(), self.length()
+        if self._fill is None or size <= most:
+            return self._expanded_from(stored, size, most) if packed else self._string(size, most)
+        self.skip(stored)
         self.too_long = f"a name of {size} bytes in it, {most} at most"
         return b"(too long, byte %d)" % self.offset
 
@@ -222,7 +225,10 @@ class Reader:
             return b"%d" % number
         if encoding != _LZF:
             raise self.error(f"a string of the unknown encoding {encoding}")
-        packed_size, size = self.length(), self.length()
+        return self._expanded_from(self.length(), self.length(), most)
+
+    def _expanded_from(self, packed_size: int, size: int, most: int) -> bytes:
+        """A string of ``size`` bytes that stands here compressed."""
         self._check_size(size, most)
         self._check_size(packed_size, most)
         self._expanded += size

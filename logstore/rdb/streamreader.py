@@ -234,7 +234,7 @@ def _idempotence(reader: Reader) -> Idempotence:
     duration_s, max_ids = reader.length(), reader.length()
     producers: dict[bytes, list[tuple[bytes, StreamID]]] = {}
     for _ in range(_count(reader, "producers")):
-        name = reader.string(NAME_MAX_BYTES)
+        name = reader.name(NAME_MAX_BYTES)
         if name in producers:
             raise reader.error("two producers have the same name")
         count = _count(reader, "idempotent IDs")
@@ -242,7 +242,7 @@ def _idempotence(reader: Reader) -> Idempotence:
             raise reader.error(f"{count} idempotent IDs of one producer")
         items: dict[bytes, StreamID] = {}
         for _ in range(count):
-            id = reader.string(NAME_MAX_BYTES)
+            id = reader.name(NAME_MAX_BYTES)
             if id in items:
                 raise reader.error("an idempotent ID of a producer stands twice")
             items[id] = reader.id()

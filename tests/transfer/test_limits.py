@@ -116,6 +116,30 @@ def test_an_import_goes_on_past_what_it_cannot_take(store: Store[Any], tmp_path:
     assert invoke("check", tmp_path / "other").exit_code == 0
 
 
+def compressed(data: bytes) -> bytes:
+    """A file in which names that are too long stand compressed, as servers write them."""
+    packed = b"\x00n" + b"\xe0\xff\x00" * 248 + b"\xe0\x37\x00"  # one letter, again and again
+    size = b"\x80" + len(TOO_LONG).to_bytes(4, "big")
+    assert size + TOO_LONG in data
+    short = b"\xc3" + (0x4000 | len(packed)).to_bytes(2, "big") + size + packed
+    return data.replace(size + TOO_LONG, short)[:-8] + bytes(8)  # without a checksum
+
+
+def test_an_import_goes_on_past_compressed_names(store: Store[Any], tmp_path: Path) -> None:
+    """Servers compress names of more than 20 bytes: they count as what they become."""
+    empty = value(b"g", b"c")
+    path = file_of(tmp_path / "file.rdb", {
+        b"first": empty, b"group": value(TOO_LONG, b"c"), b"consumer": value(b"g", TOO_LONG),
+        TOO_LONG: empty, b"last": empty,
+    })  # fmt: skip
+    path.write_bytes(compressed(path.read_bytes()))
+    assert path.stat().st_size < len(TOO_LONG)
+    report = import_file(store, path)
+    assert store.streams() == [b"first", b"last"]
+    assert {name[:9] for name in report.reasons} == {b"group", b"consumer", b"n" * 9}
+    assert all("65536" in why for why in report.reasons.values())
+
+
 def test_a_server_has_streams_that_cannot_be_taken(store: Store[Any]) -> None:
     """What is wrong with one payload, or one name, says nothing of the others."""
     good, names = dump.encode(value(b"g", b"c")), [b"a", b"b", TOO_LONG, b"z"]
