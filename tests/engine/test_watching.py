@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -98,3 +99,47 @@ def test_a_name_tells_nothing_of_the_state() -> None:
     start = process.start_ticks(child.pid)
     assert [process.state_of(child.pid, start) for _ in range(3)] == [RUNS] * 3
     child.kill()
+
+
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
+NOBODY = 65534
+
+
+def hide_others() -> None:
+    """From now on /proc shows this process none of other users, as with systemd's ProtectProc."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "no mount namespace of its own")
+    if libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2"):
+        raise OSError(ctypes.get_errno(), "/proc cannot be mounted")
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc with hidepid")
+def test_one_that_proc_hides_lives_as_long_as_there_is_one_of_its_pid(tmp_path: Path) -> None:
+    """Prevents a writer, a waiter or a pin of another user from being taken for dead."""
+    told = tmp_path / "told"
+    telling = told.open("w")  # nobody else may enter the folder
+    child = Forked(lambda: time.sleep(600))
+    dead = Forked(lambda: None)
+    start, started = process.start_ticks(child.pid), process.start_ticks(dead.pid)
+    os.waitpid(dead.pid, 0)
+
+    def look() -> None:
+        try:
+            hide_others()
+        except OSError as error:
+            telling.write(str(error))
+        else:
+            hidden = not Path(f"/proc/{child.pid}/stat").exists()
+            states = process.state_of(child.pid, start), process.state_of(dead.pid, started or 1)
+            telling.write(f"{hidden} {states}")
+        telling.close()
+
+    with telling, Forked(look):
+        pass
+    child.kill()
+    if "Operation not permitted" in told.read_text():
+        pytest.skip(told.read_text())
+    assert told.read_text() == f"True {(RUNS, GONE)}"

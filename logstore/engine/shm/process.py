@@ -1,8 +1,9 @@
 """Who this process is, and whether another one is alive: pids, start times, namespaces.
 
 Invariants: a pid alone names nobody; it counts together with its start time. Reads /proc where
-there is one, and says "unknown" (0) where there is none. A file of /proc that is open tells of the
-process for which it was opened, and of none that got its pid since.
+there is one, and says "unknown" (0) where there is none; a process that /proc hides, but that a
+signal would reach, lives. A file of /proc that is open tells of the process for which it was
+opened, and of none that got its pid since.
 """
 
 from __future__ import annotations
@@ -90,11 +91,27 @@ def state_of(pid: int, start: int) -> int:
         if int(fields[19]) != start:
             return GONE
     except (OSError, IndexError, ValueError):
-        return GONE if start else RUNS
+        return GONE if start and not _is_hidden(pid) else RUNS
     if len(_watched) >= WATCHED_MAX:
         forget()
     _watched[pid, start] = file
     return _STATES.get(fields[0], RUNS)
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of this pid though /proc does not show it: mounted with hidepid
+    (ProtectProc of systemd) it hides the processes of other users.
+
+    When such a one started is not known, so it counts as the one that is asked for: what is taken
+    over too late waits, what is taken over from the living is damaged.
+    """
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def forget() -> None:
