@@ -136,7 +136,7 @@ def _unchanged(txn: WriteTxn, group: Group) -> bool:
 def seal(engine: Engine, committer: Committer) -> None:
     """Seal the active segment, if it holds anything."""
     with committer.locked() as words:
-        start = engine.start_of_next(words)
+        start = fmt.start_of_next(words.applied, words.active_segment)
         if fmt.offset_of(start) > fmt.SEGMENT_HEAD_BYTES:
             log_tail.roll_locked(engine, words)
 

@@ -24,9 +24,9 @@ _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct(">Q")
 _OF_STREAM = struct.Struct(">QQ")  # 0, the stream; then the name's digest
 _CONSUMER_KEY = struct.Struct(">QBI")
-_IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
-_ROW_PREFIX = struct.Struct(">QB")
-_GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, _IDLE_ROW, _RUN_ROW = b"acdip"
+IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
+ROW_PREFIX = struct.Struct(">QB")
+GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, IDLE_ROW, RUN_ROW = b"acdip"
 
 
 def stream_prefix(stream: int) -> bytes:
@@ -41,7 +41,7 @@ def name_key(stream: int, name: bytes) -> bytes:
 
 def group_key(group: int) -> bytes:
     """The key of a group's record."""
-    return _ROW_PREFIX.pack(group, _GROUP_ROW)
+    return ROW_PREFIX.pack(group, GROUP_ROW)
 
 
 def consumer_key(group: int, consumer: int) -> bytes:
@@ -56,17 +56,17 @@ def consumer_name_key(group: int, name: bytes) -> bytes:
 
 def idle_key(group: int, oldest_ms: int, first: bytes) -> bytes:
     """The key of a run in the idle index."""
-    return _IDLE_KEY.pack(group, _IDLE_ROW, oldest_ms) + first
+    return IDLE_KEY.pack(group, IDLE_ROW, oldest_ms) + first
 
 
 def idle_parts(key: bytes) -> tuple[int, bytes]:
     """Oldest delivery time and first ID of a key of the idle index."""
-    return _IDLE_KEY.unpack_from(key)[2], key[_IDLE_KEY.size :]
+    return IDLE_KEY.unpack_from(key)[2], key[IDLE_KEY.size :]
 
 
 def run_prefix(group: int) -> bytes:
     """What the keys of a group's runs begin with; then the first ID, packed."""
-    return _ROW_PREFIX.pack(group, _RUN_ROW)
+    return ROW_PREFIX.pack(group, RUN_ROW)
 
 
 def run_key(group: int, first: bytes) -> bytes:

@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
-from logstore.sealed import seal, unseal
+from logstore.sealed import fetch, seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
 END = LAST + b"\x00"  # above every ID
 DECODED_MAX_RUNS = 64
-_run_prefix = keys.run_prefix
+# What every commit of a group writes is packed in place: a call would cost more than the work.
+_prefix, _idle = keys.ROW_PREFIX.pack, keys.IDLE_KEY.pack
 
 # A run with the bounds of what is its: from the first ID to that of the run behind it, exclusive.
 # Without a run: there is none for these.
@@ -57,10 +58,6 @@ class GroupTxn:
         self.decoded: DecodedRuns | None = None  # a writer's
         self._cursor: Any = None
 
-    def _get(self, key: bytes) -> bytes | None:
-        data = self.txn.get(key, db=self._database)
-        return None if data is None else unseal(key, data)
-
     def _put(self, key: bytes, value: bytes) -> None:
         self.txn.put(key, seal(key, value), db=self._database)
 
@@ -78,12 +75,12 @@ class GroupTxn:
     # -- groups -------------------------------------------------------------------------------
     def number(self, stream: int, name: bytes) -> int | None:
         """The number of a group by name."""
-        value = self._get(keys.name_key(stream, name))
+        value = fetch(self.txn, self._database, keys.name_key(stream, name))
         return None if value is None else int.from_bytes(value, "little")
 
     def group(self, number: int) -> GroupRecord | None:
         """A group's record."""
-        value = self._get(keys.group_key(number))
+        value = fetch(self.txn, self._database, keys.group_key(number))
         return None if value is None else GroupRecord.unpack(number, value)
 
     def named(self, stream: int, name: bytes) -> GroupRecord | None:
@@ -134,7 +131,8 @@ class GroupTxn:
 
     def put_group(self, group: GroupRecord) -> None:
         """Store a group's record."""
-        self._put(keys.group_key(group.number), group.pack())
+        key = _prefix(group.number, keys.GROUP_ROW)
+        self.txn.put(key, seal(key, group.pack()), db=self._database)
 
     def delete_group(self, group: GroupRecord) -> None:
         """Remove a group with all that stands under its number."""
@@ -151,12 +149,12 @@ class GroupTxn:
     # -- consumers ----------------------------------------------------------------------------
     def consumer_number(self, group: int, name: bytes) -> int | None:
         """The number of a consumer by name."""
-        value = self._get(keys.consumer_name_key(group, name))
+        value = fetch(self.txn, self._database, keys.consumer_name_key(group, name))
         return None if value is None else int.from_bytes(value, "little")
 
     def consumer(self, group: int, number: int) -> ConsumerRecord | None:
         """A consumer's record."""
-        value = self._get(keys.consumer_key(group, number))
+        value = fetch(self.txn, self._database, keys.consumer_key(group, number))
         return None if value is None else ConsumerRecord.unpack(number, value)
 
     def consumers(self, group: int) -> list[ConsumerRecord]:
@@ -176,7 +174,8 @@ class GroupTxn:
 
     def put_consumer(self, group: int, consumer: ConsumerRecord) -> None:
         """Store a consumer's record."""
-        self._put(keys.consumer_key(group, consumer.number), consumer.pack())
+        key = keys.consumer_key(group, consumer.number)
+        self.txn.put(key, seal(key, consumer.pack()), db=self._database)
 
     def put_consumer_name(self, group: int, consumer: ConsumerRecord) -> None:
         """Bind a consumer's name."""
@@ -203,7 +202,7 @@ class GroupTxn:
         cursor = self._cursor
         if cursor is None:
             cursor = self._cursor = self.txn.cursor(db=self._database)
-        prefix = _run_prefix(group)
+        prefix = _prefix(group, keys.RUN_ROW)
         key = prefix + id
         upper, low, run = END, b"", None
         if cursor.set_range(key + b"\x00"):
@@ -250,24 +249,26 @@ class GroupTxn:
         decoded, before = self.decoded, run.stored
         if decoded is not None:
             decoded.near.pop(group, None)
-        prefix = _run_prefix(group)
+        prefix = _prefix(group, keys.RUN_ROW)
         now = (run.first, run.oldest_ms) if len(run) else None
+        put, delete, database = self.txn.put, self.txn.delete, self._database
         if before is not None and (now is None or before[0] != now[0]):
             key = prefix + before[0]
-            self._delete(key)
+            delete(key, db=database)
             if decoded is not None:
                 decoded.by_key.pop(key, None)
         if before is not None and before != now:
-            self._delete(keys.idle_key(group, before[1], before[0]))
+            delete(_idle(group, keys.IDLE_ROW, before[1]) + before[0], db=database)
         run.stored = now
         if now is None:
             return
         key = prefix + now[0]
-        self._put(key, run.pack())
+        put(key, seal(key, run.pack()), db=database)
         if decoded is not None:
             decoded.by_key[key] = run
         if before != now:
-            self._put(keys.idle_key(group, now[1], now[0]), b"")
+            key = _idle(group, keys.IDLE_ROW, now[1]) + now[0]
+            put(key, seal(key, b""), db=database)
 
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
         """Runs by their oldest delivery time: that time, and the first ID."""

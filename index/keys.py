@@ -50,6 +50,8 @@ _INLINE = bytes([_OPEN_INLINE])
 _RUNS_HEAD = struct.Struct("<BII")  # of an older index, all runs in the row itself
 _RUN_ROWS_HEAD = struct.Struct("<BIII")  # kind, skeleton's bytes, vector's bytes, rows of runs
 
+_new = tuple.__new__  # without the layers of a named tuple: every read makes some
+
 
 def record_key(stream: int) -> bytes:
     """The key of a stream's record."""
@@ -122,9 +124,9 @@ class StreamRecord:
             value = value[:head_bytes].ljust(RECORD_BYTES, b"\x00") + value[head_bytes:]
         f = _RECORD.unpack_from(value)
         return cls(
-            number, value[_RECORD.size :], f[0], f[1], StreamID(f[2], f[3]), StreamID(f[4], f[5]),
-            StreamID(f[6], f[7]), f[8], f[9], f[10], f[11], StreamID(f[12], f[13]),
-            f[14],
+            number, value[_RECORD.size :], f[0], f[1], _new(StreamID, f[2:4]),
+            _new(StreamID, f[4:6]), _new(StreamID, f[6:8]), f[8], f[9], f[10], f[11],
+            _new(StreamID, f[12:14]), f[14],
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ transaction; a name is only said to be absent when its twin record is absent too
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from logstore.crc import crc32c
@@ -17,6 +17,7 @@ from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
+from logstore.sealed import fetch as _fetch
 from logstore.sealed import key_parts as _parts
 from logstore.sealed import seal as _seal
 from logstore.sealed import unseal as _unseal
@@ -50,23 +51,44 @@ class IndexTxn:
         """A stream's group by name."""
         return self.groups.named(stream, name)
 
-    def _get(self, database: Any, key: bytes) -> bytes | None:
-        data = self.txn.get(key, db=database)
-        return None if data is None else _unseal(key, data)
-
     # -- meta ---------------------------------------------------------------------------------
     def meta(self) -> Meta:
         """Where the index stands; CorruptionError for an environment without it."""
-        value = self._get(self.generation.main, keys.META_KEY)
+        value = _fetch(self.txn, self.generation.main, keys.META_KEY)
         if value is None:
             raise CorruptionError("the index is empty: it was deleted while being opened")
         return Meta.unpack(value)
 
     def put_meta(self, meta: Meta) -> None:
         """Store where the index stands."""
-        value = meta.pack()
-        sealed = value + crc32c(value, _META_KEY_CRC).to_bytes(4, "little")
-        self.txn.put(keys.META_KEY, sealed, db=self.generation.main)
+        self.put_changes((), (), meta)
+
+    def put_changes(
+        self,
+        records: Iterable[StreamRecord],
+        opens: Iterable[tuple[int, OpenNode]],
+        meta: Meta | None = None,
+    ) -> None:
+        """Store streams' records, open nodes by stream, and where the index stands then.
+
+        Of an open node that is large, only what it did not have before is written.
+        """
+        put, main = self.txn.put, self.generation.main
+        for record in records:
+            key, value = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD), record.pack()
+            put(key, value + crc32c(value, crc32c(key)).to_bytes(4, "little"), db=main)
+        for stream, node in opens:
+            full = len(node.runs) // keys.RUNS_A_ROW
+            while node.rows < full:
+                key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, node.rows)
+                first = node.rows * keys.RUNS_A_ROW
+                put(key, _seal(key, node.pack_runs(first, first + keys.RUNS_A_ROW)), db=main)
+                node.rows += 1
+            key, value = _STREAM_KEY(0xFF, stream, keys.IS_OPEN), node.pack()
+            put(key, value + crc32c(value, crc32c(key)).to_bytes(4, "little"), db=main)
+        if meta is not None:
+            value = meta.pack()
+            put(keys.META_KEY, value + crc32c(value, _META_KEY_CRC).to_bytes(4, "little"), db=main)
 
     # -- streams ------------------------------------------------------------------------------
     def stream_number(self, name: bytes) -> int | None:
@@ -74,7 +96,7 @@ class IndexTxn:
         if self._names:
             self.write_names()
         key = keys.name_key(name)
-        value = self._get(self.generation.names, key)
+        value = _fetch(self.txn, self.generation.names, key)
         return None if value is None else int.from_bytes(value, "little")
 
     def confirm_absent(self, name: bytes) -> None:
@@ -93,7 +115,7 @@ class IndexTxn:
         key = keys.name_key(name)
         self.txn.put(key, _seal(key, packed), db=names)
         key = keys.twin_key(name)
-        twins = self._get(names, key) or b""
+        twins = _fetch(self.txn, names, key) or b""
         if packed not in [twins[at : at + 8] for at in range(0, len(twins), 8)]:
             self.txn.put(key, _seal(key, twins + packed), db=names)
 
@@ -131,7 +153,7 @@ class IndexTxn:
         if self.stream_number(name) == number:
             self.txn.delete(keys.name_key(name), db=names)
         key = keys.twin_key(name)
-        twins = self._get(names, key) or b""
+        twins = _fetch(self.txn, names, key) or b""
         packed = number.to_bytes(8, "little")
         rest = b"".join(
             twins[at : at + 8] for at in range(0, len(twins), 8) if twins[at : at + 8] != packed
@@ -143,21 +165,20 @@ class IndexTxn:
 
     def record(self, number: int) -> StreamRecord | None:
         """A stream's record by number."""
-        value = self._get(self.generation.main, keys.record_key(number))
+        value = _fetch(self.txn, self.generation.main, _STREAM_KEY(0xFF, number, keys.IS_RECORD))
         return None if value is None else StreamRecord.unpack(number, value)
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name."""
-        number = self.stream_number(name)
-        record = None if number is None else self.record(number)
+        if self._names:
+            self.write_names()
+        value = _fetch(self.txn, self.generation.names, keys.name_key(name))
+        if value is None:
+            return None
+        number = int.from_bytes(value, "little")
+        value = _fetch(self.txn, self.generation.main, _STREAM_KEY(0xFF, number, keys.IS_RECORD))
+        record = None if value is None else StreamRecord.unpack(number, value)
         return record if record is not None and record.name == name else None
-
-    def put_record(self, record: StreamRecord) -> None:
-        """Store a stream's record."""
-        key = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD)
-        value = record.pack()
-        sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
-        self.txn.put(key, sealed, db=self.generation.main)
 
     def put_new(
         self, made: list[tuple[StreamRecord, OpenNode | None]], others: list[tuple[bytes, bytes]]
@@ -206,7 +227,7 @@ class IndexTxn:
 
     def node(self, stream: int, master: StreamID) -> Locator | None:
         """The sealed node with this master ID."""
-        value = self._get(self.generation.nodes, _NODE.pack(stream, *master))
+        value = _fetch(self.txn, self.generation.nodes, _NODE.pack(stream, *master))
         return None if value is None else Locator.unpack(value)
 
     def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
@@ -297,7 +318,7 @@ class IndexTxn:
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        value = self._get(self.generation.main, keys.open_key(stream))
+        value = _fetch(self.txn, self.generation.main, _STREAM_KEY(0xFF, stream, keys.IS_OPEN))
         if value is None:
             return None
         node = OpenNode.unpack(value)
@@ -305,24 +326,10 @@ class IndexTxn:
             older: list[Run] = []
             for row in range(node.rows):
                 key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, row)
-                data = self._get(self.generation.main, key)
+                data = _fetch(self.txn, self.generation.main, key)
                 older += keys.unpack_runs(data if data is not None else _unseal(key, b""))
             node.runs = older + node.runs
         return node
-
-    def put_open(self, stream: int, node: OpenNode) -> None:
-        """Store a stream's open node; of one that grew, what it did not have before."""
-        full = len(node.runs) // keys.RUNS_A_ROW
-        while node.rows < full:
-            key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, node.rows)
-            first = node.rows * keys.RUNS_A_ROW
-            value = node.pack_runs(first, first + keys.RUNS_A_ROW)
-            self.txn.put(key, _seal(key, value), db=self.generation.main)
-            node.rows += 1
-        key = _STREAM_KEY(0xFF, stream, keys.IS_OPEN)
-        value = node.pack()
-        sealed = value + crc32c(value, crc32c(key)).to_bytes(4, "little")
-        self.txn.put(key, sealed, db=self.generation.main)
 
     def delete_open(self, stream: int) -> None:
         """Remove a stream's open node."""
@@ -335,7 +342,7 @@ class IndexTxn:
     # -- segments -----------------------------------------------------------------------------
     def segment(self, number: int) -> SegmentRow | None:
         """What is counted of a segment."""
-        value = self._get(self.generation.segments, keys.SEGMENT_KEY.pack(number))
+        value = _fetch(self.txn, self.generation.segments, keys.SEGMENT_KEY.pack(number))
         return None if value is None else SegmentRow.unpack(value)
 
     def put_segment(self, number: int, row: SegmentRow) -> None:

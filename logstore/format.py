@@ -216,6 +216,13 @@ def offset_of(at: int) -> int:
     return at & OFFSET_MAX
 
 
+def start_of_next(applied: int, active_segment: int) -> int:
+    """The position where the next commit begins, if the last one ended at ``applied``."""
+    if applied >> POSITION_SEGMENT_BITS == active_segment:
+        return applied
+    return active_segment << POSITION_SEGMENT_BITS | SEGMENT_HEAD_BYTES
+
+
 def position_parts(at: int) -> tuple[int, int]:
     """The segment and the offset of a position."""
     return at >> POSITION_SEGMENT_BITS, at & OFFSET_MAX

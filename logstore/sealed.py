@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
+from typing import Any
 
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError
@@ -38,6 +39,12 @@ def unseal(key: bytes, data: bytes) -> bytes:
     if len(data) < 4 or crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
         raise CorruptionError(f"the index is damaged at key {key[:40].hex()}: {_ANEW}")
     return value
+
+
+def fetch(txn: Any, database: Any, key: bytes) -> bytes | None:
+    """The value of a row of an LMDB transaction, checked as ``unseal`` does; None without a row."""
+    data = txn.get(key, db=database)
+    return None if data is None else unseal(key, data)
 
 
 def key_parts(layout: struct.Struct, key: bytes) -> tuple[int, ...]:

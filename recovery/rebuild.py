@@ -141,7 +141,7 @@ class Rebuild:
                 from logstore.recovery import restore
 
                 from_position = restore.newest(engine, txn, self._report)
-            positions = (record.position for record in txn.kept.records.values())
+            positions = (record.position for record in txn.cache.records.values())
             self._from_position, self._told_upto = from_position, max(positions, default=0)
             self._check_chain(from_position)
             self._pass_lost_checkpoint(from_position)

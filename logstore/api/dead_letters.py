@@ -18,7 +18,7 @@ from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
-from logstore.engine.groups.dead_letter import Buried
+from logstore.engine.groups.dead_letter import DeadLettered
 from logstore.ids import StreamID
 from logstore.logger import Logger
 
@@ -37,7 +37,7 @@ class DeadLetter(Entry[T], Generic[T]):
 
     __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
 
-    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], buried: Buried) -> None:
+    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], buried: DeadLettered) -> None:
         encoding = opened.encoding
         flat: list[Any] = buried.items
         if encoding is not None:
@@ -63,7 +63,7 @@ OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
 
 def tell(
     opened: OpenStore[T],
-    buried: list[Buried],
+    buried: list[DeadLettered],
     groups: Mapping[tuple[bytes, bytes], GroupAdmin[T]],
     on_dead: OnDead[T] | None = None,
 ) -> None:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from logstore.codec import GivenIDs, RunList, codec
+from logstore.engine.streams.budget import entry_bytes
 from logstore.ids import U64_MAX, StreamID
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ class Entry(Generic[T]):
     @property
     def size_bytes(self) -> int:
         """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
-        from logstore.engine.streams.read import entry_bytes  # needs the index, decoding does not
-
         encoding, flat = self._encoding, self._flat
         raw: Any = flat
         if encoding is not None:

@@ -20,7 +20,7 @@ from logstore.errors import OptionError
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
 
 if TYPE_CHECKING:
-    from logstore.engine.groups.dead_letter import Buried
+    from logstore.engine.groups.dead_letter import DeadLettered
 
 
 @overload
@@ -117,7 +117,7 @@ def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:
 
 
 def _tell_dead_letters(
-    opened: OpenStore[Any], dead: list[Buried], on_dead: Callable[[Any], object] | None
+    opened: OpenStore[Any], dead: list[DeadLettered], on_dead: Callable[[Any], object] | None
 ) -> None:
     """Tell whoever wants to know of entries that a commit of this handle dead-lettered."""
     from logstore.api import dead_letters

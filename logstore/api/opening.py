@@ -28,7 +28,7 @@ from logstore.recovery import open_store
 
 if TYPE_CHECKING:
     from logstore.engine.apply.write_txn import WriteTxn
-    from logstore.engine.groups.dead_letter import Buried
+    from logstore.engine.groups.dead_letter import DeadLettered
     from logstore.engine.runtime.background import Pause
 
 T = TypeVar("T", bytes, str)
@@ -40,7 +40,10 @@ class Teller(Protocol):
     """Tells whoever wants to know of entries that a commit dead-lettered."""
 
     def __call__(
-        self, opened: OpenStore[Any], dead: list[Buried], on_dead: Callable[[Any], object] | None
+        self,
+        opened: OpenStore[Any],
+        dead: list[DeadLettered],
+        on_dead: Callable[[Any], object] | None,
     ) -> None:
         """``on_dead`` is called before what was registered with the store."""
 
@@ -154,10 +157,10 @@ class OpenStore(Generic[T]):
         ``frees``: it gives space back, as acks do.
         """
 
-        def noted(txn: WriteTxn) -> tuple[Any, list[Buried]]:
-            before = len(txn.buried)
+        def noted(txn: WriteTxn) -> tuple[Any, list[DeadLettered]]:
+            before = len(txn.dead_lettered)
             result = op(txn)
-            return result, txn.buried[before:]
+            return result, txn.dead_lettered[before:]
 
         result, dead = (self.free if frees else self.commit)(noted, sync)
         if dead:

@@ -65,10 +65,10 @@ class StreamReads(Generic[T]):
             InvalidIDError: ``id`` is no whole ID.
         """
         at = parse_id(id)
-        rows = read.read_batch(self._opened.engine(), self._name, at, at, 1).entries
-        if not rows:
+        row = read.get(self._opened.engine(), self._name, at)
+        if row is None:
             return None
-        _, ms, seq, flat = rows[0]
+        _, ms, seq, flat = row
         return make_entry(ms, seq, flat, self._opened.encoding)
 
     def __getitem__(self, id: IDLike) -> Entry[T]:

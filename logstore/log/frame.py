@@ -171,7 +171,7 @@ DATA_HEAD_BYTES: dict[int, int] = {
 
 def encode(body: Body) -> bytes:
     """The payload of a frame."""
-    return _ENCODERS[type(body)](body)
+    return ENCODERS[type(body)](body)
 
 
 def _encode_tombstone(body: Tombstone) -> bytes:
@@ -198,7 +198,7 @@ def _with_data(layout: struct.Struct) -> Callable[..., bytes]:
     return encode_with_data
 
 
-_ENCODERS: dict[type, Callable[..., bytes]] = {
+ENCODERS: dict[type, Callable[..., bytes]] = {
     Seal: lambda body: fmt.SEAL_BODY.pack(*body),
     Create: lambda body: fmt.CREATE_BODY.pack(body.stream) + body.name,
     Drop: lambda body: fmt.DROP_BODY.pack(*body),

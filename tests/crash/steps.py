@@ -22,7 +22,6 @@ from typing import Any
 from logstore.api import opening
 from logstore.compaction import runner, segments
 from logstore.compaction.output import Output
-from logstore.engine.apply import write_txn
 from logstore.engine.commit import log_tail, pipeline
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
@@ -233,7 +232,7 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
     opening.FILES[0] = _SteppingFileSystem(made)
     _around(WriterLock, "acquire", None, mark(Step.LOCKED))
     _around(WriterLock, "release", None, mark(Step.OUTSIDE))
-    _around(write_txn, "begin", None, mark(Step.DECIDING))
+    _around(pipeline, "_decide", mark(Step.DECIDING), None)
     _around(CommitBuffer, "encode", None, mark(Step.ENCODED))
     _around(Wake, "begin", None, mark(Step.ANNOUNCED))
     _around(pipeline, "_keep_promise", None, mark(Step.INDEXING))

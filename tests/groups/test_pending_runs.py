@@ -45,7 +45,7 @@ def packed(number: int) -> bytes:
 
 def shape(state: WriteTxn) -> dict[int, tuple[int, int, int]]:
     """What the runs say, after their form was checked."""
-    txn = state.groups.txn
+    txn = state.groups.index
     found: dict[int, tuple[int, int, int]] = {}
     last = -1
     idle: list[tuple[int, bytes]] = []
@@ -73,7 +73,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
         def play(state: WriteTxn) -> None:
             model: dict[int, tuple[int, int, int]] = {}
             for time_ms, (what, numbers, consumer) in enumerate(script, 5):
-                pending = PendingSet(state.groups.txn, GROUP)
+                pending = PendingSet(state.groups.index, GROUP)
                 before = [value[0] for value in model.values()]
                 if what == "put":
                     pending.put([(0, n, time_ms, n) for n in numbers], consumer)
@@ -94,7 +94,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
                     assert pending.changes.get(each, 0) == changed
                 assert shape(state) == model
             oldest = sorted((v[1], n) for n, v in model.items())
-            walked = [(w.time_ms, w.id.seq) for w in pel.by_idle(state.groups.txn, GROUP, 8)]
+            walked = [(w.time_ms, w.id.seq) for w in pel.by_idle(state.groups.index, GROUP, 8)]
             assert walked == [pair for pair in oldest if pair[0] <= 8]
 
         store._commit(play, None)

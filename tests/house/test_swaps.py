@@ -20,7 +20,7 @@ ONE_THREAD = {
     "GroupTicket": "of one waiter",
     "GroupTxn": "a transaction of LMDB, which one thread has",
     "IndexTxn": "a transaction of LMDB, which one thread has",
-    "Line": "its batch is the leader's; the leader's request is held by the thread that made it",
+    "CommitQueue": "its batch is the leader's; its request is held by the thread that made it",
     "PendingSet": "part of a transaction",
     "Queue": "of one waiter",
     "Request": "the leader's until it is done; its caller looks at what came of it behind that",

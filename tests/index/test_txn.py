@@ -87,8 +87,8 @@ def test_rows_come_back(index: IndexTxn) -> None:
     index.put_meta(Meta(5, 6, 7, 8, 9, 10, 11))
     assert index.meta() == Meta(5, 6, 7, 8, 9, 10, 11)
     for number in (1, 255, 256, 70_000):
-        index.put_record(StreamRecord(number, b"name %d" % number))
-        index.put_open(number, OpenNode(b"lp %d" % number))
+        index.put_changes([StreamRecord(number, b"name %d" % number)], [])
+        index.put_changes([], [(number, OpenNode(b"lp %d" % number))])
         index.put_segment(number, SegmentRow(0, number, 1, 2, 3))
     assert [record.number for record in index.records()] == [1, 255, 256, 70_000]
     assert [record.number for record in index.records(after=255)] == [256, 70_000]
@@ -105,7 +105,7 @@ def test_rows_come_back(index: IndexTxn) -> None:
 def test_names_are_bound_twice(index: IndexTxn, name: bytes) -> None:
     index.confirm_absent(name)
     index.put_name(name, 7)
-    index.put_record(StreamRecord(7, name))
+    index.put_changes([StreamRecord(7, name)], [])
     assert index.stream_number(name) == 7
     record = index.record_by_name(name)
     assert record is not None
@@ -125,7 +125,7 @@ def test_twins_that_share_a_key(index: IndexTxn, monkeypatch: pytest.MonkeyPatch
     for number, name in ((1, b"one"), (2, b"two"), (3, b"three")):
         index.confirm_absent(name)
         index.put_name(name, number)
-        index.put_record(StreamRecord(number, name))
+        index.put_changes([StreamRecord(number, name)], [])
     index.delete_name(b"two", 2)
     index.delete_record(2)
     index.confirm_absent(b"two")

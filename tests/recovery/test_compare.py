@@ -83,7 +83,7 @@ def _group_name(index: IndexTxn) -> None:
 def _length(index: IndexTxn) -> None:
     record = _record(index, b"busy")
     record.length += 1
-    index.put_record(record)
+    index.put_changes([record], [])
 
 
 def _expiry(index: IndexTxn) -> None:

@@ -16,7 +16,7 @@ import pytest
 import logstore
 from logstore.api import group_wait
 from logstore.api.store import Store
-from logstore.engine.commit import queue as line
+from logstore.engine.commit import pipeline
 from logstore.engine.groups import deliver
 from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import Wake
@@ -344,7 +344,7 @@ def test_who_was_served_runs_before_more_is_added(
         offered.append(clock.now_ns)
         clock.now_ns += int(taken_s * 1e9)
 
-    monkeypatch.setattr(line, "time", clock)
+    monkeypatch.setattr(pipeline, "time", clock)
     monkeypatch.setattr(futex, "let_run", let_run)
     add(store, 0)
     assert group_of(store).read("nobody waits", count=1)

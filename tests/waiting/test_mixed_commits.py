@@ -54,8 +54,8 @@ def in_one_batch(store: Store[Any], *calls: Any) -> None:
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
-    line = store._live().committer._line
-    eventually(lambda: len(line.queue) == len(calls))
+    commits = store._live().committer._queue
+    eventually(lambda: len(commits.queue) == len(calls))
     go.set()
     for thread in [lead, *threads]:
         thread.join(SOON_S)

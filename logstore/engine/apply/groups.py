@@ -15,13 +15,13 @@ from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord
 from logstore.log import groupframe as frames
 
 if TYPE_CHECKING:
+    from logstore.engine.txn.groups import GroupState
     from logstore.engine.txn.view import TxnView
 
 
-def _settle(state: TxnView, group: GroupRecord, pending: PendingSet) -> None:
+def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
     """Write runs back and bring the counts up to what changed."""
     pending.flush()
-    groups = state.groups
     for consumer, by in pending.changes.items():
         if not by:
             continue
@@ -79,65 +79,68 @@ def _remove(state: TxnView, group: GroupRecord) -> None:
 
 
 def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
-    group = state.groups.advance(body.group, at)
+    groups = state.groups
+    group = groups.advance(body.group, at)
     if group is None:
         return
-    record = state.groups.consumer(group.number, body.consumer)
+    record = groups.consumer(group.number, body.consumer)
     if not body.alive:
         if record is not None:
-            pending = PendingSet(state.groups.txn, group.number)
+            pending = PendingSet(groups.index, group.number)
             pending.remove_of(body.consumer)
-            _settle(state, group, pending)
-            state.groups.remove_consumer(group, record)
+            _count(groups, group, pending)
+            groups.remove_consumer(group, record)
         return
     if record is None:
         record = ConsumerRecord(body.consumer, body.name)
-        state.groups.add_consumer(group, record)
+        groups.add_consumer(group, record)
     record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
-    state.groups.touch_consumer(group.number, record)
+    groups.touch_consumer(group.number, record)
 
 
 def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
-    group = state.groups.advance(body.group, at)
+    groups = state.groups
+    group = groups.advance(body.group, at)
     if group is None:
         return
     group.last = StreamID(body.last_ms, body.last_seq)
     group.entries_read = body.entries_read
-    groups = state.groups
     record = groups.consumer(group.number, body.consumer)
     if record is not None:
         record.seen_ms = body.time_ms
-        if not body.noack:  # as the peers: who owes no answer was not active
+        if not body.noack:  # as the peers: a read that owes no answer does not count as activity
             record.active_ms = body.time_ms
         groups.touch_consumer(group.number, record)
     if not body.noack:
-        pending = PendingSet(groups.txn, group.number)
+        pending = PendingSet(groups.index, group.number)
         pending.extend(body.ids, body.consumer, body.time_ms, 1)
-        _settle(state, group, pending)
+        _count(groups, group, pending)
 
 
 def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
-    group = state.groups.advance(body.group, at)
+    groups = state.groups
+    group = groups.advance(body.group, at)
     if group is not None:
-        pending = PendingSet(state.groups.txn, group.number)
+        pending = PendingSet(groups.index, group.number)
         pending.remove(body.ids)
-        _settle(state, group, pending)
+        _count(groups, group, pending)
 
 
 def _claim(state: TxnView, at: int, _: int, body: frames.Claim) -> None:
-    group = state.groups.advance(body.group, at)
+    groups = state.groups
+    group = groups.advance(body.group, at)
     if group is None:
         return
-    record = state.groups.consumer(group.number, body.consumer) if body.consumer else None
+    record = groups.consumer(group.number, body.consumer) if body.consumer else None
     if record is not None:
         record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
-        state.groups.touch_consumer(group.number, record)
+        groups.touch_consumer(group.number, record)
     if body.consumer == NO_ONE and body.items:
         _wake(state, group)
         group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
-    pending = PendingSet(state.groups.txn, group.number)
+    pending = PendingSet(groups.index, group.number)
     pending.put(body.items, body.consumer)
-    _settle(state, group, pending)
+    _count(groups, group, pending)
 
 
 APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {

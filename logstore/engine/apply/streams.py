@@ -113,7 +113,7 @@ def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) ->
     if record is None:
         return
     if record.position < at:
-        appended(state, at, record, body.entries, StreamID(body.last_ms, body.last_seq))
+        state.appended(record, at, body.entries, StreamID(body.last_ms, body.last_seq))
     elif not record.open_version or record.open_version > at:
         return
     node = state.open_node(body.stream)
@@ -125,15 +125,6 @@ def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) ->
         run = Run(at, payload_bytes, body.entries, body.elements)
         node = nodes.open_extended(node, run, body.data)
     state.put_open(body.stream, node)
-
-
-def appended(state: TxnView, at: int, record: StreamRecord, entries: int, last: StreamID) -> None:
-    """What an append frame at ``at`` changes in the stream's record."""
-    record.length += entries
-    record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
-    record.last = last
-    record.position = at
-    state.touch(record)
 
 
 def _node(state: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:

@@ -7,7 +7,7 @@ the same commit sees it; the same code applies it when the log is replayed. Deci
 from __future__ import annotations
 
 from logstore.codec import Packed
-from logstore.engine.apply.streams import appended, apply
+from logstore.engine.apply.streams import apply
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.txn.view import TxnView
 from logstore.format import APPEND_BODY, Kind
@@ -27,7 +27,8 @@ class WriteTxn(TxnView):
         ``joined`` is what an append frame makes of its open node, where its decider knows it.
         """
         assert self.buffer is not None
-        at, size = self.buffer.add(body)
+        kind = type(body)
+        at, size = self.buffer.add_payload(frames.KIND_OF[kind], frames.ENCODERS[kind](body))
         self.joined = joined
         apply(self, at, size, body)
         return at
@@ -39,7 +40,7 @@ class WriteTxn(TxnView):
         assert self.buffer is not None
         head = APPEND_BODY.pack(record.number, *last, 1, packed.added_elements)
         at, _ = self.buffer.add_payload(Kind.APPEND, head + packed.added)
-        appended(self, at, record, 1, last)
+        self.appended(record, at, 1, last)
         node.lp = packed.open_lp
         self._dirty_opens.add(record.number)
 

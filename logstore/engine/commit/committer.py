@@ -1,13 +1,13 @@
 """Committing: an operation goes in, and its result or its error comes out, whatever interrupts it.
 
 Invariants: whatever interrupts a thread, and wherever, the lead is handed on, LOCK is released and
-every request gets its outcome (``_rescue``); calling the store from inside one of its own calls
-raises, and never waits for itself. How threads share a commit is the matter of ``line``.
+every request gets its outcome (``_rescue``); a call of the store from inside one of its own calls
+raises, and never waits for itself. How threads share a commit is told in ``pipeline``.
 
-Interrupts are not held back: what they cut off is settled as a dead writer's commit would be, by
-the tail check (``commit.pipeline.settle``). This module is never compiled: Python raises an
-interrupt inside of an interpreted function, or behind a compiled one, and behind ``run`` is too
-late.
+Interrupts are not held back: a commit that one cuts off is resolved as a dead writer's would be, by
+the tail check (``pipeline.resolve``). This module is never compiled: Python raises an interrupt
+inside an interpreted function, or behind a compiled one, and behind ``run`` is too late. Nor can
+the class of a thread-local (``Busy``) be compiled.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, settle
-from logstore.engine.commit.queue import Line
+from logstore.engine.commit.pipeline import Batch, CommitQueue, Op, Request, ready_locked, resolve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
 from logstore.engine.shm.control_block import LogWords
@@ -29,10 +28,13 @@ from logstore.options import SYNC_RANK, Sync
 
 
 class Busy(threading.local):
-    """One flag a thread; and since when what it does now was wanted, by ``time.monotonic_ns``."""
+    """What one thread does in the store.
 
-    now = False
-    since_ns = 0  # 0: since it is called
+    The flags are set and cleared by plain stores of an attribute, which no interrupt can fall into.
+    """
+
+    now = False  # it is inside a call
+    since_ns = 0  # since when that was wanted (``time.monotonic_ns``); 0: since it was called
 
 
 class Committer:
@@ -40,14 +42,19 @@ class Committer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._line = Line(engine)
+        self._queue = CommitQueue(engine)
         self._local = Busy()
         self._rank = SYNC_RANK[engine.options.sync]
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
-    def run(self, op: Op, sync: Sync | None = None) -> Any:
-        """Decide, apply and commit one operation; its result."""
+    def run(self, op: Op, sync: Sync | None = None, args: tuple[Any, ...] = ()) -> Any:
+        """Decide, apply and commit one operation; its result.
+
+        ``op`` is called under LOCK with the write transaction and ``args``; more than once, if the
+        commit must be decided again. It raises what ``op`` raises, and then nothing happened;
+        LockTimeoutError; CommittedError, if it happened and something failed later.
+        """
         local = self._local
         if local.now or self._engine.options.readonly:
             self._check_call()
@@ -55,12 +62,12 @@ class Committer:
         if sync is not None:
             rank = max(rank, SYNC_RANK[sync])
         began_ns = time.monotonic_ns()
-        if local.since_ns and self._line.stalled:
+        if local.since_ns and self._queue.stalled:
             began_ns = local.since_ns
-        request = Request(op, rank, began_ns + self._timeout_ns)
+        request = Request(op, args, rank, began_ns + self._timeout_ns)
         local.now = True
         try:
-            self._line.ride(request)
+            self._queue.submit(request)
         except BaseException as exc:  # an interrupt: nothing may stay taken, nobody wait for ever
             # Another interrupt may fall on the entry of the call; no loop here, its jump back is
             # a place for one, too.
@@ -96,7 +103,7 @@ class Committer:
                                 yield ready_locked(engine)
                             return
                     finally:
-                        through(lambda: engine.lock.release(engine.wake))
+                        through(engine.lock.release, engine.wake)
                 time.sleep(PAUSE_S)
         finally:
             self._local.now = False
@@ -106,7 +113,7 @@ class Committer:
         """What this thread commits in the block was wanted since then (``time.monotonic_ns``): for
         work that stood in a queue of the caller's.
 
-        It waits for LOCK for so much less, if those before it waited in vain, so that their
+        If the requests before it waited for LOCK in vain, it waits for so much less, so that their
         time-outs and its own do not add up. If they did not, it stood behind work, and has all its
         time.
         """
@@ -135,10 +142,10 @@ class Committer:
         """Bring an interrupted call to its end; the request has its outcome then."""
         for _ in range(INTERRUPTS_MAX):
             try:
-                if self._line.leader is request:
-                    self._rescue_lead(request, exc)
+                if self._queue.leader is request:
+                    self._rescue_leader(request, exc)
                 elif self._rescue_waiter(request, exc):
-                    self._line.lead()
+                    self._queue.lead()
                 break
             except KeyboardInterrupt:
                 continue  # once more: every step can be repeated
@@ -156,45 +163,45 @@ class Committer:
                 )
             request.error.__cause__ = None if request.error is exc else exc
 
-    def _rescue_lead(self, request: Request, exc: BaseException) -> None:
-        batch = self._line.batch
+    def _rescue_leader(self, request: Request, exc: BaseException) -> None:
+        batch = self._queue.batch
         if batch is None:
             batch = Batch([])
         engine = self._engine
         with self.mutex:
             try:
-                if batch.number and not batch.over:  # interrupted again while it was settled
+                if batch.number and not batch.over:  # interrupted again while it was resolved
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-                    settle(engine, batch, exc)
+                    resolve(engine, batch, exc)
             finally:
                 if not engine.closed:
                     engine.lock.release(engine.wake)
         if not batch.over:
-            # Nothing of it happened. Who was not interrupted goes back to the head of the queue.
-            with self._line.guard:
-                back = [each for each in batch.requests if each is not request]
-                for each in reversed(back):
-                    each.taken = False
-                    if each not in self._line.queue:
-                        self._line.queue.appendleft(each)
-                if request in self._line.queue:
-                    self._line.queue.remove(request)
+            # Nothing of it happened. Requests that were not interrupted are the next again.
+            with self._queue.guard:
+                others = [other for other in batch.requests if other is not request]
+                for other in reversed(others):
+                    other.taken = False
+                    if other not in self._queue.queue:
+                        self._queue.queue.appendleft(other)
+                if request in self._queue.queue:
+                    self._queue.queue.remove(request)
                 request.fail(exc)
-                batch = self._line.batch = Batch([request])
+                batch = self._queue.batch = Batch([request])
                 batch.over = True
-        self._line.hand_over(batch)
+        self._queue.hand_on(batch)
 
     def _rescue_waiter(self, request: Request, exc: BaseException) -> bool:
         """Withdraw, or wait for the outcome; True if this thread must lead."""
-        with self._line.guard:
+        with self._queue.guard:
             if not request.taken:
-                if request in self._line.queue:
-                    self._line.queue.remove(request)
+                if request in self._queue.queue:
+                    self._queue.queue.remove(request)
                 request.fail(exc)
                 return False
             if request.turn is None:  # interrupted right behind queueing up
                 request.turn = threading.Lock()
-        return not request.done and self._line.wait(request)
+        return not request.done and self._queue.wait(request)
 
 
 __all__ = ["Batch", "Committer", "Op", "Request", "ready_locked"]

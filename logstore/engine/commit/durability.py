@@ -66,8 +66,9 @@ def _sync_segment(engine: Engine, number: int) -> None:
         if number >= engine.wake.log().active_segment:
             raise DamagedStoreError(
                 "the segment that is written to is gone, and cannot be synced: close the store in "
-                "every process, and restore it from a backup", segment=number,
-            ) from None  # fmt: skip
+                "every process, and restore it from a backup",
+                segment=number,
+            ) from None
         return  # sealed, and dropped since: both only after a sync
     try:
         engine.sync_file(file, engine.wake.durable_upto or fmt.position(number, 0))

@@ -78,16 +78,16 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     torn = NOTHING
     count = 0
     engine.cache.clear()
-    with generation.env.begin(write=True) as txn:
-        index = IndexTxn(generation, txn)
+    with generation.env.begin(write=True) as index_txn:
+        index = IndexTxn(generation, index_txn)
         meta = index.meta()
-        state = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
+        txn = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
         links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied))
         for place, link in enumerate(links):
             file = engine.fs.open(names.segment(engine.path, link.number), write=True)
             try:
                 last = place == len(links) - 1
-                found, torn = _segment(engine, state, file, link, last=last)
+                found, torn = _segment(engine, txn, file, link, last=last)
                 count += found
                 # Also without a find: the dead writer may have died right behind LMDB's commit,
                 # and what others committed under a weaker policy is not durable either.
@@ -95,76 +95,83 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
                     engine.sync_file(file, meta.applied)
             finally:
                 file.close()
-        _complete_roll(engine, state)
-        if sync and state.meta.active_segment != meta.active_segment:
+        _complete_roll(engine, txn)
+        if sync and txn.meta.active_segment != meta.active_segment:
             # Its maker may have died, or failed, between the rename and the directory's sync.
             engine.fs.sync_directory(engine.path / names.LOG)
         due_ms = first_due(index)
-        if state.meta != meta or count:
-            state.flush()
+        if txn.meta != meta or count:
+            txn.flush()
         else:
-            txn.abort()
+            index_txn.abort()
     if sync:
-        engine.wake.raise_durable(state.meta.applied)
+        engine.wake.raise_durable(txn.meta.applied)
         engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
     engine.wake.next_due_ms = due_ms
-    words = engine.publish(state.meta)
-    engine.wake.waits.bump_locked(state.woken, set())
+    words = engine.publish(txn.meta)
+    engine.wake.waits.bump_locked(txn.woken, set())
     return words, torn._replace(commits=count)
 
 
 def _segment(
-    engine: Engine, state: WriteTxn, file: File, link: chain.Link, *, last: bool
+    engine: Engine, txn: WriteTxn, file: File, link: chain.Link, *, last: bool
 ) -> tuple[int, TailReport]:
     """Apply the commits of one segment that lie behind the index."""
     start = link.start_offset
-    if fmt.segment_of(state.meta.applied) == link.number:
-        start = fmt.offset_of(state.meta.applied)
-    if state.meta.active_segment < link.number:
-        state.meta = state.meta._replace(active_segment=link.number)
+    if fmt.segment_of(txn.meta.applied) == link.number:
+        start = fmt.offset_of(txn.meta.applied)
+    if txn.meta.active_segment < link.number:
+        txn.meta = txn.meta._replace(active_segment=link.number)
     if start > link.end_offset:
         raise DamagedStoreError(
             "the log ends before what the index has applied: restore the segment, or delete the "
             "index directory to go back to what the log holds",
-            segment=link.number, offset=link.end_offset,
-        )  # fmt: skip
+            segment=link.number,
+            offset=link.end_offset,
+        )
     count, good = 0, start
     scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
     try:
-        for commit in reader.commits(scanned, state.meta.commit):
-            apply_commit(state, commit)
+        for commit in reader.commits(scanned, txn.meta.commit):
+            apply_commit(txn, commit)
             count += 1
             good = fmt.offset_of(commit.end)
     except CorruptFrameError as exc:
         behind = reader.behind(
-            file, engine.seed, link.number, good, link.end_offset if last else good,
-            engine.promised, state.meta.commit,
-        )  # fmt: skip
+            file,
+            engine.seed,
+            link.number,
+            good,
+            link.end_offset if last else good,
+            engine.promised,
+            txn.meta.commit,
+        )
         if not last or behind.damaged:
             raise DamagedStoreError(
                 f"the log is damaged before its durable end: {exc.message}; run "
                 "'logstore check' to see what is affected, then 'logstore recover'",
-                segment=link.number, offset=good,
-            ) from exc  # fmt: skip
-        return count, _cut(engine, state, file, link, good, void=behind.complete)
+                segment=link.number,
+                offset=good,
+            ) from exc
+        return count, _cut(engine, txn, file, link, good, void=behind.complete)
     return count, NOTHING
 
 
-def apply_commit(state: WriteTxn, commit: reader.Commit) -> None:
+def apply_commit(txn: WriteTxn, commit: reader.Commit) -> None:
     """Apply all frames of a complete commit."""
     for found in commit.frames:
         body = found.body()
         if body is not None:
-            apply(state, found.position, found.payload_bytes, body)
+            apply(txn, found.position, found.payload_bytes, body)
     last = commit.frames[-1]
-    state.meta = state.meta._replace(
+    txn.meta = txn.meta._replace(
         applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
     )
 
 
 def _cut(
-    engine: Engine, state: WriteTxn, file: File, link: chain.Link, good: int, *, void: bool
+    engine: Engine, txn: WriteTxn, file: File, link: chain.Link, good: int, *, void: bool
 ) -> TailReport:
     """Set the un-synced tail aside and cut it whole; ``void``: a complete commit may be in it.
 
@@ -178,35 +185,35 @@ def _cut(
     engine.fs.sync_directory(engine.path)
     engine.fs.copy_atomic(saved, file, good, size)
     if void:
-        number = max(names.segments(engine.fs, engine.path)[-1] + 1, state.meta.next_segment)
+        number = max(names.segments(engine.fs, engine.path)[-1] + 1, txn.meta.next_segment)
         end = fmt.position(link.number, good)
         engine.sync_file(file, end)
-        make_segment(engine, number, end, state.meta.commit)
-        state.meta = state.meta._replace(active_segment=number, next_segment=number + 1)
+        make_segment(engine, number, end, txn.meta.commit)
+        txn.meta = txn.meta._replace(active_segment=number, next_segment=number + 1)
     else:
         file.truncate(good)
     return TailReport(0, size, fmt.position(link.number, good), saved)
 
 
-def _complete_roll(engine: Engine, state: WriteTxn) -> None:
+def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
     """A writer died behind its seal frame: make the segment that it announced.
 
     DamagedStoreError if that segment was there before: an empty one in its place would hide that
     it was lost, with all that was acknowledged in it.
     """
-    following = state.meta.active_segment
+    following = txn.meta.active_segment
     if engine.fs.exists(names.segment(engine.path, following)):
         return
-    number, offset = fmt.position_parts(state.meta.last_frame)
+    number, offset = fmt.position_parts(txn.meta.last_frame)
     try:
         source = engine.segments.source(number, sealed=False)
     except SegmentGone:
         raise _newest_missing(following) from None
-    end = fmt.offset_of(state.meta.applied)
+    end = fmt.offset_of(txn.meta.applied)
     found = reader.read_frame(source, engine.seed, number, offset, end)
     if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
         raise _newest_missing(following)
-    make_segment(engine, following, state.meta.applied, state.meta.commit)
+    make_segment(engine, following, txn.meta.applied, txn.meta.commit)
 
 
 def _newest_missing(number: int) -> DamagedStoreError:
@@ -226,14 +233,16 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
     """
     identity.check_whole(engine)
     generation = engine.index()
-    with generation.env.begin(write=True) as txn:
-        index = IndexTxn(generation, txn)
+    with generation.env.begin(write=True) as index_txn:
+        index = IndexTxn(generation, index_txn)
         meta = index.meta()
         number = words.commit + 1
-        state = write_txn.begin(engine, index, meta, engine.start_of_next(words), number)
+        txn = write_txn.begin(
+            engine, index, meta, fmt.start_of_next(words.applied, words.active_segment), number
+        )
         following = max(meta.next_segment, names.segments(engine.fs, engine.path)[-1] + 1)
-        state.emit(frames.Seal(following))
-        buffer = state.buffer
+        txn.emit(frames.Seal(following))
+        buffer = txn.buffer
         assert buffer is not None
         engine.wake.begin(number)
         file = engine.active_file(words.active_segment)
@@ -241,15 +250,17 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
         file.pwrite(data, fmt.offset_of(buffer.start))
         engine.sync_file(file, buffer.start)
         make_segment(engine, following, buffer.end, number)
-        state.meta = state.meta._replace(
-            applied=buffer.end, commit=number, last_frame=buffer.last_start,
+        txn.meta = txn.meta._replace(
+            applied=buffer.end,
+            commit=number,
+            last_frame=buffer.last_start,
             last_crc=buffer.last_crc,
-        )  # fmt: skip
-        state.flush()
+        )
+        txn.flush()
     engine.wake.raise_durable(buffer.end)
     engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
-    return engine.publish(state.meta)
+    return engine.publish(txn.meta)
 
 
 def make_segment(engine: Engine, number: int, previous_end: int, previous_commit: int) -> None:

@@ -1,40 +1,63 @@
-"""One attempt at a commit: decide and apply, append, sync, publish; and what counts if it fails.
+"""Group commit, in the order in which it happens: queue up, lead, decide, append, sync, publish.
 
-Invariants, in crash order: (1) WAKE says that a commit is in progress before its first byte is
-appended; (2) all frames go out in one append, never over a segment's end; (3) under ``always`` they
-are durable before LMDB's commit, so that no reader sees an entry early; (4) LMDB's commit comes
-before WAKE says that it is over. Whoever is killed in between leaves the word set, and the next
-to take the lock checks the tail. An error or an interrupt in between goes the same way: ``settle``
-asks the tail check whether the commit is complete in the log, and so whether it happened. Once it
-is complete it counts: what fails later raises CommittedError.
+A thread that commits puts a request into the queue. The first becomes the leader and commits for
+all that queued up by the time it holds LOCK; then it hands the lead on. ``commit_locked`` is one
+run through the pipeline: every operation of the batch is decided and applied to the uncommitted
+index, all frames go out in one append, and then the commit is published.
 
-All of it runs with the mutex and LOCK held.
+Invariants of the commit, in crash order: (1) WAKE says that a commit is in progress before its
+first byte is appended; (2) all frames go out in one append, never over a segment's end; (3) under
+``always`` they are durable before LMDB's commit, so that no reader sees an entry early; (4) LMDB's
+commit comes before WAKE says that it is over. If the process is killed in between, the word of a
+commit in progress stays set, and the next process to take LOCK checks the tail of the log. An error
+or an interrupt in between goes the same way: ``resolve`` asks the tail check whether the commit is
+complete in the log, and so whether it happened. A complete commit counts: what fails later raises
+CommittedError.
+
+Invariants of the queue: one request leads at a time, and the lead is handed on directly, so that
+one sync serves many; requests are taken into a batch only when LOCK is held, so that each waits for
+LOCK as long as its caller wants and no longer, and one that gives up leaves the others where they
+are; a waiting thread looks at its flags again from time to time, so that a wake-up lost to an
+interrupt costs some milliseconds and no more. What an interrupt cuts off here, ``committer`` brings
+to its end: it may fall anywhere, and when this is compiled, only behind a call into this.
+
+Everything whose name ends in ``_locked`` runs with the mutex and LOCK held.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.engine.apply import write_txn
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
-from logstore.engine.runtime import reopen
+from logstore.engine.runtime import identity, reopen
 from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import LogWords
-from logstore.errors import CommittedError, CorruptFrameError, FileSystemError
+from logstore.engine.shm.writer_lock import PAUSE_S, StillHeld, through
+from logstore.errors import CommittedError, CorruptFrameError, FileSystemError, LockTimeoutError
 from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
-from logstore.log.writer import SegmentTooFull
+from logstore.log.writer import CommitBuffer, SegmentTooFull
 from logstore.options import SYNC_RANK
 
-Op = Callable[[WriteTxn], Any]
+_new = tuple.__new__  # without the layers of a named tuple: every commit makes one
+Op = Callable[..., Any]  # takes the write transaction, then what the request brings along
 EVERYSEC, ALWAYS = SYNC_RANK["everysec"], SYNC_RANK["always"]
 DONE, ROLL, AGAIN = 0, 1, 2
+BATCH_MAX_REQUESTS = 256
+WAIT_SLICE_S = 0.1
+GATHER_S = 0.0005
+LONG_NS = 2_000_000  # more than readers need for what they were handed
 
 
 class Request:
@@ -46,8 +69,9 @@ class Request:
     done = False
     turn: Any = None  # a lock to wait on, if another thread leads
 
-    def __init__(self, op: Op, rank: int, deadline_ns: int) -> None:
+    def __init__(self, op: Op, args: tuple[Any, ...], rank: int, deadline_ns: int) -> None:
         self.op = op
+        self.args = args
         self.rank = rank
         self.deadline_ns = deadline_ns  # of ``time.monotonic_ns``: until when it waits for LOCK
 
@@ -60,7 +84,7 @@ class Request:
 class Batch:
     """The requests of one commit, and how far it came."""
 
-    txn: Any = None
+    index_txn: Any = None  # LMDB's write transaction
     number = 0  # of the commit; 0: nothing of it can be in the log
     start = 0
     last_frame = 0
@@ -68,21 +92,16 @@ class Batch:
     appended = False
     committed = False
     over = False  # every request has its outcome
-    handed: Sequence[int] = ()  # slots that were offered something by the attempt at hand
+    refused = 0  # requests whose operation raised
+    handed: Sequence[int] = ()  # slots of waiters that this run through the pipeline offered to
     serves = False  # it added what others wait for, and handed it to them
     hands_out = True  # what is added goes to those who wait for it
 
     def __init__(self, requests: list[Request]) -> None:
         self.requests = requests
-
-    def rank(self) -> int:
-        """The strictest policy that is asked for."""
-        requests = self.requests
-        return requests[0].rank if len(requests) == 1 else max([each.rank for each in requests])
-
-    def done(self) -> int:
-        """How many of the requests happened."""
-        return len([each for each in self.requests if each.error is None])
+        self.rank = requests[0].rank if requests else 0  # the strictest policy asked for
+        if len(requests) > 1:
+            self.rank = max([request.rank for request in requests])
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """No request that has no outcome of its own happened."""
@@ -93,122 +112,284 @@ class Batch:
         self.over = True
 
 
+class CommitQueue:
+    """Requests of all threads of this process, and whose turn it is to lead."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.guard = threading.Lock()
+        self.queue: deque[Request] = deque()
+        self.leader: Request | None = None
+        self.batch: Batch | None = None
+        self._keeps_until_ns = 0  # the processor is not given away before
+        self._expected = 0  # how many may want to share the next sync
+        self.stalled = False  # the last request that waited for LOCK waited in vain
+
+    def submit(self, request: Request) -> None:
+        """Queue up, and see the request through as the leader or in another's batch."""
+        if self._enter(request) or self.wait(request):
+            self.lead()
+
+    def _enter(self, request: Request) -> bool:
+        """Queue up; True if this thread leads."""
+        with self.guard:
+            if self.leader is None:  # then nobody waits
+                self.leader = request
+                if self._expected > 1 and request.rank >= ALWAYS:
+                    self.queue.append(request)
+                else:
+                    self.batch = Batch([request])
+                    request.taken = True
+                return True
+            self.queue.append(request)
+            request.turn = threading.Lock()
+            request.turn.acquire()
+            return False
+
+    def wait(self, request: Request) -> bool:
+        """Wait until the request is done (False), or until this thread must lead (True)."""
+        while True:
+            request.turn.acquire(timeout=WAIT_SLICE_S)
+            if request.done:
+                return False
+            if self.leader is request:
+                return True
+            if time.monotonic_ns() >= request.deadline_ns:
+                self._give_up(request)
+
+    def _give_up(self, request: Request) -> None:
+        """Leave the queue if another process keeps LOCK; a commit of this one comes to its end."""
+        engine = self._engine
+        with self.guard:
+            if engine.lock.held or request.taken or request.done or self.leader is request:
+                return
+            self.queue.remove(request)
+            self.stalled = True
+            request.fail(engine.lock.timeout(engine.wake, engine.options.lock_timeout_s))
+            request.done = True
+
+    def lead(self) -> None:
+        """Commit for all that wait, and hand the lead on."""
+        if self.batch is None:
+            self._gather()
+        batch = self._commit()
+        while batch is None:
+            time.sleep(PAUSE_S)  # others of this process may have the mutex
+            batch = self._commit()
+        self.hand_on(batch)
+        if batch.serves:
+            self._yield_processor()
+
+    def _commit(self) -> Batch | None:
+        """Commit for all that wait; None if another process still has LOCK."""
+        engine, leader = self._engine, self.leader
+        assert leader is not None
+        batch: Batch | None = None
+        with engine.mutex:
+            try:
+                if engine.closed:
+                    engine.check_open()
+                engine.lock.acquire(engine.wake, engine.options.lock_timeout_s, leader.deadline_ns)
+                self.stalled = False
+                batch = self.batch  # only the leader changes it
+                if batch is None:
+                    batch = self._take(BATCH_MAX_REQUESTS)
+                words = ready_locked(engine)
+                while (step := commit_locked(engine, batch, words)) != DONE:
+                    if step == ROLL:
+                        log_tail.roll_locked(engine, words)
+                        engine.metrics.count("rolls")
+                    words = engine.wake.log()
+            except StillHeld:
+                return None
+            except BaseException as exc:
+                if batch is None:
+                    if not isinstance(exc, Exception):
+                        raise
+                    batch = self.batch
+                    if batch is None:
+                        batch = self._take(1)  # it is the leader's time that is over
+                    self.stalled = isinstance(exc, LockTimeoutError)
+                through(resolve, engine, batch, exc)
+                if not isinstance(exc, Exception):
+                    raise
+            finally:
+                through(engine.lock.release, engine.wake)
+        return batch
+
+    def _take(self, most: int) -> Batch:
+        """The batch of the requests that wait, the leader's first."""
+        with self.guard:
+            batch = self.batch = Batch(list(islice(self.queue, most)))
+            for request in batch.requests:
+                request.taken = True
+                self.queue.popleft()
+        return batch
+
+    def _yield_processor(self) -> None:
+        """Let the readers run that were handed what was added: with every processor busy, the
+        kernel puts a woken thread behind the one that runs, for a slice of some milliseconds.
+
+        If others took the processor for as long, it is not offered again for a while.
+        """
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._keeps_until_ns:
+            futex.let_run()
+            took_ns = time.monotonic_ns() - now_ns
+            if took_ns > LONG_NS:
+                self._keeps_until_ns = now_ns + 2 * took_ns
+
+    def _gather(self) -> None:
+        """Under ``always``, let threads whose commit just ended queue up again and share a sync.
+
+        Without it the first of them would sync for itself alone, while the others wait. A thread
+        that does not come back is not waited for again.
+        """
+        deadline = 0.0
+        while len(self.queue) < self._expected and self.queue[0].rank >= ALWAYS:
+            now = time.perf_counter()
+            deadline = deadline or now + GATHER_S
+            if now > deadline:
+                break
+            time.sleep(0)  # lets go of the interpreter
+
+    def hand_on(self, batch: Batch) -> None:
+        """Mark the batch done and let the next request lead. May be repeated."""
+        with self.guard:
+            following = self.queue[0] if self.queue else None
+            for request in batch.requests:
+                request.done = True
+            self._expected = min(len(self.queue) + len(batch.requests), BATCH_MAX_REQUESTS)
+            self.batch = None
+            self.leader = following
+        if following is None and len(batch.requests) == 1:
+            return  # it is this thread's own
+        woken = batch.requests if following is None else [*batch.requests, following]
+        for request in woken:
+            if request.turn is not None and request.turn.locked():
+                request.turn.release()
+
+
 def ready_locked(engine: Engine) -> LogWords:
     """After taking LOCK: is the store sound, is the index there, did the last writer finish?"""
-    engine.check_failed()
-    words = engine.wake.log()
-    found = engine.generation
-    if found is None or found.number != words.generation:
+    wake = engine.wake
+    if wake.failed_at:
+        engine.check_failed()
+    words = wake.log()
+    generation = engine.generation
+    if generation is None or generation.number != words.generation:
         engine.ensure_index_locked()
-        words = engine.wake.log()
+        words = wake.log()
     if words.in_progress:
         words = log_tail.finish_locked(engine)
-    engine.look_locked(words)
+    # Now and then: StoreGoneError if the commit would go to files without a name.
+    if time.monotonic_ns() - engine.looked_ns >= identity.LOOK_NS:
+        identity.check_active_locked(engine, words.active_segment)
     return words
 
 
-def attempt(engine: Engine, batch: Batch, words: LogWords) -> int:
+def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
     """Decide all, then write; ``ROLL`` or ``AGAIN`` if it must be decided once more."""
-    kept, generation = engine.cache, engine.generation
+    cache, wake, generation = engine.cache, engine.wake, engine.generation
     if generation is None or generation.number != words.generation:
         generation = engine.index()
-    number, start = words.commit + 1, engine.start_of_next(words)
+    number, start = words.commit + 1, fmt.start_of_next(words.applied, words.active_segment)
+    offset = fmt.offset_of(start)
     try:
-        batch.txn = txn = generation.env.begin(write=True)
-        index = IndexTxn(generation, txn)
-        if kept.applied != words.applied or kept.generation != generation.number:
-            kept.clear()
-        if kept.meta is None:
-            kept.meta = index.meta()
-            if kept.meta.applied != words.applied:  # WAKE and the index differ: the log decides
-                txn.abort()
+        batch.index_txn = index_txn = generation.env.begin(write=True)
+        index = IndexTxn(generation, index_txn)
+        if cache.applied != words.applied or cache.generation != generation.number:
+            cache.clear()
+        if cache.meta is None:
+            cache.meta = index.meta()
+            if cache.meta.applied != words.applied:  # WAKE and the index differ: the log decides
+                index_txn.abort()
                 log_tail.finish_locked(engine)
                 return AGAIN
-        state = write_txn.begin(engine, index, kept.meta, start, number)
-        batch.handed = state.handed
-        kept.applied = -1  # valid again only when this commit is through
-        step = _decide(engine, batch, state, words)
+        buffer, now_ms = CommitBuffer(start, number), engine.clock.now_ms()
+        txn = WriteTxn(index, cache, cache.meta, engine.limits, engine.segments, now_ms, buffer)
+        batch.handed = txn.handed
+        cache.applied = -1  # valid again only when this commit is through
+        step = _decide(engine, batch, txn, words)
+        size = offset + buffer.end - start  # of the segment; one commit alone may be larger
+        if step < 0 and size > engine.limits.segment_bytes and offset > fmt.SEGMENT_HEAD_BYTES:
+            step = ROLL
         if step >= 0:
-            txn.abort()
-            engine.wake.waits.withdraw_locked(state.handed)
+            index_txn.abort()
+            wake.waits.withdraw_locked(txn.handed)
             return step
-        buffer = state.buffer
-        assert buffer is not None
-        data = buffer.encode(engine.seed, engine.wake.durable_upto)
-        meta = state.meta
-        state.meta = meta = Meta(
-            buffer.end, number, buffer.last_start, buffer.last_crc, meta[4], meta[5], meta[6]
+        data = buffer.encode(engine.seed, wake.durable_upto)
+        meta = txn.meta = _new(
+            Meta, (buffer.end, number, buffer.last_start, buffer.last_crc, *txn.meta[4:])
         )
-        state.flush()  # before the append: an index that is full refuses while nothing happened
+        txn.flush()  # before the append: an index that is full refuses while nothing happened
+        batch.start, batch.number, batch.last_frame, batch.last_crc = (
+            start,
+            number,
+            buffer.last_start,
+            buffer.last_crc,
+        )
         file = engine.active_file(words.active_segment)
-        rank = batch.rank()
-        batch.start, batch.last_frame = start, buffer.last_start
-        batch.last_crc, batch.number = buffer.last_crc, number
-        engine.wake.begin(number)
-        file.pwrite(data, fmt.offset_of(start))
+        wake.begin(number)
+        file.pwrite(data, offset)
         batch.appended = True
-        _keep_promise(engine, file, rank, start, buffer.end)
-        txn.commit()
-        if state.next_due_ms is not None:
-            engine.wake.next_due_ms = state.next_due_ms  # or the tail check does it
+        _keep_promise(engine, file, batch.rank, start, buffer.end)
+        index_txn.commit()
+        if txn.next_due_ms is not None:
+            wake.next_due_ms = txn.next_due_ms  # or the tail check does it
         engine.publish(meta)
-        if state.handed:  # before the word of all streams: who saw it looks for what was given
-            engine.wake.waits.given_locked(state.handed)
-        engine.wake.waits.bump_locked(state.woken, state.sated)
+        if txn.handed:  # before the word of all streams: who saw it looks for what was given
+            wake.waits.given_locked(txn.handed)
+        wake.waits.bump_locked(txn.woken, txn.sated)
         batch.committed = batch.over = True
     except BaseException:
-        if batch.txn is not None:
-            batch.txn.abort()
+        if batch.index_txn is not None:
+            batch.index_txn.abort()
         raise
-    kept.applied, kept.meta, kept.generation = buffer.end, state.meta, generation.number
-    engine.metrics.committed(batch.done(), len(data), state.counts)
+    cache.applied, cache.meta, cache.generation = buffer.end, meta, generation.number
+    engine.metrics.committed(len(batch.requests) - batch.refused, len(data), txn.counts)
     return DONE
 
 
-def _decide(engine: Engine, batch: Batch, state: WriteTxn, words: LogWords) -> int:
-    """Run the operations; -1 if their frames are to be written, else what to do instead."""
-    buffer = state.buffer
+def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int:
+    """Run the operations; -1 if their frames are to be written, else what to do instead.
+
+    An operation reads what the transaction sees, and each frame that it appends is applied at once,
+    so that the next operation of the batch sees it. An operation that refuses has appended nothing.
+    """
+    buffer = txn.buffer
     assert buffer is not None
     for request in batch.requests:
         if request.error is not None:
             continue
-        mark = buffer.mark()
+        before = buffer.end
         try:
-            request.result = request.op(state)
+            request.result = request.op(txn, *request.args)
         except SegmentTooFull:
             return ROLL
         except Exception as exc:  # noqa: BLE001  the caller of this request gets it, the others go on
             request.error = env.typed(exc)
-            if buffer.mark() != mark:
-                state.kept.clear()
+            batch.refused += 1
+            if buffer.end != before:
+                txn.cache.clear()
                 return AGAIN  # it failed halfway: the rest is decided once more without it
     if buffer.end == buffer.start:
         batch.over = True
-        state.kept.applied = words.applied
-        state.kept.generation = words.generation
+        txn.cache.applied = words.applied
+        txn.cache.generation = words.generation
         return DONE
-    if state.grown and batch.hands_out and (step := _hand_out(engine, batch, state)) >= 0:
-        return step
-    start, limit = fmt.offset_of(buffer.start), engine.limits.segment_bytes
-    if fmt.offset_of(buffer.end) > limit and start > fmt.SEGMENT_HEAD_BYTES:
-        return ROLL
-    return -1
-
-
-def _hand_out(engine: Engine, batch: Batch, state: WriteTxn) -> int:
-    """Serve those who wait for what is added; -1, or what to do instead."""
-    try:
-        hand_out = engine.hand_out
-        if hand_out is not None:
-            hand_out(state, engine.wake.waits)
-        batch.serves = bool(state.handed)
-    except SegmentTooFull:
-        return ROLL
-    except Exception:  # noqa: BLE001  who waits for it meets the same, and raises: no add does
-        log.warning("what was added could not be handed to those who wait for it", exc_info=True)
-        batch.hands_out = False
-        state.kept.clear()
-        return AGAIN
+    hand_out = engine.hand_out
+    if txn.grown and batch.hands_out and hand_out is not None:
+        try:
+            hand_out(txn, engine.wake.waits)
+            batch.serves = bool(txn.handed)
+        except SegmentTooFull:
+            return ROLL
+        except Exception:  # noqa: BLE001  the reader meets the same error itself, and raises it
+            log.warning("what was added could not be handed to waiting readers", exc_info=True)
+            batch.hands_out = False
+            txn.cache.clear()
+            return AGAIN
     return -1
 
 
@@ -222,15 +403,15 @@ def _keep_promise(engine: Engine, file: Any, rank: int, start: int, end: int) ->
         wake.oldest_unsynced_ms = monotonic_ms()
 
 
-def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
+def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
     """Something failed, or an interrupt came: the tail check says what counts. May be repeated.
 
     Requests of an interrupted batch that did not happen are left without outcome: their callers
     were not interrupted, and they are tried again.
     """
     exc = env.typed(exc)
-    if batch.txn is not None:
-        batch.txn.abort()
+    if batch.index_txn is not None:
+        batch.index_txn.abort()
     engine.cache.clear()
     if batch.over:
         return
@@ -242,10 +423,11 @@ def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
         return
     if engine.wake.failed_at:
         # Not published: a reader must not see what may be lost. Every later commit is refused.
-        batch.fail(CommittedError(
+        error = CommittedError(
             f"the commit is in the log, but making it durable failed: {exc}; nothing more is "
             "acknowledged until every process has closed the store and it was opened again"
-        ), exc)  # fmt: skip
+        )
+        batch.fail(error, exc)
         return
     try:
         if isinstance(exc, FileSystemError) and not batch.appended:
@@ -256,10 +438,11 @@ def settle(engine: Engine, batch: Batch, exc: BaseException) -> None:
             log_tail.finish_locked(engine)
         batch.committed = _in_log(engine, batch)
     except Exception as second:  # noqa: BLE001  LMDB's too: the commit's fate is not known
-        batch.fail(CommittedError(
+        error = CommittedError(
             f"the commit may be in the log, and the index could not follow: {env.typed(second)}; "
             "do not repeat the call before the store was opened again"
-        ), exc)  # fmt: skip
+        )
+        batch.fail(error, exc)
         return
     if batch.committed:
         batch.over = True
@@ -276,13 +459,7 @@ def _in_log(engine: Engine, batch: Batch) -> bool:
     number, offset = fmt.position_parts(batch.last_frame)
     file = engine.active_file(number)
     try:
-        found = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
+        frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
     except CorruptFrameError:
         return False
-    return (found.crc, found.commit) == (batch.last_crc, batch.number)
-
-
-__all__ = [
-    "AGAIN", "ALWAYS", "DONE", "EVERYSEC", "ROLL", "Batch", "Op", "Request", "attempt",
-    "ready_locked", "settle",
-]  # fmt: skip
+    return (frame.crc, frame.commit) == (batch.last_crc, batch.number)

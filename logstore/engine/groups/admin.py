@@ -43,29 +43,29 @@ def no_group(stream: bytes, group: bytes) -> GroupNotFoundError:
 
 
 def existing(
-    state: WriteTxn, stream: bytes, group: bytes, where: str = ""
+    txn: WriteTxn, stream: bytes, group: bytes, where: str = ""
 ) -> tuple[StreamRecord, GroupRecord]:
     """A stream and its group, which must be there."""
-    record = state.record_by_name(stream)
-    found = None if record is None else state.groups.named(record.number, group)
+    record = txn.record_by_name(stream)
+    found = None if record is None else txn.groups.named(record.number, group)
     if record is None or found is None:
         raise not_found(stream, group, where)
     return record, found
 
 
-def maybe(state: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord] | None:
+def maybe(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord] | None:
     """A stream and its group, or None."""
-    record = state.record_by_name(stream)
-    found = None if record is None else state.groups.named(record.number, group)
+    record = txn.record_by_name(stream)
+    found = None if record is None else txn.groups.named(record.number, group)
     return None if record is None or found is None else (record, found)
 
 
-def managed(state: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
+def managed(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
     """The same in the words of XGROUP, which looks for the key first."""
-    record = state.record_by_name(stream)
+    record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)
-    found = state.groups.named(record.number, group)
+    found = txn.groups.named(record.number, group)
     if found is None:
         raise no_group(stream, group)
     return record, found
@@ -82,68 +82,72 @@ def _read_given(record: StreamRecord, entries_read: int | None) -> int:
 
 
 def create(
-    state: WriteTxn, stream: bytes, group: bytes, start: StreamID | None, *,
-    entries_read: int | None = None, make_stream: bool = True,
-) -> None:  # fmt: skip
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    start: StreamID | None,
+    *,
+    entries_read: int | None = None,
+    make_stream: bool = True,
+) -> None:
     """As XGROUP CREATE; ``start`` None is ``$``. GroupExistsError, StreamNotFoundError."""
     _check_read(entries_read)
     check_name(group, "a group name")
-    record = state.record_by_name(stream)
+    record = txn.record_by_name(stream)
     if record is None:
         if not make_stream:
             raise StreamNotFoundError(NO_KEY, stream=stream)
-        record = add.create(state, stream)
-    elif state.groups.named(record.number, group) is not None:
+        record = add.create(txn, stream)
+    elif txn.groups.named(record.number, group) is not None:
         raise GroupExistsError("BUSYGROUP Consumer Group name already exists", stream=stream)
     last = record.last if start is None else start
-    state.emit(frames.Group(record.number, 0, *last, _read_given(record, entries_read), group))
+    txn.emit(frames.Group(record.number, 0, *last, _read_given(record, entries_read), group))
 
 
 def set_id(
-    state: WriteTxn, stream: bytes, group: bytes, start: StreamID | None,
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    start: StreamID | None,
     entries_read: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """As XGROUP SETID; ``start`` None is ``$``."""
     _check_read(entries_read)
-    record, found = managed(state, stream, group)
+    record, found = managed(txn, stream, group)
     last = record.last if start is None else start
     read = _read_given(record, entries_read)
-    state.emit(frames.Group(record.number, found.number, *last, read, group))
+    txn.emit(frames.Group(record.number, found.number, *last, read, group))
 
 
-def destroy(state: WriteTxn, stream: bytes, group: bytes) -> bool:
+def destroy(txn: WriteTxn, stream: bytes, group: bytes) -> bool:
     """As XGROUP DESTROY: the group with its consumers and pending entries."""
-    record = state.record_by_name(stream)
+    record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)
-    found = state.groups.named(record.number, group)
+    found = txn.groups.named(record.number, group)
     if found is None:
         return False
-    state.emit(frames.GroupDrop(record.number, found.number))
+    txn.emit(frames.GroupDrop(record.number, found.number))
     return True
 
 
-def consumer(state: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
+def consumer(txn: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
     """A group's consumer, made if it is not there, seen now."""
-    found = state.groups.consumer_named(group.number, name)
+    found = txn.groups.consumer_named(group.number, name)
     if found is None:
         check_name(name, "a consumer name")
         number = group.next_consumer
-        state.emit(frames.Consumer(group.number, number, state.now_ms, -1, 1, name))
-        found = state.groups.consumer(group.number, number)
+        txn.emit(frames.Consumer(group.number, number, txn.now_ms, -1, 1, name))
+        found = txn.groups.consumer(group.number, number)
     assert found is not None
     return found
 
 
-def seen(
-    state: WriteTxn, group: GroupRecord, found: ConsumerRecord, *, active: bool = False
-) -> None:
+def seen(txn: WriteTxn, group: GroupRecord, found: ConsumerRecord, *, active: bool = False) -> None:
     """The consumer tried to read, or with ``active`` got something, now."""
-    active_ms = state.now_ms if active else found.active_ms
-    if active_ms != found.active_ms or not lately(found, state.now_ms):
-        state.emit(frames.Consumer(
-            group.number, found.number, state.now_ms, active_ms, 1, found.name
-        ))  # fmt: skip
+    active_ms = txn.now_ms if active else found.active_ms
+    if active_ms != found.active_ms or not lately(found, txn.now_ms):
+        txn.emit(frames.Consumer(group.number, found.number, txn.now_ms, active_ms, 1, found.name))
 
 
 def lately(found: ConsumerRecord, now_ms: int) -> bool:
@@ -151,29 +155,36 @@ def lately(found: ConsumerRecord, now_ms: int) -> bool:
     return 0 <= now_ms - found.seen_ms < SEEN_MS
 
 
-def create_consumer(state: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:
+def create_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:
     """As XGROUP CREATECONSUMER; False if there is one."""
-    _, found = managed(state, stream, group)
-    if state.groups.consumer_named(found.number, name) is not None:
+    _, found = managed(txn, stream, group)
+    if txn.groups.consumer_named(found.number, name) is not None:
         return False
-    consumer(state, found, name)
+    consumer(txn, found, name)
     return True
 
 
-def delete_consumer(state: WriteTxn, stream: bytes, group: bytes, name: bytes) -> int:
+def delete_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> int:
     """As XGROUP DELCONSUMER; how many entries were pending with it."""
-    _, found = managed(state, stream, group)
-    there = state.groups.consumer_named(found.number, name)
+    _, found = managed(txn, stream, group)
+    there = txn.groups.consumer_named(found.number, name)
     if there is None:
         return 0
     pending = there.pending
-    state.emit(frames.Consumer(
-        found.number, there.number, there.seen_ms, there.active_ms, 0, name
-    ))  # fmt: skip
+    txn.emit(frames.Consumer(found.number, there.number, there.seen_ms, there.active_ms, 0, name))
     return pending
 
 
 __all__ = [
-    "NO_KEY", "consumer", "create", "create_consumer", "delete_consumer", "destroy",
-    "existing", "maybe", "not_found", "seen", "set_id",
-]  # fmt: skip
+    "NO_KEY",
+    "consumer",
+    "create",
+    "create_consumer",
+    "delete_consumer",
+    "destroy",
+    "existing",
+    "maybe",
+    "not_found",
+    "seen",
+    "set_id",
+]

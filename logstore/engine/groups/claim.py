@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
-from logstore.engine.groups.dead_letter import Burial
+from logstore.engine.groups.dead_letter import DeadLettering
 from logstore.engine.groups.deliver import COUNT_MAX, Delivered, claimed
-from logstore.engine.streams.read import ByteBudget
+from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.streams.removal import pending_among, removed
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
@@ -43,35 +43,45 @@ class Autoclaimed(NamedTuple):
 
 
 def claim(
-    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, ids: Sequence[StreamID], *,
-    min_idle_ms: int, idle_ms: int | None = None, time_ms: int | None = None,
-    retry_count: int | None = None, force: bool = False, just_id: bool = False,
-    last_id: StreamID | None = None, room: ByteBudget | None = None,
-) -> list[Delivered]:  # fmt: skip
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    consumer: bytes,
+    ids: Sequence[StreamID],
+    *,
+    min_idle_ms: int,
+    idle_ms: int | None = None,
+    time_ms: int | None = None,
+    retry_count: int | None = None,
+    force: bool = False,
+    just_id: bool = False,
+    last_id: StreamID | None = None,
+    room: ByteBudget | None = None,
+) -> list[Delivered]:
     """As XCLAIM, with all its options; with a ``room`` that is full then, not all of it."""
     room = room or ByteBudget()
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT option argument for XCLAIM")
-    record, found = admin.existing(state, stream, group)
-    at_ms = _delivery_time(state.now_ms, idle_ms, time_ms)
+    record, found = admin.existing(txn, stream, group)
+    at_ms = _delivery_time(txn.now_ms, idle_ms, time_ms)
     if last_id is not None and last_id > found.last:
-        state.emit(frames.Group(record.number, found.number, *last_id, found.entries_read, group))
-    who = admin.consumer(state, found, consumer)
+        txn.emit(frames.Group(record.number, found.number, *last_id, found.entries_read, group))
+    who = admin.consumer(txn, found, consumer)
     replies: list[Delivered] = []
     taken: dict[StreamID, tuple[int, int]] = {}
     gone: list[StreamID] = []
-    there = _looked_up(state, record, found, ids, room, all_of=force)
+    there = _looked_up(txn, record, found, ids, room, all_of=force)
     for id in ids:
-        waiting, items = there.get(id, (None, None))
+        pending, items = there.get(id, (None, None))
         if id in taken:  # named twice: the second looks at what the first one did
-            waiting = pel.PendingEntry(id, who.number, *taken[id])
+            pending = pel.PendingEntry(id, who.number, *taken[id])
         if items is None:
-            gone += [id] if waiting is not None else []
+            gone += [id] if pending is not None else []
             continue
-        idle = state.now_ms if waiting is None else waiting.idle_ms(state.now_ms)
-        if not force if waiting is None else idle < min_idle_ms:
+        idle = txn.now_ms if pending is None else pending.idle_ms(txn.now_ms)
+        if not force if pending is None else idle < min_idle_ms:
             continue
-        count = 1 if waiting is None else waiting.count  # one made by FORCE counts as delivered
+        count = 1 if pending is None else pending.count  # one made by FORCE counts as delivered
         if retry_count is not None:
             count = retry_count
         elif not just_id:
@@ -79,40 +89,45 @@ def claim(
         taken[id] = (at_ms, count)
         replies.append(Delivered(id, items, idle, count, at_ms))
     if gone:
-        removed(state, found, gone)
-    state.counts["claims"] += len(taken)
+        removed(txn, found, gone)
+    txn.counts["claims"] += len(taken)
     if taken:
-        claimed(state, found, who, [(id, *how) for id, how in taken.items()])
-        _wake_if_idle(state, record, at_ms)
+        claimed(txn, found, who, [(id, *how) for id, how in taken.items()])
+        _wake_if_idle(txn, record, at_ms)
     else:
-        admin.seen(state, found, who)
+        admin.seen(txn, found, who)
     return replies
 
 
 def _looked_up(
-    state: WriteTxn, record: StreamRecord, group: GroupRecord, ids: Sequence[StreamID],
-    room: ByteBudget, *, all_of: bool,
-) -> dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]]:  # fmt: skip
+    txn: WriteTxn,
+    record: StreamRecord,
+    group: GroupRecord,
+    ids: Sequence[StreamID],
+    room: ByteBudget,
+    *,
+    all_of: bool,
+) -> dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]]:
     """What is pending under IDs, and the fields of the entries; neighbours are read together, in
     whatever order they are named. Unless ``all_of`` them: of many only those that are pending. It
     ends at the first entry that ``room`` does not take."""
     if not all_of and len(ids) > FEW:
-        pending = pending_among(state, group, ids)
+        pending = pending_among(txn, group, ids)
         ids = [id for id in ids if id.packed() in pending]
-    lookup = Lookup(state, record)
+    lookup = Lookup(txn, record)
     found: dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]] = {}
     for id in sorted(ids):
         items = lookup.fields(id)
         if items is not None and not room.takes(items):
             break
-        found[id] = (pel.find(state.groups.txn, group.number, id), items)
+        found[id] = (pel.find(txn.groups.index, group.number, id), items)
     return found
 
 
-def _wake_if_idle(state: WriteTxn, record: StreamRecord, at_ms: int) -> None:
+def _wake_if_idle(txn: WriteTxn, record: StreamRecord, at_ms: int) -> None:
     """Entries delivered in the past are idle sooner than those know who wait for it: wake them."""
-    if at_ms < state.now_ms:
-        state.woken.add(record.name)
+    if at_ms < txn.now_ms:
+        txn.woken.add(record.name)
 
 
 def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:
@@ -126,10 +141,17 @@ def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int
 
 
 def autoclaim(
-    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, min_idle_ms: int,
-    start: StreamID | None = None, count: int = 100, just_id: bool = False,
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    consumer: bytes,
+    *,
+    min_idle_ms: int,
+    start: StreamID | None = None,
+    count: int = 100,
+    just_id: bool = False,
     room: ByteBudget | None = None,
-) -> Autoclaimed:  # fmt: skip
+) -> Autoclaimed:
     """As XAUTOCLAIM from ``start``; without it, what has idled longest, found by the index.
 
     It ends at the first entry that ``room`` does not take, where the next step goes on.
@@ -137,79 +159,78 @@ def autoclaim(
     room = room or ByteBudget()
     if count < 1:
         raise OptionError("COUNT must be > 0")
-    record, found = admin.existing(state, stream, group)
-    who = admin.consumer(state, found, consumer)
+    record, found = admin.existing(txn, stream, group)
+    who = admin.consumer(txn, found, consumer)
     min_idle_ms = max(0, min_idle_ms)
-    lookup = Lookup(state, record)
+    lookup = Lookup(txn, record)
     entries: list[Delivered] = []
     deleted: list[StreamID] = []
-    burial = Burial(state, record, found)
+    dead_letters = DeadLettering(txn, record, found)
     cursor = ZERO_ID
     attempts = count * ATTEMPTS_AN_ENTRY
     left = count
-    for waiting in _walk(state, found, min_idle_ms, start):
-        if start is not None and (not attempts or not left or burial.full):
-            cursor = waiting.id
+    for pending in _walk(txn, found, min_idle_ms, start):
+        if start is not None and (not attempts or not left or dead_letters.full):
+            cursor = pending.id
             break
-        if not left or burial.full:
+        if not left or dead_letters.full:
             break
         attempts -= 1
-        items = lookup.fields(waiting.id)
+        items = lookup.fields(pending.id)
         if items is None:
             if not room.takes(()):
-                cursor = waiting.id
+                cursor = pending.id
                 break
-            deleted.append(waiting.id)
+            deleted.append(pending.id)
             left -= 1
             continue
-        idle_ms = waiting.idle_ms(state.now_ms)
+        idle_ms = pending.idle_ms(txn.now_ms)
         if idle_ms < min_idle_ms:
             continue
-        if not just_id and burial.takes(waiting, items):
+        if not just_id and dead_letters.takes(pending, items):
             continue
         if not room.takes(items):
-            cursor = waiting.id
+            cursor = pending.id
             break
-        again = waiting.count if just_id else min(waiting.count + 1, COUNT_MAX)
-        entries.append(Delivered(waiting.id, items, idle_ms, again, state.now_ms))
+        again = pending.count if just_id else min(pending.count + 1, COUNT_MAX)
+        entries.append(Delivered(pending.id, items, idle_ms, again, txn.now_ms))
         left -= 1
-    burial.close()
+    dead_letters.close()
     if deleted:
-        removed(state, found, deleted)
-    state.counts["claims"] += len(entries)
+        removed(txn, found, deleted)
+    txn.counts["claims"] += len(entries)
     if entries:
-        claimed(state, found, who, [(each.id, each.time_ms, each.count) for each in entries])
+        claimed(txn, found, who, [(each.id, each.time_ms, each.count) for each in entries])
     else:
-        admin.seen(state, found, who)
+        admin.seen(txn, found, who)
     return Autoclaimed(cursor, entries, deleted)
 
 
 def _walk(
-    state: WriteTxn, group: GroupRecord, min_idle_ms: int, start: StreamID | None
+    txn: WriteTxn, group: GroupRecord, min_idle_ms: int, start: StreamID | None
 ) -> Iterator[pel.PendingEntry]:
-    txn = state.groups.txn
     if start is None:
-        return pel.by_idle(txn, group.number, state.now_ms - min_idle_ms)
-    return pel.by_id(txn, group.number, start, MAX_ID)
+        return pel.by_idle(txn.groups.index, group.number, txn.now_ms - min_idle_ms)
+    return pel.by_id(txn.groups.index, group.number, start, MAX_ID)
 
 
 def reassign(
-    state: WriteTxn, stream: bytes, group: bytes, *, min_idle_ms: int, alive_ms: int, count: int
+    txn: WriteTxn, stream: bytes, group: bytes, *, min_idle_ms: int, alive_ms: int, count: int
 ) -> dict[bytes, int]:
     """Hand up to ``count`` entries (0: all) that are idle for ``min_idle_ms``, longest first, to
     consumers seen within ``alive_ms``, each to the one with the fewest pending; how many each got.
     """
-    record, found = admin.existing(state, stream, group)
-    state.groups.flush()
-    since_ms = state.now_ms - alive_ms
+    record, found = admin.existing(txn, stream, group)
+    txn.groups.flush()
+    since_ms = txn.now_ms - alive_ms
     alive = {
         each.number: each
-        for each in state.groups.txn.consumers(found.number)
+        for each in txn.groups.index.consumers(found.number)
         if each.seen_ms >= since_ms
     }
     if not alive:
         return {}
-    idle = pel.by_idle(state.groups.txn, found.number, state.now_ms - min_idle_ms)
+    idle = pel.by_idle(txn.groups.index, found.number, txn.now_ms - min_idle_ms)
     moved = list(islice(idle, count or None))
     held = {number: each.pending for number, each in alive.items()}
     for waiting in moved:  # what is handed over does not weigh on whom it leaves
@@ -217,7 +238,7 @@ def reassign(
             held[waiting.consumer] -= 1
     line = [(pending, alive[number].name, number) for number, pending in held.items()]
     heapq.heapify(line)
-    lookup = Lookup(state, record)
+    lookup = Lookup(txn, record)
     gone: list[StreamID] = []
     items: dict[int, list[tuple[int, int, int, int]]] = {}
     for waiting in sorted(moved):
@@ -225,15 +246,15 @@ def reassign(
             gone.append(waiting.id)
             continue
         pending, name, number = line[0]
-        item = (waiting.id.ms, waiting.id.seq, state.now_ms, waiting.count)
+        item = (waiting.id.ms, waiting.id.seq, txn.now_ms, waiting.count)
         items.setdefault(number, []).append(item)
         heapq.heapreplace(line, (pending + 1, name, number))
     if gone:
-        removed(state, found, gone)
-    state.counts["claims"] += sum(map(len, items.values()))
+        removed(txn, found, gone)
+    txn.counts["claims"] += sum(map(len, items.values()))
     for number, given in items.items():
         who = alive[number]
-        state.emit(
+        txn.emit(
             frames.Claim(found.number, number, who.seen_ms, who.active_ms, tuple(sorted(given)))
         )
     return {alive[number].name: len(given) for number, given in items.items()}

@@ -39,7 +39,7 @@ class Limit(NamedTuple):
     stream: bytes
 
 
-class Buried(NamedTuple):
+class DeadLettered(NamedTuple):
     """An entry that was moved to a dead letter stream."""
 
     origin: bytes  # the stream where it was pending
@@ -58,46 +58,46 @@ def clears(settings: GroupSettings[bytes]) -> bool:
     return not (settings.redeliver_after_ms is settings.max_deliveries is None)
 
 
-def limit_of(state: WriteTxn, group: GroupRecord) -> Limit | None:
+def limit_of(txn: WriteTxn, group: GroupRecord) -> Limit | None:
     """What is set for a group; None if its entries never die."""
-    settings = state.settings.group(group.number)
+    settings = txn.settings.group(group.number)
     if settings.max_deliveries is None or settings.dead_letter is None:
         return None
     return Limit(settings.max_deliveries, settings.dead_letter)
 
 
-def _damaged(state: WriteTxn, name: bytes) -> bool:
+def _damaged(txn: WriteTxn, name: bytes) -> bool:
     """Whether a stream's last node is sealed and cannot be read: nothing can be added then."""
-    record = state.record_by_name(name)
-    tail = None if record is None else state.index.last_node(record.number)
+    record = txn.record_by_name(name)
+    tail = None if record is None else txn.index.last_node(record.number)
     if record is None or tail is None or record.open_version:
         return False
     try:
-        state.read_node(record.number, *tail)
+        txn.read_node(record.number, *tail)
     except CorruptionError as exc:
         log.warning("nothing is moved to the dead letter stream %r: %s", name, exc)
         return True
     return False
 
 
-class Burial:
+class DeadLettering:
     """What one operation moves from a group to its dead letter stream, or clears away."""
 
     def __init__(
-        self, state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: Limit | None = None
+        self, txn: WriteTxn, record: StreamRecord, group: GroupRecord, limit: Limit | None = None
     ) -> None:
         """``limit`` is a worker's own, instead of what is set for the group."""
-        self._state = state
+        self._state = txn
         self._origin = record.name
         self._group = group
-        self.limit = limit_of(state, group) if limit is None else limit
-        self.clears = clears(state.settings.group(group.number))
+        self.limit = limit_of(txn, group) if limit is None else limit
+        self.clears = clears(txn.settings.group(group.number))
         self._dead: list[tuple[PendingEntry, list[bytes], bytes]] = []
         self._gone: list[StreamID] = []
         self._bytes = 0
         self._looked = False  # at the dead letter stream's last node
         if self.limit is not None:
-            there = state.record_by_name(self.limit.stream)
+            there = txn.record_by_name(self.limit.stream)
             own = there is not None and there.number == record.number
             if own or (there is not None and there.last.ms == U64_MAX):
                 self.limit = None
@@ -116,16 +116,16 @@ class Burial:
             self._looked = True
         return self.limit is not None
 
-    def takes(self, waiting: PendingEntry, items: list[bytes]) -> bool:
+    def takes(self, pending: PendingEntry, items: list[bytes]) -> bool:
         """Take an entry that is to be delivered again, if it was delivered often enough."""
-        if not self.reached(waiting.count):
+        if not self.reached(pending.count):
             return False
-        self.put(waiting, items, b"deliveries without an ack: %d" % waiting.count)
+        self.put(pending, items, b"deliveries without an ack: %d" % pending.count)
         return True
 
-    def put(self, waiting: PendingEntry, items: list[bytes], error: bytes) -> None:
+    def put(self, pending: PendingEntry, items: list[bytes], error: bytes) -> None:
         """Take this entry."""
-        self._dead.append((waiting, items, error[:ERROR_MAX_BYTES]))
+        self._dead.append((pending, items, error[:ERROR_MAX_BYTES]))
         self._bytes += sum(map(len, items))
 
     def clear(self, id: StreamID) -> None:
@@ -139,34 +139,41 @@ class Burial:
 
     def close(self) -> None:
         """Move what was taken: add, then ack."""
-        state, group = self._state, self._group
+        txn, group = self._state, self._group
         if self._dead:
             assert self.limit is not None
             buried = [
-                Buried(
-                    self._origin, group.name, waiting.id, items, self._name(waiting.consumer),
-                    waiting.count, error, self.limit.stream, waiting.id,
+                DeadLettered(
+                    self._origin,
+                    group.name,
+                    pending.id,
+                    items,
+                    self._name(pending.consumer),
+                    pending.count,
+                    error,
+                    self.limit.stream,
+                    pending.id,
                 )
-                for waiting, items, error in self._dead
-            ]  # fmt: skip
+                for pending, items, error in self._dead
+            ]
             batch = codec().rows([self._row(each) for each in buried])
             request = add.Add(self.limit.stream, batch, 0, len(buried), add.AUTO)
-            added = add.add(state, request)
+            added = add.add(txn, request)
             assert added is not None
             at = added.first
             for each in buried:
-                state.buried.append(each._replace(dead_id=at))
+                txn.dead_lettered.append(each._replace(dead_id=at))
                 at = at.next()
-            state.counts["dead_letters"] += len(buried)
-        ended = [waiting.id for waiting, _, _ in self._dead] + self._gone
+            txn.counts["dead_letters"] += len(buried)
+        ended = [pending.id for pending, _, _ in self._dead] + self._gone
         if ended:
-            removal.removed(state, group, ended)
+            removal.removed(txn, group, ended)
 
     def _name(self, consumer: int) -> bytes:
         found = self._state.groups.consumer(self._group.number, consumer) if consumer else None
         return b"" if found is None else found.name
 
-    def _row(self, dead: Buried) -> list[tuple[bytes, bytes]]:
+    def _row(self, dead: DeadLettered) -> list[tuple[bytes, bytes]]:
         items, error = dead.items, dead.error
         origin = [
             (b"origin_stream", self._origin),

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
-from logstore.engine.groups.dead_letter import Burial, Limit
-from logstore.engine.streams.read import ByteBudget
+from logstore.engine.groups.dead_letter import DeadLettering, Limit
+from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.txn import groups, nodes, pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, packed_ids
@@ -67,11 +67,20 @@ class Delivered(NamedTuple):
 
 
 def read_new(
-    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, *, count: int = 0,
-    noack: bool = False, claim_idle_ms: int | None = None, takes_new: bool = True,
-    limit: Limit | None = None, singly: bool = False, max_bytes: int = 0,
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    consumer: bytes,
+    *,
+    count: int = 0,
+    noack: bool = False,
+    claim_idle_ms: int | None = None,
+    takes_new: bool = True,
+    limit: Limit | None = None,
+    singly: bool = False,
+    max_bytes: int = 0,
     room: ByteBudget | None = None,
-) -> list[Delivered]:  # fmt: skip
+) -> list[Delivered]:
     """As XREADGROUP ``>``: at most ``count`` (0: all), and ``max_bytes`` (0: any) or what there is
     ``room`` for; first what has idled for so long (CLAIM), or for as long as is set for the group.
 
@@ -79,164 +88,202 @@ def read_new(
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
     delivered before comes alone, so that one that kills its worker counts against no other.
     """
-    record, found = admin.existing(state, stream, group, WHERE)
-    who = admin.consumer(state, found, consumer)
+    record, found = admin.existing(txn, stream, group, WHERE)
+    who = admin.consumer(txn, found, consumer)
     claimed: list[Delivered] = []
     room = room or ByteBudget(max_bytes)
-    settings = state.settings.group(found.number)
+    settings = txn.settings.group(found.number)
     idle_ms = redelivery_idle_ms(settings, claim_idle_ms, noack=noack)
     if idle_ms is not None and found.pending:
-        burial = Burial(state, record, found, limit)
-        alone = singly and burial.limit is not None
+        dead_letters = DeadLettering(txn, record, found, limit)
+        alone = singly and dead_letters.limit is not None
         most = 1 if alone else count
-        claimed = _claim_idle(state, burial, record, found, who, idle_ms, most, room)
-        state.counts["claims"] += len(claimed)
+        claimed = _claim_idle(txn, dead_letters, record, found, who, idle_ms, most, room)
+        txn.counts["claims"] += len(claimed)
         if claimed and (alone or room.full or 0 < count <= len(claimed)):
             return claimed
     left_count = count - len(claimed) if count else 0
-    new = fresh(state, record, found, left_count, room) if takes_new else []
+    new = fresh(txn, record, found, left_count, room) if takes_new else []
     if not new:
-        admin.seen(state, found, who)
+        admin.seen(txn, found, who)
         return claimed
-    deliver(state, record, found, who.number, new, noack=noack)
+    deliver(txn, record, found, who.number, new, noack=noack)
     return claimed + new
 
 
 def deliver(
-    state: WriteTxn, record: StreamRecord, group: GroupRecord, consumer: int, new: list[Delivered],
-    *, noack: bool = False,
-) -> None:  # fmt: skip
+    txn: WriteTxn,
+    record: StreamRecord,
+    group: GroupRecord,
+    consumer: int,
+    new: list[Delivered],
+    *,
+    noack: bool = False,
+) -> None:
     """These, the next of the group, are this consumer's."""
-    state.counts["deliveries"] += len(new)
+    txn.counts["deliveries"] += len(new)
     ids = [each.id for each in new]
     last, read = groups.delivered(record, group, ids)
-    state.emit(frames.Deliver(
-        group.number, consumer, state.now_ms, *last, read, int(noack),
-        b"" if noack else packed_ids(ids),
-    ))  # fmt: skip
+    txn.emit(
+        frames.Deliver(
+            group.number,
+            consumer,
+            txn.now_ms,
+            *last,
+            read,
+            int(noack),
+            b"" if noack else packed_ids(ids),
+        )
+    )
 
 
 def left(
-    state: WriteTxn, stream: bytes, group: bytes, claim_idle_ms: int | None, *, noack: bool,
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    claim_idle_ms: int | None,
+    *,
+    noack: bool,
     limited: bool,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether a read left something for others: new entries, or if it was ``limited`` old ones."""
-    found = admin.maybe(state, stream, group)
+    found = admin.maybe(txn, stream, group)
     if found is None:
         return False
     if found[1].last < found[0].last:
         return True
-    settings = state.settings.group(found[1].number)
+    settings = txn.settings.group(found[1].number)
     takes_over = redelivery_idle_ms(settings, claim_idle_ms, noack=noack) is not None
     return limited and takes_over and found[1].pending > 0
 
 
 def fresh(
-    state: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: ByteBudget
+    txn: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: ByteBudget
 ) -> list[Delivered]:
     """At most ``limit`` (0: all) entries above the group's last delivered ID."""
     if group.last >= record.last or group.last == MAX_ID or not record.length:
         return []
     start = group.last.next()
     found: list[Delivered] = []
-    for master, lp, vector in nodes.live_from(state, record, start):
+    for master, lp, vector in nodes.live_from(txn, record, start):
         left = limit - len(found) if limit else -1
         for _, ms, seq, items in codec().entries(lp, *master, vector, start, MAX_ID, left):
             if not room.takes(items):
                 return found
-            found.append(Delivered(StreamID(ms, seq), items, 0, 1, state.now_ms))
+            found.append(Delivered(StreamID(ms, seq), items, 0, 1, txn.now_ms))
         if limit and len(found) >= limit:
             break
     return found
 
 
 def _claim_idle(
-    state: WriteTxn, burial: Burial, record: StreamRecord, group: GroupRecord, who: ConsumerRecord,
-    min_idle_ms: int, limit: int, room: ByteBudget,
-) -> list[Delivered]:  # fmt: skip
+    txn: WriteTxn,
+    dead_letters: DeadLettering,
+    record: StreamRecord,
+    group: GroupRecord,
+    who: ConsumerRecord,
+    min_idle_ms: int,
+    limit: int,
+    room: ByteBudget,
+) -> list[Delivered]:
     """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
     cleared away.
     """
-    lookup = Lookup(state, record)
+    lookup = Lookup(txn, record)
     taken: list[Delivered] = []
-    until_ms = idle_until_ms(state.now_ms, min_idle_ms)
-    first_id = ZERO_ID if burial.clears else nodes.first_id(record)
-    for waiting in pel.by_idle(state.groups.txn, group.number, until_ms, first_id):
-        if burial.full:
+    until_ms = idle_until_ms(txn.now_ms, min_idle_ms)
+    first_id = ZERO_ID if dead_letters.clears else nodes.first_id(record)
+    for pending in pel.by_idle(txn.groups.index, group.number, until_ms, first_id):
+        if dead_letters.full:
             break
-        items = lookup.fields(waiting.id)
+        items = lookup.fields(pending.id)
         if items is None:
-            burial.clear(waiting.id)
+            dead_letters.clear(pending.id)
             continue
-        if burial.takes(waiting, items):
+        if dead_letters.takes(pending, items):
             continue
         if not room.takes(items):
             break
-        count = min(waiting.count + 1, COUNT_MAX)
-        idle_ms = waiting.idle_ms(state.now_ms)
-        taken.append(Delivered(waiting.id, items, idle_ms, count, state.now_ms))
+        count = min(pending.count + 1, COUNT_MAX)
+        idle_ms = pending.idle_ms(txn.now_ms)
+        taken.append(Delivered(pending.id, items, idle_ms, count, txn.now_ms))
         if limit and len(taken) >= limit:
             break
-    burial.close()
+    dead_letters.close()
     if taken:
-        claimed(state, group, who, [(each.id, each.time_ms, each.count) for each in taken])
+        claimed(txn, group, who, [(each.id, each.time_ms, each.count) for each in taken])
     return taken
 
 
 def claimed(
-    state: WriteTxn, group: GroupRecord, who: ConsumerRecord,
+    txn: WriteTxn,
+    group: GroupRecord,
+    who: ConsumerRecord,
     items: list[tuple[StreamID, int, int]],
-    *, active: bool = True,
-) -> None:  # fmt: skip
+    *,
+    active: bool = True,
+) -> None:
     """These are pending with this consumer now: ID, delivery time, delivery count."""
     ordered = sorted(items)
-    state.emit(frames.Claim(
-        group.number, who.number, state.now_ms, state.now_ms if active else who.active_ms,
-        tuple((id.ms, id.seq, time_ms, count) for id, time_ms, count in ordered),
-    ))  # fmt: skip
+    txn.emit(
+        frames.Claim(
+            group.number,
+            who.number,
+            txn.now_ms,
+            txn.now_ms if active else who.active_ms,
+            tuple((id.ms, id.seq, time_ms, count) for id, time_ms, count in ordered),
+        )
+    )
 
 
 def read_history(
-    state: WriteTxn, stream: bytes, group: bytes, consumer: bytes, after: StreamID, *,
-    count: int = 0, limit: Limit | None = None, singly: bool = False,
+    txn: WriteTxn,
+    stream: bytes,
+    group: bytes,
+    consumer: bytes,
+    after: StreamID,
+    *,
+    count: int = 0,
+    limit: Limit | None = None,
+    singly: bool = False,
     room: ByteBudget | None = None,
-) -> list[Delivered]:  # fmt: skip
+) -> list[Delivered]:
     """As XREADGROUP with an ID: what is pending with this consumer above ``after``, once more.
 
     Entries that are gone come back without fields, and are not counted as delivered. ``limit``,
     ``singly`` and ``room`` as in ``read_new``.
     """
     room = room or ByteBudget()
-    record, found = admin.existing(state, stream, group, WHERE)
-    who = admin.consumer(state, found, consumer)
+    record, found = admin.existing(txn, stream, group, WHERE)
+    who = admin.consumer(txn, found, consumer)
     replies: list[Delivered] = []
-    lookup = Lookup(state, record)
-    burial = Burial(state, record, found, limit)
-    if singly and burial.limit is not None:
+    lookup = Lookup(txn, record)
+    dead_letters = DeadLettering(txn, record, found, limit)
+    if singly and dead_letters.limit is not None:
         count = 1
     if who.pending and after < MAX_ID:
         start = after.next()
-        for waiting in pel.by_id(state.groups.txn, found.number, start, MAX_ID, who.number):
-            if burial.full:
+        for pending in pel.by_id(txn.groups.index, found.number, start, MAX_ID, who.number):
+            if dead_letters.full:
                 break
-            items = lookup.fields(waiting.id)
-            if items is not None and burial.takes(waiting, items):
+            items = lookup.fields(pending.id)
+            if items is not None and dead_letters.takes(pending, items):
                 continue
             if not room.takes(items or ()):
                 break
-            again = waiting.count + (items is not None)
-            time_ms = state.now_ms if items is not None else waiting.time_ms
-            idle_ms = waiting.idle_ms(state.now_ms)
-            replies.append(Delivered(waiting.id, items, idle_ms, min(again, COUNT_MAX), time_ms))
+            again = pending.count + (items is not None)
+            time_ms = txn.now_ms if items is not None else pending.time_ms
+            idle_ms = pending.idle_ms(txn.now_ms)
+            replies.append(Delivered(pending.id, items, idle_ms, min(again, COUNT_MAX), time_ms))
             if count and len(replies) >= count:
                 break
-    burial.close()
+    dead_letters.close()
     again_delivered = [
         (each.id, each.time_ms, each.count) for each in replies if each.items is not None
     ]
-    state.counts["redeliveries"] += len(again_delivered)
+    txn.counts["redeliveries"] += len(again_delivered)
     if again_delivered:
-        claimed(state, found, who, again_delivered, active=False)  # the peers: only seen
+        claimed(txn, found, who, again_delivered, active=False)  # the peers: only seen
     else:
-        admin.seen(state, found, who)
+        admin.seen(txn, found, who)
     return replies

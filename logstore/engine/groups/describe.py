@@ -101,25 +101,48 @@ def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
 
 
 def detail(
-    view: Snapshot, stream: bytes, group: bytes, start: StreamID, end: StreamID, count: int, *,
-    consumer: bytes | None = None, min_idle_ms: int = 0, now_ms: int,
-) -> list[PendingRow]:  # fmt: skip
+    view: Snapshot,
+    stream: bytes,
+    group: bytes,
+    start: StreamID,
+    end: StreamID,
+    count: int,
+    *,
+    consumer: bytes | None = None,
+    min_idle_ms: int = 0,
+    now_ms: int,
+) -> list[PendingRow]:
     """As XPENDING with a range: at most ``count`` entries of a closed interval."""
     rows: list[PendingRow] = []
     following: StreamID | None = start
     while following is not None:
         page, following = detail_page(
-            view, stream, group, following, end, count - len(rows), consumer=consumer,
-            min_idle_ms=min_idle_ms, now_ms=now_ms,
-        )  # fmt: skip
+            view,
+            stream,
+            group,
+            following,
+            end,
+            count - len(rows),
+            consumer=consumer,
+            min_idle_ms=min_idle_ms,
+            now_ms=now_ms,
+        )
         rows += page
     return rows
 
 
 def detail_page(
-    view: Snapshot, stream: bytes, group: bytes, start: StreamID, end: StreamID, count: int, *,
-    consumer: bytes | None, min_idle_ms: int, now_ms: int,
-) -> tuple[list[PendingRow], StreamID | None]:  # fmt: skip
+    view: Snapshot,
+    stream: bytes,
+    group: bytes,
+    start: StreamID,
+    end: StreamID,
+    count: int,
+    *,
+    consumer: bytes | None,
+    min_idle_ms: int,
+    now_ms: int,
+) -> tuple[list[PendingRow], StreamID | None]:
     """The rows of some thousand pending entries of ``detail``, and the ID from which the next page
     goes on; None: there is none."""
     _, found = _existing(view, stream, group)
@@ -171,14 +194,20 @@ def group_page(
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
     groups, following = view.index.groups.page_of_stream(record.number, after, PAGE_ROWS)
     rows = [
-        (GroupRow(
-            each.name, each.consumers, each.pending, each.last,
-            None if each.entries_read == UNKNOWN else each.entries_read,
-            lag(record, each),
-            SettingRows(view.index).group(each.number),
-        ), each.number)
+        (
+            GroupRow(
+                each.name,
+                each.consumers,
+                each.pending,
+                each.last,
+                None if each.entries_read == UNKNOWN else each.entries_read,
+                lag(record, each),
+                SettingRows(view.index).group(each.number),
+            ),
+            each.number,
+        )
         for each in groups
-    ]  # fmt: skip
+    ]
     return rows, following
 
 

@@ -156,7 +156,7 @@ def _groups(view: Snapshot, after: int | None) -> Paged:
 
 def load_groups(state: WriteTxn, chunk: dict[str, Any]) -> None:
     """Put a chunk of groups with their consumers into an empty index."""
-    txn = state.groups.txn
+    txn = state.groups.index
     for number, packed, consumers in chunk["rows"]:
         group = GroupRecord.unpack(number, packed)
         txn.put_name(group)
@@ -170,7 +170,7 @@ def load_groups(state: WriteTxn, chunk: dict[str, Any]) -> None:
 def load_pending(state: WriteTxn, chunk: dict[str, Any]) -> None:
     """Put a chunk of pending entries into an empty index."""
     for number, packed in chunk["rows"]:
-        state.groups.txn.put_run(number, PendingRun.unpack(packed))
+        state.groups.index.put_run(number, PendingRun.unpack(packed))
 
 
 def _nodes(engine: Engine, pause: Pause) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:

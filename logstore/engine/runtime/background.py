@@ -67,9 +67,12 @@ class Throttle:
     """One run of work in the background."""
 
     def __init__(
-        self, rate_bytes_s: float, stop: threading.Event, meanwhile: Callable[[], None],
+        self,
+        rate_bytes_s: float,
+        stop: threading.Event,
+        meanwhile: Callable[[], None],
         unwanted: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._rate_bytes_s = rate_bytes_s
         self._stop = stop
         self._meanwhile = meanwhile  # what else is due while this one rests
@@ -127,8 +130,11 @@ class Repeated:
             self._next_s = now_s + self._wait_s
             log.error(
                 "%s still fails, %d times in %.0f s: %s",
-                self._what, self._count, now_s - self._began_s, exc,
-            )  # fmt: skip
+                self._what,
+                self._count,
+                now_s - self._began_s,
+                exc,
+            )
 
     def went(self) -> None:
         """A round went without a failure, whether there was anything to do in it or not."""
@@ -136,5 +142,7 @@ class Repeated:
             self._told = ""
             log.warning(
                 "%s works again; it had failed %d times in %.0f s",
-                self._what, self._count, self._last_s - self._began_s,
-            )  # fmt: skip
+                self._what,
+                self._count,
+                self._last_s - self._began_s,
+            )

@@ -32,7 +32,7 @@ from logstore.errors import (
     Error,
     StoreFailedError,
     StoreGoneError,
-)  # fmt: skip
+)
 from logstore.fs import File, FileSystem
 from logstore.heldpath import named
 from logstore.index.env import Generation, open_generation, translated
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.engine.runtime.background import DueWork
 
 log = Logger("logstore")
+_new = tuple.__new__  # without the layers of a named tuple: every commit makes one
 REBUILD_TRIES = 3
 
 
@@ -53,9 +54,18 @@ class Engine:
     """What a process holds of one store."""
 
     def __init__(
-        self, fs: FileSystem, path: Path, uuid: bytes, limits: StoreLimits, options: StoreOptions,
-        *, lock: WriterLock, users: File, wake: Wake, rebuild: Callable[[Engine], int],
-    ) -> None:  # fmt: skip
+        self,
+        fs: FileSystem,
+        path: Path,
+        uuid: bytes,
+        limits: StoreLimits,
+        options: StoreOptions,
+        *,
+        lock: WriterLock,
+        users: File,
+        wake: Wake,
+        rebuild: Callable[[Engine], int],
+    ) -> None:
         self.fs, self.path, self.uuid, self.seed = fs, path, uuid, crc_seed(uuid)
         self.limits, self.options = limits, options
         self.clock: Clock = options.clock
@@ -79,7 +89,7 @@ class Engine:
             set()
         )  # whose flocks are held, or waited for: see ``runtime.maintenance_locks``
         self._active: File | None = None
-        self._active_number, self._dropped = 0, wake.dropped
+        self._active_number, self.dropped_seen = 0, wake.dropped
         self.rebuilds_of_lost = 0  # by readers that found rows of the index missing
 
     # -- the index ----------------------------------------------------------------------------
@@ -187,7 +197,7 @@ class Engine:
                         yield
                         return
                 finally:
-                    through(lambda: self.lock.release(self.wake))
+                    through(self.lock.release, self.wake)
             time.sleep(PAUSE_S)
 
     def ensure_index_locked(self) -> None:
@@ -200,8 +210,8 @@ class Engine:
 
     def notice_drops(self) -> None:
         """Let go of maps of segments that were dropped since we last looked."""
-        if self.wake.dropped != self._dropped:
-            self._dropped = self.wake.dropped
+        if self.wake.dropped != self.dropped_seen:
+            self.dropped_seen = self.wake.dropped
             self.segments.forget()
 
     # -- the active segment -------------------------------------------------------------------
@@ -234,25 +244,14 @@ class Engine:
             raise StoreFailedError(
                 "a sync failed, and nothing more is acknowledged: close the store in every process "
                 "and open it again, or run 'logstore recover', which names what is at risk",
-                segment=number, offset=offset,
-            )  # fmt: skip
-
-    @staticmethod
-    def start_of_next(words: LogWords) -> int:
-        """Where the next commit begins."""
-        if fmt.segment_of(words.applied) == words.active_segment:
-            return words.applied
-        return fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
-
-    def look_locked(self, words: LogWords) -> None:
-        """Before a commit, now and then: StoreGoneError if it would go to files without a name."""
-        if time.monotonic_ns() - self.looked_ns >= identity.LOOK_NS:
-            identity.check_active_locked(self, words.active_segment)
+                segment=number,
+                offset=offset,
+            )
 
     def publish(self, meta: Meta) -> LogWords:
         """Tell all processes where the log stands; the commit in progress is over."""
         wake = self.wake
-        words = LogWords(meta[0], meta[1], meta[2], meta[3], meta[4], wake.generation(), 0)
+        words = _new(LogWords, (*meta[:5], wake.generation(), 0))
         wake.set_log(words)
         return words
 

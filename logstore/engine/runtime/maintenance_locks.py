@@ -68,8 +68,9 @@ def _wait(file: File, folder: Path, timeout_s: float) -> None:
             who = _who(fsinfo.flock_owner(folder))
             log.warning(
                 "waiting for a compaction, checkpoint or backup of %s, for up to %g s",
-                who, timeout_s,
-            )  # fmt: skip
+                who,
+                timeout_s,
+            )
         time.sleep(0.05)
 
 

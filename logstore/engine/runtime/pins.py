@@ -28,27 +28,38 @@ from logstore.log.pinfile import Pin
 LEASE_MS_MAX = 3_600_000
 
 
-def create(
-    fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: str = ""
-) -> Pin:  # fmt: skip
+def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: str = "") -> Pin:
     """Pin every segment there is and every one to come, until ``narrow`` says which.
 
     For this process, until ``narrow`` says for whom.
     """
     me = process.identity()
     pin = Pin(
-        pinfile.new_id(), None, now_ms + ttl_ms, ttl_ms, me.pid, me.host, me.system, me.start,
-        now_ms, purpose,
-    )  # fmt: skip
+        pinfile.new_id(),
+        None,
+        now_ms + ttl_ms,
+        ttl_ms,
+        me.pid,
+        me.host,
+        me.system,
+        me.start,
+        now_ms,
+        purpose,
+    )
     fs.make_directory(store / names.PINS)
     pinfile.write(fs, store, pin)
     return pin
 
 
 def narrow(
-    fs: FileSystem, store: Path, pin: Pin, segments: Iterable[int], now_ms: int, ttl_ms: int,
+    fs: FileSystem,
+    store: Path,
+    pin: Pin,
+    segments: Iterable[int],
+    now_ms: int,
+    ttl_ms: int,
     owner: Identity | None = None,
-) -> Pin:  # fmt: skip
+) -> Pin:
     """Hold only what the snapshot names, for ``ttl_ms`` from now; SnapshotExpired if too late."""
     pinfile.check(fs, store, pin.id, now_ms)
     narrowed = pin._replace(segments=frozenset(segments), expires_ms=now_ms + ttl_ms, ttl_ms=ttl_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 SHUT_TIMEOUT_S = 5.0
@@ -25,8 +25,8 @@ class Gate:
         self._shut = False
         self._lock = threading.RLock()
 
-    def through(self, work: Callable[[], T]) -> T:
-        """Run one batch of reading inside the gate."""
+    def through(self, work: Callable[..., T], *args: Any) -> T:
+        """Run one batch of reading inside the gate; what it returns."""
         token = object()
         try:
             self._inside[token] = threading.get_ident()
@@ -35,7 +35,7 @@ class Gate:
                 with self._lock:
                     pass
                 self._inside[token] = threading.get_ident()
-            return work()
+            return work(*args)
         finally:
             self._inside.pop(token, None)
 

@@ -21,7 +21,7 @@ from logstore.index.txn import IndexTxn
 CACHED_STREAMS_MAX = 2000
 
 
-class Before(NamedTuple):
+class BeforeImage(NamedTuple):
     """A stream as it was before a commit added to it."""
 
     last: StreamID

@@ -9,7 +9,7 @@ was switched), and that never inside the gate: who shuts the gate may hold that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from logstore.engine.runtime import reopen
 from logstore.engine.runtime.engine import Engine
@@ -40,7 +40,7 @@ class _Unregistered(Exception):  # noqa: N818  (control flow)
 class Snapshot:
     """The store at one moment."""
 
-    __slots__ = ("_clock", "_meta", "_now_ms", "index", "segments")
+    __slots__ = ("_clock", "_meta", "_now_ms", "_open", "index", "segments")
 
     def __init__(self, index: IndexTxn, segments: NodeSource, clock: Callable[[], int]) -> None:
         self.index = index
@@ -48,6 +48,7 @@ class Snapshot:
         self._clock = clock
         self._now_ms: int | None = None
         self._meta: Meta | None = None
+        self._open: tuple[int, OpenNode | None] = (0, None)  # the one that was asked for last
 
     @property
     def now_ms(self) -> int:
@@ -65,7 +66,9 @@ class Snapshot:
 
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        return self.index.open_node(stream)
+        if self._open[0] != stream:
+            self._open = (stream, self.index.open_node(stream))
+        return self._open[1]
 
     def record(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name; None also for one that has expired.
@@ -96,8 +99,9 @@ class Snapshot:
         more = ": it was incomplete, read it again" if given else ""
         return LostRowsError(
             f"the index has {what} of stream {record.name!r}{more}",
-            self.index.generation.number, given=given,
-        )  # fmt: skip
+            self.index.generation.number,
+            given=given,
+        )
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
         """Records with numbers above ``after``, ascending, without those that have expired."""
@@ -107,7 +111,15 @@ class Snapshot:
 
 
 def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
-    """Run one batch of reading on a fresh snapshot."""
+    """Run one batch of reading on a fresh snapshot; what it returns.
+
+    It is called again, on a newer snapshot, if what it read was moved meanwhile.
+    """
+    return read_with(engine, batch)
+
+
+def read_with(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
+    """The same with ``args`` behind the snapshot: what is read often needs no closure."""
     missing: int | None = None
     doubted = False
     tries = 0
@@ -115,15 +127,16 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         follow = engine.follow  # goes when the store is closed
         if follow is not None:
             follow()
-        generation: Generation | None = None
+        generation = engine.generation
         try:
-            generation = engine.index()
-        except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
-            engine.repair_index()
-        try:
-            return engine.gate.through(lambda: _once(engine, batch))
-        except _Moved:
-            continue  # between the two looks, by a fork or another process: not counted
+            result: T = engine.gate.through(_once, engine, batch, args)
+            return result
+        except _Moved:  # by a fork or another process, or it was not open yet: not counted
+            try:
+                engine.index()
+            except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
+                engine.repair_index()
+            continue
         except SegmentGone as gone:
             missing = gone.args[0]
         except LostRowsError as lost:
@@ -145,20 +158,23 @@ def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
     )
 
 
-def _once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
-    engine.check_open()
-    generation = engine.generation
-    if generation is None or generation.number != engine.wake.generation():
+def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
+    if engine.closed or engine.gone:
+        engine.check_open()
+    generation, wake = engine.generation, engine.wake
+    if generation is None or generation.number != wake.generation():
         raise _Moved
-    engine.notice_drops()
+    if wake.dropped != engine.dropped_seen:
+        engine.notice_drops()
     with generation.env.begin() as txn:
-        found = batch(Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms))
-        changed = engine.wake.readers_changed
+        view = Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms)
+        result = batch(view, *args)
+        changed = wake.readers_changed
         if changed != generation.registered_at:
             if not generation.is_registered(txn):
                 raise _Unregistered
             generation.registered_at = changed
-        return found
+        return result
 
 
 def _again(engine: Engine, exc: Exception, tried: Generation, doubted: bool) -> bool:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
@@ -27,12 +28,12 @@ _CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 SPIN_NS = 50_000 if _CPUS > 1 else 0
 
 
-def through(step: Callable[[], None]) -> None:
+def through(step: Callable[..., None], *args: Any) -> None:
     """Run a step to its end, whatever interrupts come; they are raised behind it."""
     late: KeyboardInterrupt | None = None
     for _ in range(INTERRUPTS_MAX):
         try:
-            step()
+            step(*args)
             break
         except KeyboardInterrupt as exc:
             late = exc

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.record_cache import BeforeImage
 from logstore.engine.streams.removal import vacate
 from logstore.engine.streams.trim import TrimRule, trim
 from logstore.engine.txn import nodes
@@ -25,7 +26,7 @@ _NOT_ABOVE = (
     "give an ID above last_id, or '*'"
 )
 EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
-_NO_ENTRY_LIMIT = 1 << 30
+_new = tuple.__new__  # without the layers of a named tuple: every add makes these
 
 
 class AutoID(NamedTuple):
@@ -57,48 +58,49 @@ class Added(NamedTuple):
     given: GivenIDs | None = None
 
 
-def add(state: WriteTxn, request: Add) -> Added | None:
+def add(txn: WriteTxn, request: Add) -> Added | None:
     """Decide an add; None if the stream is missing and must not be created."""
-    record = state.record_by_name(request.name)
+    record = txn.record_by_name(request.name)
     last = record.last if record is not None else ZERO_ID
     count = request.end - request.first
     if isinstance(request.ids, AutoID):
-        added = Added(_first_auto(last, request.ids, state.now_ms), count)
+        added = _new(Added, (_first_auto(last, request.ids, txn.now_ms), count, None))
         if count > 1:
             _check_room(added.first, count, request.ids)
     elif isinstance(request.ids, StreamID):
         _check_above(last, request.ids)
         added = Added(request.ids, count)
     else:
-        _settle(last, request.ids)
+        _resolve_given(last, request.ids)
         added = Added(StreamID(*request.ids[0]), count, request.ids)
     if record is None:
         if not request.create:
             return None
-        record = create(state, request.name)
-    state.grows(record, last)
-    if count != 1 or not _add_one(state, record, request, added.first):
-        _add_rows(state, record, request, added)
-    state.counts["added_entries"] += count
+        record = create(txn, request.name)
+    if record.number not in txn.grown:  # a batch adds to it many times
+        txn.grown[record.number] = _new(BeforeImage, (last, record.entries_added))
+    if count != 1 or not _add_one(txn, record, request, added.first):
+        _add_rows(txn, record, request, added)
+    txn.counts["added_entries"] += count
     if request.rule is not None:
-        trim(state, record, request.rule)
+        trim(txn, record, request.rule)
     return added
 
 
-def create(state: WriteTxn, name: bytes) -> StreamRecord:
+def create(txn: WriteTxn, name: bytes) -> StreamRecord:
     """A new empty stream; TooLargeError."""
     check_name(name, "a stream name")
-    vacate(state, name)
-    number = state.meta.next_stream
-    state.emit(frames.Create(number, name))
-    record = state.record(number)
+    vacate(txn, name)
+    number = txn.meta.next_stream
+    txn.emit(frames.Create(number, name))
+    record = txn.record(number)
     assert record is not None
     return record
 
 
-def existing(state: WriteTxn, name: bytes) -> StreamRecord:
+def existing(txn: WriteTxn, name: bytes) -> StreamRecord:
     """The record of a stream that must exist."""
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
     return record
@@ -106,7 +108,7 @@ def existing(state: WriteTxn, name: bytes) -> StreamRecord:
 
 def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
     if auto.ms is None and now_ms > last.ms:
-        return StreamID(now_ms, 0)
+        return _new(StreamID, (now_ms, 0))
     if last == MAX_ID:
         raise IDOrderError(EXHAUSTED)
     if auto.ms is None:
@@ -132,7 +134,7 @@ def _check_above(last: StreamID, id: StreamID, where: str = "") -> None:
         raise IDOrderError(_NOT_ABOVE + (where or f" ({last})"))
 
 
-def _settle(last: StreamID, ids: GivenIDs) -> None:
+def _resolve_given(last: StreamID, ids: GivenIDs) -> None:
     """Give sequences where they were left open; refuse IDs that do not ascend above the last."""
     row = ids.settle(*last)
     if row >= 0:
@@ -149,52 +151,62 @@ def _last_of(added: Added) -> StreamID:
     return StreamID(added.first.ms + carry, seq)
 
 
-def _add_one(state: WriteTxn, record: StreamRecord, request: Add, given: StreamID) -> bool:
+def _add_one(txn: WriteTxn, record: StreamRecord, request: Add, given: StreamID) -> bool:
     """One row into a small open node that has room: the way of most adds. False: not that case."""
-    node = state.open_node(record.number) if record.open_version else None
+    node = txn.open_node(record.number) if record.open_version else None
     if node is None or node.runs:
         return False
-    limits, at = state.limits, request.first
+    limits, at = txn.limits, request.first
     packed = codec().pack(
-        request.batch, at, at + 1, given, node.lp, *record.open_master,
-        limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries,
-    )  # fmt: skip
+        request.batch,
+        at,
+        at + 1,
+        given,
+        node.lp,
+        *record.open_master,
+        limits.node_max_bytes or ENTRY_MAX_BYTES,
+        limits.node_max_entries,
+    )
     lp = packed.open_lp
     if packed.nodes or lp is None or len(lp) > nodes.OPEN_INLINE_MAX_BYTES or not record.length:
         return False
-    state.emit_row(record, node, given, packed)
-    state.counts["added_bytes"] += len(packed.added)
+    txn.emit_row(record, node, given, packed)
+    txn.counts["added_bytes"] += len(packed.added)
     return True
 
 
-def _add_rows(state: WriteTxn, record: StreamRecord, request: Add, added: Added) -> None:
-    if record.open_version and state.open_node(record.number) is None:
+def _add_rows(txn: WriteTxn, record: StreamRecord, request: Add, added: Added) -> None:
+    if record.open_version and txn.open_node(record.number) is None:
         raise CorruptionError(
             f"the index lost the open node of stream {record.name!r}: delete its directory and "
             "reopen"
         )
     before = (record.length, record.entries_added, record.first)
-    _drop_above(state, record, added.first)
+    _drop_above(txn, record, added.first)
     if not record.open_version:
-        _reopen(state, record, request.batch.raw_bytes(request.first))
+        _reopen(txn, record, request.batch.raw_bytes(request.first))
     absolute, at = False, request.first
     while at < request.end:
-        packed, taken = _pack(state, record, request, at, added)
-        absolute = (_fill_open(state, record, packed) and before[0] == 0) or absolute
-        state.counts["added_bytes"] += len(packed.added) + sum(
-            len(each.lp) for each in packed.nodes
-        )
+        packed, taken = _pack(txn, record, request, at, added)
+        absolute = (_fill_open(txn, record, packed) and before[0] == 0) or absolute
+        txn.counts["added_bytes"] += len(packed.added) + sum(len(each.lp) for each in packed.nodes)
         for place, node in enumerate(packed.nodes):
-            _seal_open(state, record)
+            _seal_open(txn, record)
             last = place == len(packed.nodes) - 1
-            absolute = _add_node(state, record, node, last=last) or absolute
+            absolute = _add_node(txn, record, node, last=last) or absolute
         at += taken
     if absolute:
         first = before[2] if before[0] else added.first
-        state.emit(frames.Record(
-            record.number, before[0] + added.count, (before[1] + added.count) & U64_MAX,
-            *_last_of(added), *first, *record.max_deleted,
-        ))  # fmt: skip
+        txn.emit(
+            frames.Record(
+                record.number,
+                before[0] + added.count,
+                (before[1] + added.count) & U64_MAX,
+                *_last_of(added),
+                *first,
+                *record.max_deleted,
+            )
+        )
 
 
 def _ids_from(added: Added, place: int) -> GivenIDs | StreamID:
@@ -207,13 +219,13 @@ def _ids_from(added: Added, place: int) -> GivenIDs | StreamID:
 
 
 def _pack(
-    state: WriteTxn, record: StreamRecord, request: Add, at: int, added: Added
+    txn: WriteTxn, record: StreamRecord, request: Add, at: int, added: Added
 ) -> tuple[Packed, int]:
     """Rows from ``at`` on as bytes for the open node and new nodes; how many rows were taken."""
-    limits = state.limits
+    limits = txn.limits
     batch, end, place = request.batch, request.end, at - request.first
     most_bytes, most_entries = limits.node_max_bytes or ENTRY_MAX_BYTES, limits.node_max_entries
-    node = state.open_node(record.number) if record.open_version else None
+    node = txn.open_node(record.number) if record.open_version else None
     pack = codec().pack
     if node is None:
         ids = _ids_from(added, place)
@@ -234,10 +246,10 @@ def _pack(
     return pack(batch, at, at + 1, one, node.lp, *master, ENTRY_MAX_BYTES * 2, 0), 1
 
 
-def _fill_open(state: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
+def _fill_open(txn: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
     if not packed.added_entries:
         return False
-    node = state.open_node(record.number)
+    node = txn.open_node(record.number)
     assert node is not None
     assert node.lp is not None
     assert packed.last_of_added is not None
@@ -245,46 +257,65 @@ def _fill_open(state: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
     size = len(node.lp) + len(packed.added)
     if not node.runs and size > nodes.OPEN_INLINE_MAX_BYTES and not packed.nodes:
         assert packed.open_lp is not None
-        state.emit(frames.Open(
-            record.number, *record.open_master, *last, packed.added_entries, packed.open_lp
-        ))  # fmt: skip
+        txn.emit(
+            frames.Open(
+                record.number, *record.open_master, *last, packed.added_entries, packed.open_lp
+            )
+        )
     else:
-        state.emit(frames.Append(
-            record.number, *last, packed.added_entries, packed.added_elements, packed.added
-        ), packed.open_lp)  # fmt: skip
+        txn.emit(
+            frames.Append(
+                record.number, *last, packed.added_entries, packed.added_elements, packed.added
+            ),
+            packed.open_lp,
+        )
     return True
 
 
-def _add_node(state: WriteTxn, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
+def _add_node(txn: WriteTxn, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
     """Write a new node; True if the stream's record must be stated."""
-    most = state.limits.node_max_bytes or ENTRY_MAX_BYTES
-    fills = node.count == 1 and (len(node.lp) >= most or state.limits.node_max_entries == 1)
+    most = txn.limits.node_max_bytes or ENTRY_MAX_BYTES
+    fills = node.count == 1 and (len(node.lp) >= most or txn.limits.node_max_entries == 1)
     if last and not fills:
-        state.emit(frames.Open(
-            record.number, node.master_ms, node.master_seq, node.last_ms, node.last_seq,
-            node.count, node.lp,
-        ))  # fmt: skip
+        txn.emit(
+            frames.Open(
+                record.number,
+                node.master_ms,
+                node.master_seq,
+                node.last_ms,
+                node.last_seq,
+                node.count,
+                node.lp,
+            )
+        )
         return False
-    state.emit(frames.Node(
-        record.number, node.master_ms, node.master_seq, node.last_ms, node.last_seq, node.count,
-        node.lp,
-    ))  # fmt: skip
+    txn.emit(
+        frames.Node(
+            record.number,
+            node.master_ms,
+            node.master_seq,
+            node.last_ms,
+            node.last_seq,
+            node.count,
+            node.lp,
+        )
+    )
     return True
 
 
-def _seal_open(state: WriteTxn, record: StreamRecord) -> None:
+def _seal_open(txn: WriteTxn, record: StreamRecord) -> None:
     """Write the open node once, as a node frame."""
     if not record.open_version:
         return
-    lp = state.open_listpack(record.number)
+    lp = txn.open_listpack(record.number)
     assert lp is not None
     master = record.open_master
     last = codec().last_id(lp, *master)
     live, _ = codec().counts(lp)
-    state.emit(frames.Node(record.number, *master, *last, live, lp))
+    txn.emit(frames.Node(record.number, *master, *last, live, lp))
 
 
-def _drop_above(state: WriteTxn, record: StreamRecord, first: StreamID) -> None:
+def _drop_above(txn: WriteTxn, record: StreamRecord, first: StreamID) -> None:
     """Drop nodes whose master ID a lowered last ID has left above the next one.
 
     They have no live entry. Servers go on adding to the last of them, or behind it, out of order.
@@ -292,24 +323,24 @@ def _drop_above(state: WriteTxn, record: StreamRecord, first: StreamID) -> None:
     if record.open_version:
         above = record.open_master >= first
     else:
-        tail = state.index.last_node(record.number)
+        tail = txn.index.last_node(record.number)
         above = tail is not None and tail[0] >= first
     if above:
-        state.emit(frames.Trim(record.number, *first, *MAX_ID))
+        txn.emit(frames.Trim(record.number, *first, *MAX_ID))
 
 
-def _reopen(state: WriteTxn, record: StreamRecord, raw_bytes: int) -> None:
+def _reopen(txn: WriteTxn, record: StreamRecord, raw_bytes: int) -> None:
     """Make the sealed last node open again if Redis would append to it."""
-    tail = state.index.last_node(record.number)
+    tail = txn.index.last_node(record.number)
     if tail is None:
         return
     master, locator = tail
-    limits = state.limits
+    limits = txn.limits
     max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
     counter_slack = 8  # folding the vector may change the width of the two counters
     size = locator.payload_bytes - OPEN_BODY.size
     if size + raw_bytes - counter_slack >= max_bytes:
         return
-    lp = codec().fold(state.read_node(record.number, master, locator), locator.vector)
+    lp = codec().fold(txn.read_node(record.number, master, locator), locator.vector)
     if codec().fits(lp, raw_bytes, limits.node_max_bytes, limits.node_max_entries):
-        state.emit(frames.Open(record.number, *master, *record.last, 0, lp))
+        txn.emit(frames.Open(record.number, *master, *record.last, 0, lp))

@@ -21,11 +21,11 @@ from logstore.ids import ZERO_ID, StreamID
 FEW = 8  # IDs of a node that are looked up one by one
 
 
-def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "keep") -> int:
+def delete(txn: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "keep") -> int:
     """Delete entries by ID; how many there were. ``mode``: see ``removal.References``."""
     if mode != "keep":
-        return delete_ids(state, name, ids, mode).count(1)
-    record = state.record_by_name(name)
+        return delete_ids(txn, name, ids, mode).count(1)
+    record = txn.record_by_name(name)
     if record is None or not record.length:
         return 0
     found: list[tuple[NodeRef, list[int]]] = []
@@ -35,19 +35,19 @@ def delete(state: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "k
     at = 0
     while at < len(wanted):
         if at + 1 < len(wanted):
-            ref, _, high = nodes.around(state, record, wanted[at])
+            ref, _, high = nodes.around(txn, record, wanted[at])
         else:
-            ref, high = nodes.ref_of(state, record, wanted[at]), wanted[at]
+            ref, high = nodes.ref_of(txn, record, wanted[at]), wanted[at]
         here = wanted[at : bisect_right(wanted, high, at)]
         at += len(here)
         if ref is None:
             continue
-        lp, vector = nodes.listpack(state, record, ref)
+        lp, vector = nodes.listpack(txn, record, ref)
         ordinals, last = _ordinals(lp, vector, ref.master, here, asked)
         if ordinals:
             found.append((ref, ordinals))
             largest = max(largest, last)
-    return remove(state, record, found, largest, first=record.first in asked)
+    return remove(txn, record, found, largest, first=record.first in asked)
 
 
 def _ordinals(
@@ -63,48 +63,48 @@ def _ordinals(
     return [place for place in places if place >= 0], last
 
 
-def delete_range(state: WriteTxn, name: bytes, start: StreamID, end: StreamID) -> int:
+def delete_range(txn: WriteTxn, name: bytes, start: StreamID, end: StreamID) -> int:
     """Delete all entries of the closed interval; how many there were."""
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None or not record.length or start > end:
         return 0
     found: list[tuple[NodeRef, list[int]]] = []
     last_whole: NodeRef | None = None
     largest = record.max_deleted
-    for ref in nodes.refs(state, record, start, end):
+    for ref in nodes.refs(txn, record, start, end):
         if not ref.live:
             continue
         if start <= ref.master and ref.last <= end and ref.locator is not None:
             found.append((ref, []))  # the whole node, without reading it
             last_whole = ref
             continue
-        lp, vector = nodes.listpack(state, record, ref)
+        lp, vector = nodes.listpack(txn, record, ref)
         inside = [e for e in codec().ids(lp, *ref.master, vector) if start <= (e[1], e[2]) <= end]
         if inside:
             found.append((ref, [e[0] for e in inside]))
             largest = max(largest, StreamID(*inside[-1][1:]))
     if last_whole is not None:
-        lp, vector = nodes.listpack(state, record, last_whole)
+        lp, vector = nodes.listpack(txn, record, last_whole)
         top = codec().last_live_id(lp, *last_whole.master, vector)
         if top is not None:
             largest = max(largest, StreamID(*top))
-    return remove(state, record, found, largest, first=start <= record.first)
+    return remove(txn, record, found, largest, first=start <= record.first)
 
 
 def delete_ids(
-    state: WriteTxn, stream: bytes, ids: Sequence[StreamID], mode: str = "keep"
+    txn: WriteTxn, stream: bytes, ids: Sequence[StreamID], mode: str = "keep"
 ) -> list[int]:
     """As XDELEX, per ID: -1 there is none, 1 deleted, 2 still referenced."""
     check_mode(mode)
-    record = state.record_by_name(stream)
+    record = txn.record_by_name(stream)
     if record is None:
         return [-1] * len(ids)
-    lookup = Lookup(state, record)
+    lookup = Lookup(txn, record)
     there = {id for id in sorted(ids) if id in lookup}  # so that neighbours are read together
     replies: list[int] = []
     going: set[StreamID] = set()
     for id in ids:
-        if mode == "acked" and id not in going and referenced(state, record, id):
+        if mode == "acked" and id not in going and referenced(txn, record, id):
             replies.append(2)
         elif id in there and id not in going:
             replies.append(1)
@@ -112,7 +112,7 @@ def delete_ids(
         else:
             replies.append(-1)
     if mode == "delete":
-        release(state, record, ids)
+        release(txn, record, ids)
     if going:
-        delete(state, stream, sorted(going))
+        delete(txn, stream, sorted(going))
     return replies

@@ -17,7 +17,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import add as adds
+from logstore.engine.streams.add import EXHAUSTED, Add, existing
+from logstore.engine.streams.add import add as add_rows
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
@@ -42,32 +43,32 @@ class _Plan(NamedTuple):
     """What becomes of each row: its recorded ID, the place of the row it repeats, or ``_ADDED``."""
 
     rows: list[StreamID | int]
-    kept: dict[bytes, int]  # names to be remembered, and the rows that they stand in
+    remembered: dict[bytes, int]  # names to be remembered, and the rows that they stand in
     upto: StreamID  # what gave entries up to here is forgotten of this producer
 
 
-def add(state: WriteTxn, request: adds.Add, asked: Asked) -> list[StreamID] | None:
+def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
     """Add the rows that are not known; the ID of each row.
 
     None if there is no stream and it must not be created.
     """
-    record = state.record_by_name(request.name)
+    record = txn.record_by_name(request.name)
     if record is None and not request.create:
         return None
-    plan = _Planner(state, record, asked).plan()
+    plan = _Planner(txn, record, asked).plan()
     fresh = [place for place, what in enumerate(plan.rows) if what == _ADDED]
     if record is not None and len(fresh) > _room(record):
-        raise IDOrderError(adds.EXHAUSTED)
-    given = _add(state, request, fresh)
-    record = adds.existing(state, request.name)
+        raise IDOrderError(EXHAUSTED)
+    given = _add(txn, request, fresh)
+    record = existing(txn, request.name)
     duplicates = len(plan.rows) - len(fresh)
-    tally = ProducerRows(state.index).tally(record.number)
-    state.emit(Idempotent(
+    tally = ProducerRows(txn.index).tally(record.number)
+    txn.emit(Idempotent(
         record.number, tally.added + len(fresh), tally.duplicates + duplicates,
-        *_expired(state, record.number, EXPIRED_A_COMMIT), plan.upto, asked.producer,
-        tuple((given[at], name) for name, at in plan.kept.items()),
+        *_expired(txn, record.number, EXPIRED_A_COMMIT), plan.upto, asked.producer,
+        tuple((given[at], name) for name, at in plan.remembered.items()),
     ))  # fmt: skip
-    state.counts["duplicate_adds"] += duplicates
+    txn.counts["duplicate_adds"] += duplicates
     found: list[StreamID] = []
     for place, what in enumerate(plan.rows):
         if isinstance(what, StreamID):
@@ -77,30 +78,30 @@ def add(state: WriteTxn, request: adds.Add, asked: Asked) -> list[StreamID] | No
     return found
 
 
-def record(state: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID) -> None:
+def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID) -> None:
     """As XIDMPRECORD: this idempotent ID gave an entry that is there; that is not counted.
 
     StreamNotFoundError; UsageError if the entry is not there, or one of the two has another.
     """
-    found = adds.existing(state, name)
-    if id not in Lookup(state, found):
+    found = existing(txn, name)
+    if id not in Lookup(txn, found):
         raise UsageError("No such message in stream")
-    planner = _Planner(state, found, Asked(producer, [own]))
+    planner = _Planner(txn, found, Asked(producer, [own]))
     known = planner.known(own)
     if known == id:
         return
     if known is not None:
         raise UsageError("IID already exists for this producer with a different stream ID")
-    producers = ProducerRows(state.index)
+    producers = ProducerRows(txn.index)
     if producers.gave(found.number, id) and producers.find(found.number, producer, own) != id:
         raise UsageError(f"another idempotent ID gave entry {id}")
     planner.keep(own, 0)
     if id <= planner.upto:  # older than all that are remembered of a producer that has its most
         return
     tally = producers.tally(found.number)
-    state.emit(Idempotent(
+    txn.emit(Idempotent(
         found.number, tally.added, tally.duplicates,
-        *_expired(state, found.number, EXPIRED_A_COMMIT), planner.upto, producer, ((id, own),),
+        *_expired(txn, found.number, EXPIRED_A_COMMIT), planner.upto, producer, ((id, own),),
     ))  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def _room(record: StreamRecord) -> float:
     return U64_MAX - record.last.seq if record.last.ms == U64_MAX else math.inf
 
 
-def _add(state: WriteTxn, request: adds.Add, fresh: list[int]) -> dict[int, StreamID]:
+def _add(txn: WriteTxn, request: Add, fresh: list[int]) -> dict[int, StreamID]:
     """Add these rows; the ID of each. They are added in runs of neighbours, trimmed in the end."""
     given: dict[int, StreamID] = {}
     at = 0
@@ -120,7 +121,7 @@ def _add(state: WriteTxn, request: adds.Add, fresh: list[int]) -> dict[int, Stre
         first = request.first + fresh[at]
         rule = request.rule if end == len(fresh) else None
         run = request._replace(first=first, end=first + end - at, rule=rule)
-        added = adds.add(state, run)
+        added = add_rows(txn, run)
         assert added is not None
         id = added.first
         for place in fresh[at:end]:
@@ -133,32 +134,32 @@ def _add(state: WriteTxn, request: adds.Add, fresh: list[int]) -> dict[int, Stre
 class _Planner:
     """Decides what is known, row by row; it changes nothing."""
 
-    def __init__(self, state: WriteTxn, record: StreamRecord | None, asked: Asked) -> None:
+    def __init__(self, txn: WriteTxn, record: StreamRecord | None, asked: Asked) -> None:
         self._asked = asked
         self._number = number = 0 if record is None else record.number
-        self._producers = ProducerRows(state.index)
-        settings = StreamSettings() if record is None else state.settings.stream(number)
+        self._producers = ProducerRows(txn.index)
+        settings = StreamSettings() if record is None else txn.settings.stream(number)
         self._max_ids = settings.idempotent_max_ids
-        self._expired_ms = state.now_ms - settings.idempotent_duration_s * 1000
-        self._lookup = None if record is None else Lookup(state, record)
+        self._expired_ms = txn.now_ms - settings.idempotent_duration_s * 1000
+        self._lookup = None if record is None else Lookup(txn, record)
         self._old: Iterator[tuple[StreamID, bytes]] | None = None  # oldest first, to be evicted
         self._count = self._producers.count(number, asked.producer)
         self._replaced: set[bytes] = set()  # digests of old names that get a new entry
-        self._kept: dict[bytes, int] = {}
+        self._remembered: dict[bytes, int] = {}
         self.upto = ZERO_ID
 
     def plan(self) -> _Plan:
         """The plan of all rows."""
         rows: list[StreamID | int] = []
         for place, name in enumerate(self._asked.names):
-            what: StreamID | int | None = self._kept.get(name)
+            what: StreamID | int | None = self._remembered.get(name)
             if what is None:
                 what = self.known(name)
             if what is None:
                 what = _ADDED
                 self.keep(name, place)
             rows.append(what)
-        return _Plan(rows, self._kept, self.upto)
+        return _Plan(rows, self._remembered, self.upto)
 
     def known(self, name: bytes) -> StreamID | None:
         """The entry that an idempotent ID gave, unless that does not count any more."""
@@ -175,10 +176,10 @@ class _Planner:
 
     def keep(self, name: bytes, place: int) -> None:
         """Remember a new one, and evict the producer's oldest where that is one too many."""
-        self._kept[name] = place
-        while self._count + len(self._kept) > self._max_ids:
+        self._remembered[name] = place
+        while self._count + len(self._remembered) > self._max_ids:
             if self._count <= 0:  # none of the old ones is left, so that their rows can go, too
-                del self._kept[next(iter(self._kept))]
+                del self._remembered[next(iter(self._remembered))]
                 self.upto = MAX_ID
                 continue
             if self._old is None:
@@ -189,11 +190,11 @@ class _Planner:
 
 
 def _expired(
-    state: WriteTxn, stream: int, most: int
+    txn: WriteTxn, stream: int, most: int
 ) -> tuple[tuple[int, int], tuple[int, int]]:  # fmt: skip
     """The interval of what is over its time, from the old end on, so many at most."""
-    settings = state.settings.stream(stream)
-    last = _last_expired(ProducerRows(state.index), stream, settings, state.now_ms, most)
+    settings = txn.settings.stream(stream)
+    last = _last_expired(ProducerRows(txn.index), stream, settings, txn.now_ms, most)
     return NOTHING if last is None else (ZERO_ID, last)
 
 
@@ -216,25 +217,25 @@ def has_expired(
     return _last_expired(producers, stream, settings, now_ms, 1) is not None
 
 
-def forget_expired(state: WriteTxn, stream: int) -> None:
+def forget_expired(txn: WriteTxn, stream: int) -> None:
     """Give back some of what is over its time."""
-    if state.record(stream) is not None:
-        _forget(state, stream, *_expired(state, stream, EXPIRED_A_COMMIT))
+    if txn.record(stream) is not None:
+        _forget(txn, stream, *_expired(txn, stream, EXPIRED_A_COMMIT))
 
 
-def forget_all(state: WriteTxn, stream: int) -> None:
+def forget_all(txn: WriteTxn, stream: int) -> None:
     """Nothing is known any more; what was counted stays."""
-    if ProducerRows(state.index).tally(stream).ids:
-        _forget(state, stream, ZERO_ID, MAX_ID)
+    if ProducerRows(txn.index).tally(stream).ids:
+        _forget(txn, stream, ZERO_ID, MAX_ID)
 
 
-def forget_above(state: WriteTxn, stream: int, last: StreamID) -> None:
+def forget_above(txn: WriteTxn, stream: int, last: StreamID) -> None:
     """The last ID was lowered: what is above may be given to other entries."""
-    if last < MAX_ID and ProducerRows(state.index).tally(stream).ids:
-        _forget(state, stream, last.next(), MAX_ID)
+    if last < MAX_ID and ProducerRows(txn.index).tally(stream).ids:
+        _forget(txn, stream, last.next(), MAX_ID)
 
 
-def _forget(state: WriteTxn, stream: int, first: tuple[int, int], last: tuple[int, int]) -> None:
+def _forget(txn: WriteTxn, stream: int, first: tuple[int, int], last: tuple[int, int]) -> None:
     if first <= last:
-        tally = ProducerRows(state.index).tally(stream)
-        state.emit(Idempotent(stream, tally.added, tally.duplicates, first, last))
+        tally = ProducerRows(txn.index).tally(stream)
+        txn.emit(Idempotent(stream, tally.added, tally.duplicates, first, last))

@@ -20,42 +20,45 @@ from logstore.log.frame import Rename
 from logstore.options import check_name
 
 
-def create_empty(state: WriteTxn, name: bytes) -> bool:
+def create_empty(txn: WriteTxn, name: bytes) -> bool:
     """Make an empty stream; False if there is one."""
-    if state.record_by_name(name) is not None:
+    if txn.record_by_name(name) is not None:
         return False
-    create(state, name)
+    create(txn, name)
     return True
 
 
-def drop(state: WriteTxn, name: bytes) -> bool:
+def drop(txn: WriteTxn, name: bytes) -> bool:
     """Remove a stream with all its entries; False if there is none."""
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None:
         return False
-    state.emit(frames.Drop(record.number))
+    txn.emit(frames.Drop(record.number))
     return True
 
 
-def rename(state: WriteTxn, old: bytes, new: bytes, *, replace: bool = True) -> bool:
+def rename(txn: WriteTxn, old: bytes, new: bytes, *, replace: bool = True) -> bool:
     """Give a stream another name; False if that is a stream's already and ``replace`` is False.
 
     To the name that it has it is nothing. StreamNotFoundError, TooLargeError.
     """
-    record = existing(state, old)
-    if state.record_by_name(new) is not None and not replace:
+    record = existing(txn, old)
+    if txn.record_by_name(new) is not None and not replace:
         return False
     if old != new:
         check_name(new, "a stream name")
-        vacate(state, new)
-        state.emit(Rename(record.number, new))
+        vacate(txn, new)
+        txn.emit(Rename(record.number, new))
     return True
 
 
 def set_id(
-    state: WriteTxn, name: bytes, last: StreamID, entries_added: int | None,
+    txn: WriteTxn,
+    name: bytes,
+    last: StreamID,
+    entries_added: int | None,
     max_deleted: StreamID | None,
-) -> None:  # fmt: skip
+) -> None:
     """As XSETID: move the last ID, and with it what is counted."""
     if entries_added is not None and entries_added < 0:
         raise OptionError("entries_added must be positive")
@@ -63,7 +66,7 @@ def set_id(
         raise UsageError(
             "The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
         )
-    record = existing(state, name)
+    record = existing(txn, name)
     # As the peers: 0-0 is the same as none given.
     deleted = record.max_deleted
     if max_deleted is not None and max_deleted != ZERO_ID:
@@ -71,15 +74,13 @@ def set_id(
     added = record.entries_added if entries_added is None else entries_added
     if last < record.max_deleted:
         raise UsageError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
-    if record.length and last < nodes.last_live(state, record):
+    if record.length and last < nodes.last_live(txn, record):
         raise UsageError("The ID specified in XSETID is smaller than the target stream top item")
     if entries_added is not None and record.length > entries_added:
         raise UsageError(
             "The entries_added specified in XSETID is smaller than the target stream length"
         )
     lowered = last < record.last
-    state.emit(frames.Record(
-        record.number, record.length, added, *last, *record.first, *deleted
-    ))  # fmt: skip
+    txn.emit(frames.Record(record.number, record.length, added, *last, *record.first, *deleted))
     if lowered:
-        idempotency.forget_above(state, record.number, last)
+        idempotency.forget_above(txn, record.number, last)

@@ -1,15 +1,12 @@
-"""Reading a range in batches: each on a snapshot of its own, resumed by ID; and the byte budget.
+"""Reading a range in batches: each on a snapshot of its own, resumed by ID.
 
 Invariants: a batch reads at most NODES_MAX nodes or BYTES_MAX bytes, so that no snapshot lives
-long; what is appended behind a batch is seen by the next one; entries come in the order of IDs. Of
-a budget in bytes the first entry always fits, and the first that does not ends the read, so that
-entries are never given out of turn.
+long; what is appended behind a batch is seen by the next one; entries come in the order of IDs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from logstore.codec import NodeEntry, codec
@@ -19,50 +16,6 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
-
-_ID_BYTES = 16
-HELD_BYTES = 400  # of memory that an entry takes as values, beside its field names and values
-HELD_ITEM_BYTES = 48  # of memory that a field name or value takes beside its bytes
-
-
-def entry_bytes(items: Iterable[bytes]) -> int:
-    """What an entry counts as; ``items``: field, value, field, value, ..."""
-    return _ID_BYTES + sum(map(len, items))
-
-
-class ByteBudget:
-    """What is left of the limits of a read.
-
-    ``max_bytes`` bounds the bytes of its entries, ``max_held_bytes`` the memory that these take as
-    values; 0: no limit. ``full`` is true once an entry did not fit.
-    """
-
-    __slots__ = ("_empty", "_held_left", "_left", "full")
-
-    def __init__(self, max_bytes: int = 0, max_held_bytes: int = 0) -> None:
-        self._left = max_bytes or None
-        self._held_left = max_held_bytes or None
-        self._empty = True
-        self.full = False
-
-    def takes(self, items: Sequence[bytes]) -> bool:
-        """Whether one more entry fits; it counts then."""
-        if self._left is None and self._held_left is None:
-            return True
-        size = entry_bytes(items)
-        over = False
-        if self._left is not None:
-            self._left -= size
-            over = self._left < 0
-        if self._held_left is not None:
-            self._held_left -= size + HELD_BYTES + HELD_ITEM_BYTES * len(items)
-            over = over or self._held_left < 0
-        if over and not self._empty:
-            self.full = True
-            return False
-        self._empty = False
-        return True
-
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
@@ -78,36 +31,88 @@ class Batch(NamedTuple):
     rest: Interval | None
 
 
+def get(engine: Engine, name: bytes, id: StreamID) -> NodeEntry | None:
+    """The entry with this ID; None if there is none. LostRowsError as ``read_batch``."""
+    entry = snapshot.read_with(engine, _get, name, id)
+    if entry is not None:
+        engine.metrics.count("read_entries", 1)
+    return entry
+
+
+def _get(view: Snapshot, name: bytes, id: StreamID) -> NodeEntry | None:
+    record = view.record(name)
+    if record is None or not record.length or not record.first <= id <= record.last:
+        return None
+    number = record.number
+    if record.open_version and record.open_master <= id:
+        master, vector = record.open_master, b""
+        node = view.open_node(number)
+        if node is None:
+            raise view.lost(record, "nothing")
+        lp = node.lp
+        if node.runs or lp is None:
+            lp = view.segments.open_listpack(node, view.meta.active_segment)
+    else:
+        floor = view.index.node_floor(number, id)
+        if floor is None:  # the first entry is not above this one, so there is a node for it
+            raise view.lost(record, "nothing")
+        master, locator = floor
+        if locator.last < id or not locator.live:
+            return None
+        vector = locator.vector
+        lp = view.segments.node(number, master, locator, view.meta.active_segment)
+    entries = codec().entries(lp, *master, vector, id, id, 1, False)
+    return entries[0] if entries else None
+
+
 def read_batch(
-    engine: Engine, name: bytes, start: StreamID, end: StreamID, limit: int, *,
-    reverse: bool = False, walked: Interval | None = None,
-) -> Batch:  # fmt: skip
+    engine: Engine,
+    name: bytes,
+    start: StreamID,
+    end: StreamID,
+    limit: int,
+    *,
+    reverse: bool = False,
+    walked: Interval | None = None,
+) -> Batch:
     """The next entries of a closed interval; at most ``limit`` unless it is negative.
 
-    ``walked``: the interval of all batches, if this is one behind the first.
+    ``walked``: the interval of all batches, if this is one behind the first. LostRowsError if the
+    index has lost some of what there must be.
     """
-    found = read_on(
-        partial(snapshot.read, engine), name, start, end, limit, reverse=reverse, walked=walked
-    )
-    if found.entries:
-        engine.metrics.count("read_entries", len(found.entries))
-    return found
+    if start > end or limit == 0:
+        return Batch([], None)
+    batch = snapshot.read_with(engine, _read, name, start, end, limit, reverse, walked)
+    if batch.entries:
+        engine.metrics.count("read_entries", len(batch.entries))
+    return batch
 
 
 def read_on(
-    once: Callable[[Callable[[Snapshot], Batch]], Batch], name: bytes, start: StreamID,
-    end: StreamID, limit: int, *, reverse: bool = False, walked: Interval | None = None,
-) -> Batch:  # fmt: skip
-    """The same on what ``once`` reads: a fresh snapshot, or the state inside a commit."""
+    once: Callable[[Callable[[Snapshot], Batch]], Batch],
+    name: bytes,
+    start: StreamID,
+    end: StreamID,
+    limit: int,
+    *,
+    reverse: bool = False,
+    walked: Interval | None = None,
+) -> Batch:
+    """The same on what ``once`` reads: a snapshot of the caller's, or the view inside a commit."""
     if start > end or limit == 0:
         return Batch([], None)
     return once(lambda view: _read(view, name, start, end, limit, reverse, walked))
 
 
 def _read(
-    view: Snapshot, name: bytes, start: StreamID, end: StreamID, limit: int, reverse: bool,
+    view: Snapshot,
+    name: bytes,
+    start: StreamID,
+    end: StreamID,
+    limit: int,
+    reverse: bool,
     walked: Interval | None,
-) -> Batch:  # fmt: skip
+) -> Batch:
     record = view.record(name)
     if record is None or not record.length:
         return Batch([], None)
@@ -136,9 +141,13 @@ def _read(
 
 
 def _confirm(
-    view: Snapshot, record: StreamRecord, start: StreamID, end: StreamID, live: int,
+    view: Snapshot,
+    record: StreamRecord,
+    start: StreamID,
+    end: StreamID,
+    live: int,
     walked: Interval | None,
-) -> None:  # fmt: skip
+) -> None:
     """LostRowsError if a walk that came to its end met less than there must be: LMDB's pages have
     no checksum, and nodes of a damaged one seem not to be there.
 

@@ -28,9 +28,13 @@ from logstore.log.groupframe import Ack
 
 
 def remove(
-    state: WriteTxn, record: StreamRecord, found: list[tuple[NodeRef, list[int]]],
-    largest: StreamID, *, first: bool,
-) -> int:  # fmt: skip
+    txn: WriteTxn,
+    record: StreamRecord,
+    found: list[tuple[NodeRef, list[int]]],
+    largest: StreamID,
+    *,
+    first: bool,
+) -> int:
     """Delete these ordinals, none standing for the whole node; how many entries went."""
     gone = 0
     whole: list[NodeRef] = []
@@ -39,58 +43,60 @@ def remove(
             whole.append(ref)
             gone += ref.live
             continue
-        drop_whole(state, record, whole)
+        drop_whole(txn, record, whole)
         gone += len(ordinals)
         version = ref.version or record.open_version
-        state.emit(frames.Tombstone(record.number, *ref.master, version, tuple(ordinals)))
-    drop_whole(state, record, whole)
-    state.counts["deleted_entries"] += gone
+        txn.emit(frames.Tombstone(record.number, *ref.master, version, tuple(ordinals)))
+    drop_whole(txn, record, whole)
+    txn.counts["deleted_entries"] += gone
     if gone:
-        state_record(state, record, record.length - gone, largest, first_gone=first)
+        state_record(txn, record, record.length - gone, largest, first_gone=first)
     return gone
 
 
-def drop_whole(state: WriteTxn, record: StreamRecord, whole: list[NodeRef]) -> None:
+def drop_whole(txn: WriteTxn, record: StreamRecord, whole: list[NodeRef]) -> None:
     """Drop nodes, one frame for each run of neighbours."""
     run: list[NodeRef] = []
     for ref in whole:
-        if run and not _neighbours(state, record, run[-1], ref):
-            state.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
+        if run and not _neighbours(txn, record, run[-1], ref):
+            txn.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
             run = []
         run.append(ref)
     if run:
-        state.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
+        txn.emit(frames.Trim(record.number, *run[0].master, *run[-1].master))
     whole.clear()
 
 
-def _neighbours(state: WriteTxn, record: StreamRecord, left: NodeRef, right: NodeRef) -> bool:
-    for ref in nodes.refs(state, record, left.master.next(), right.master):
+def _neighbours(txn: WriteTxn, record: StreamRecord, left: NodeRef, right: NodeRef) -> bool:
+    for ref in nodes.refs(txn, record, left.master.next(), right.master):
         if ref.master > left.master:
             return ref.master == right.master
     return False
 
 
 def state_record(
-    state: WriteTxn, record: StreamRecord, length: int, max_deleted: StreamID, *, first_gone: bool
+    txn: WriteTxn, record: StreamRecord, length: int, max_deleted: StreamID, *, first_gone: bool
 ) -> None:
     """WriteTxn the record after entries went; the first ID is looked up again if it is gone."""
     first = record.first
     if length == 0:
         first = ZERO_ID
     elif first_gone:
-        first = nodes.first_live(state, record)
-    state.emit(frames.Record(
-        record.number, length, record.entries_added, *record.last, *first, *max_deleted
-    ))  # fmt: skip
+        first = nodes.first_live(txn, record)
+    txn.emit(
+        frames.Record(
+            record.number, length, record.entries_added, *record.last, *first, *max_deleted
+        )
+    )
 
 
-def vacate(state: WriteTxn, name: bytes) -> None:
+def vacate(txn: WriteTxn, name: bytes) -> None:
     """A name is about to be given to another stream: who had it goes first, in the same commit."""
-    held = state.holder(name)
+    held = txn.holder(name)
     if held is None:
-        state.index.confirm_absent(name)
+        txn.index.confirm_absent(name)
     else:
-        state.emit(frames.Drop(held.number))
+        txn.emit(frames.Drop(held.number))
 
 
 References: TypeAlias = Literal["keep", "delete", "acked"]
@@ -103,40 +109,40 @@ def check_mode(mode: str) -> None:
         raise OptionError(f"references must be one of {', '.join(MODES)}: {mode!r}")
 
 
-def referenced(state: WriteTxn, record: StreamRecord, id: StreamID) -> bool:
+def referenced(txn: WriteTxn, record: StreamRecord, id: StreamID) -> bool:
     """Whether a group has not read so far, or has the entry pending."""
-    for group in state.groups.of_stream(record.number):
+    for group in txn.groups.of_stream(record.number):
         if group.last < id:
             return True
-        if group.pending and pel.find(state.groups.txn, group.number, id) is not None:
+        if group.pending and pel.find(txn.groups.index, group.number, id) is not None:
             return True
     return False
 
 
-def removed(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
+def removed(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
-    there = _pending(state, group, ids)
+    there = _pending(txn, group, ids)
     if there:
-        state.emit(Ack(group.number, there))
+        txn.emit(Ack(group.number, there))
     return len(there) // ID_BYTES
 
 
-def pending_among(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> set[bytes]:
+def pending_among(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> set[bytes]:
     """Those of some IDs that are pending in a group, each packed."""
-    there = _pending(state, group, ids)
+    there = _pending(txn, group, ids)
     return {there[at : at + ID_BYTES] for at in range(0, len(there), ID_BYTES)}
 
 
-def _pending(state: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> bytes:
+def _pending(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> bytes:
     """Those of some IDs that are pending in a group, packed and ascending."""
     if not group.pending:
         return b""
     if not all(map(lt, ids, islice(ids, 1, None))):
         ids = sorted(set(ids))
-    return pel.present(state.groups.txn, group.number, packed_ids(ids))
+    return pel.present(txn.groups.index, group.number, packed_ids(ids))
 
 
-def release(state: WriteTxn, record: StreamRecord, ids: Sequence[StreamID]) -> None:
+def release(txn: WriteTxn, record: StreamRecord, ids: Sequence[StreamID]) -> None:
     """Take entries out of every group's pending list."""
-    for group in state.groups.of_stream(record.number):
-        removed(state, group, ids)
+    for group in txn.groups.of_stream(record.number):
+        removed(txn, group, ids)

@@ -61,27 +61,27 @@ def check_rule(rule: TrimRule) -> None:
             )
 
 
-def _limit(state: WriteTxn, rule: TrimRule) -> int:
+def _limit(txn: WriteTxn, rule: TrimRule) -> int:
     if not rule.approximate:
         return 0
     if rule.limit is not None:
         return rule.limit
-    entries = state.limits.node_max_entries
+    entries = txn.limits.node_max_entries
     return min(100 * entries if entries > 0 else LIMIT_WITHOUT_ENTRIES, LIMIT_MAX)
 
 
-def trim(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
+def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
     """Trim a stream; how many live entries went."""
     if rule.max_age_ms is not None:
-        oldest_ms = max(0, state.now_ms - rule.max_age_ms)
+        oldest_ms = max(0, txn.now_ms - rule.max_age_ms)
         rule = rule._replace(minid=StreamID(oldest_ms, 0), max_age_ms=None)
     if rule.references != "keep":
-        return _trim_referenced(state, record, rule)
-    limit = _limit(state, rule)
+        return _trim_referenced(txn, record, rule)
+    limit = _limit(txn, rule)
     deleted, length = 0, record.length
     whole: list[NodeRef] = []
     partial: tuple[NodeRef, tuple[int, ...]] | None = None
-    for ref in nodes.refs(state, record):
+    for ref in nodes.refs(txn, record):
         if rule.maxlen is not None and length <= rule.maxlen:
             break
         if limit and deleted + ref.live > limit:
@@ -92,47 +92,47 @@ def trim(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
             length -= ref.live
             continue
         if not rule.approximate:
-            ordinals = _inside(state, record, ref, rule, length)
+            ordinals = _inside(txn, record, ref, rule, length)
             if ordinals:
                 partial = (ref, ordinals)
                 deleted += len(ordinals)
                 length -= len(ordinals)
         break
     if whole:
-        state.emit(frames.Trim(record.number, *whole[0].master, *whole[-1].master))
+        txn.emit(frames.Trim(record.number, *whole[0].master, *whole[-1].master))
     if partial is not None:
         ref, ordinals = partial
         version = ref.version or record.open_version
-        state.emit(frames.Tombstone(record.number, *ref.master, version, ordinals))
-    state.counts["trimmed_entries"] += deleted
+        txn.emit(frames.Tombstone(record.number, *ref.master, version, ordinals))
+    txn.counts["trimmed_entries"] += deleted
     if whole or partial is not None:
-        state_record(state, record, length, record.max_deleted, first_gone=True)
+        state_record(txn, record, length, record.max_deleted, first_gone=True)
     return deleted
 
 
-def _trim_referenced(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
+def _trim_referenced(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
     """Trim entry by entry, as Redis does from 8.6 on also with ``~``: groups have a say in each.
 
     ``acked`` passes over what a group still needs; ``delete`` takes the entry out of every group.
     """
-    limit = _limit(state, rule)
+    limit = _limit(txn, rule)
     surplus = record.length if rule.maxlen is None else record.length - rule.maxlen
     if limit:
         surplus = min(surplus, limit)
     whole: list[NodeRef] = []
     partial: list[tuple[NodeRef, tuple[int, ...]]] = []
     going: list[StreamID] = []
-    for ref in nodes.refs(state, record):
+    for ref in nodes.refs(txn, record):
         if len(going) >= surplus or (rule.minid is not None and ref.master >= rule.minid):
             break
-        lp, vector = nodes.listpack(state, record, ref)
+        lp, vector = nodes.listpack(txn, record, ref)
         left = record.length - len(going)
         ordinals: list[int] = []
         for ordinal, ms, seq in codec().ids(lp, *ref.master, vector):
             at = StreamID(ms, seq)
             if len(going) >= surplus or (rule.minid is not None and at >= rule.minid):
                 break
-            if rule.references == "delete" or not removal.referenced(state, record, at):
+            if rule.references == "delete" or not removal.referenced(txn, record, at):
                 ordinals.append(ordinal)
                 going.append(at)
         if len(ordinals) == ref.live and _whole(ref, rule, left):
@@ -140,21 +140,21 @@ def _trim_referenced(state: WriteTxn, record: StreamRecord, rule: TrimRule) -> i
         elif ordinals:  # as the peers: emptied entry by entry, it stays
             partial.append((ref, tuple(ordinals)))
     if rule.references == "delete":
-        removal.release(state, record, going)
+        removal.release(txn, record, going)
     for ref, gone in partial:
         version = ref.version or record.open_version
-        state.emit(frames.Tombstone(record.number, *ref.master, version, gone))
-    removal.drop_whole(state, record, whole)
-    state.counts["trimmed_entries"] += len(going)
+        txn.emit(frames.Tombstone(record.number, *ref.master, version, gone))
+    removal.drop_whole(txn, record, whole)
+    txn.counts["trimmed_entries"] += len(going)
     if going:
-        state_record(state, record, record.length - len(going), record.max_deleted, first_gone=True)
+        state_record(txn, record, record.length - len(going), record.max_deleted, first_gone=True)
     return len(going)
 
 
-def trim_named(state: WriteTxn, name: bytes, rule: TrimRule | None) -> int:
+def trim_named(txn: WriteTxn, name: bytes, rule: TrimRule | None) -> int:
     """Trim a stream by name; 0 if there is none."""
-    record = state.record_by_name(name)
-    return trim(state, record, rule) if record is not None and rule is not None else 0
+    record = txn.record_by_name(name)
+    return trim(txn, record, rule) if record is not None and rule is not None else 0
 
 
 def _whole(ref: NodeRef, rule: TrimRule, length: int) -> bool:
@@ -165,9 +165,9 @@ def _whole(ref: NodeRef, rule: TrimRule, length: int) -> bool:
 
 
 def _inside(
-    state: WriteTxn, record: StreamRecord, ref: NodeRef, rule: TrimRule, length: int
+    txn: WriteTxn, record: StreamRecord, ref: NodeRef, rule: TrimRule, length: int
 ) -> tuple[int, ...]:
-    lp, vector = nodes.listpack(state, record, ref)
+    lp, vector = nodes.listpack(txn, record, ref)
     live = codec().ids(lp, *ref.master, vector)
     if rule.maxlen is not None:
         return tuple(ordinal for ordinal, _, _ in live[: length - rule.maxlen])

@@ -19,41 +19,41 @@ from logstore.index.keys import StreamRecord
 class GroupState:
     """One write transaction's view of the groups."""
 
-    __slots__ = ("_dirty", "_dirty_consumers", "kept", "txn")
+    __slots__ = ("_dirty", "_dirty_consumers", "cache", "index")
 
-    def __init__(self, txn: GroupTxn, kept: GroupCache) -> None:
-        self.txn = txn
-        self.kept = kept
-        txn.decoded = kept.runs
+    def __init__(self, index: GroupTxn, cache: GroupCache) -> None:
+        self.index = index
+        self.cache = cache
+        index.decoded = cache.runs
         self._dirty: set[int] = set()
         self._dirty_consumers: set[tuple[int, int]] = set()
 
     # -- groups -------------------------------------------------------------------------------
     def by_number(self, number: int) -> GroupRecord | None:
         """A group's record; changes to it count once ``touch`` was called."""
-        found = self.kept.groups.get(number)
+        found = self.cache.groups.get(number)
         if found is None:
-            found = self.txn.group(number)
+            found = self.index.group(number)
             if found is not None:
-                self.kept.groups[number] = found
+                self.cache.groups[number] = found
         return found
 
     def named(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""
-        number = self.kept.numbers.get((stream, name))
+        number = self.cache.numbers.get((stream, name))
         found = None if number is None else self.by_number(number)
         if found is None or (found.stream, found.name) != (stream, name):
-            number = self.txn.number(stream, name)
+            number = self.index.number(stream, name)
             if number is None:
                 return None
-            self.kept.numbers[stream, name] = number
+            self.cache.numbers[stream, name] = number
             found = self.by_number(number)
         return found
 
     def of_stream(self, stream: int) -> list[GroupRecord]:
         """A stream's groups, by name."""
         self.flush()
-        found = [self.by_number(each.number) for each in self.txn.of_stream(stream)]
+        found = [self.by_number(each.number) for each in self.index.of_stream(stream)]
         return [each for each in found if each is not None]
 
     def touch(self, group: GroupRecord) -> None:
@@ -70,51 +70,51 @@ class GroupState:
         return group
 
     def create(self, group: GroupRecord) -> None:
-        """Keep a new group."""
+        """Add a new group."""
         self.bind(group)
-        self.txn.put_group(group)
-        self.kept.groups[group.number] = group
+        self.index.put_group(group)
+        self.cache.groups[group.number] = group
 
     def bind(self, group: GroupRecord) -> None:
         """The name in the record is this group's."""
-        self.txn.put_name(group)
-        self.kept.numbers[group.stream, group.name] = group.number
+        self.index.put_name(group)
+        self.cache.numbers[group.stream, group.name] = group.number
 
     def remove(self, group: GroupRecord) -> None:
         """Take a group away with all that is its."""
         number = group.number
-        self.txn.delete_group(group)
-        kept = self.kept
-        kept.runs.clear()
-        kept.groups.pop(number, None)
-        if kept.numbers.get((group.stream, group.name)) == number:
-            del kept.numbers[group.stream, group.name]
-        for pair in [each for each in kept.consumers if each[0] == number]:
-            del kept.consumers[pair]
-        for named in [each for each in kept.consumer_numbers if each[0] == number]:
-            del kept.consumer_numbers[named]
+        self.index.delete_group(group)
+        cache = self.cache
+        cache.runs.clear()
+        cache.groups.pop(number, None)
+        if cache.numbers.get((group.stream, group.name)) == number:
+            del cache.numbers[group.stream, group.name]
+        for pair in [each for each in cache.consumers if each[0] == number]:
+            del cache.consumers[pair]
+        for named in [each for each in cache.consumer_numbers if each[0] == number]:
+            del cache.consumer_numbers[named]
         self._dirty.discard(number)
         self._dirty_consumers = {each for each in self._dirty_consumers if each[0] != number}
 
     # -- consumers ----------------------------------------------------------------------------
     def consumer(self, group: int, number: int) -> ConsumerRecord | None:
         """A consumer's record; changes to it count once ``touch_consumer`` was called."""
-        found = self.kept.consumers.get((group, number))
+        found = self.cache.consumers.get((group, number))
         if found is None:
-            found = self.txn.consumer(group, number)
+            found = self.index.consumer(group, number)
             if found is not None:
-                self.kept.consumers[group, number] = found
+                self.cache.consumers[group, number] = found
         return found
 
     def consumer_named(self, group: int, name: bytes) -> ConsumerRecord | None:
         """A consumer's record by name."""
-        number = self.kept.consumer_numbers.get((group, name))
+        number = self.cache.consumer_numbers.get((group, name))
         found = None if number is None else self.consumer(group, number)
         if found is None or found.name != name:
-            number = self.txn.consumer_number(group, name)
+            number = self.index.consumer_number(group, name)
             if number is None:
                 return None
-            self.kept.consumer_numbers[group, name] = number
+            self.cache.consumer_numbers[group, name] = number
             found = self.consumer(group, number)
         return found
 
@@ -124,9 +124,9 @@ class GroupState:
 
     def add_consumer(self, group: GroupRecord, consumer: ConsumerRecord) -> None:
         """Bind a new consumer's name."""
-        self.txn.put_consumer_name(group.number, consumer)
-        self.kept.consumers[group.number, consumer.number] = consumer
-        self.kept.consumer_numbers[group.number, consumer.name] = consumer.number
+        self.index.put_consumer_name(group.number, consumer)
+        self.cache.consumers[group.number, consumer.number] = consumer
+        self.cache.consumer_numbers[group.number, consumer.name] = consumer.number
         group.consumers += 1
         group.next_consumer = max(group.next_consumer, consumer.number + 1)
         self.touch(group)
@@ -134,9 +134,9 @@ class GroupState:
 
     def remove_consumer(self, group: GroupRecord, consumer: ConsumerRecord) -> None:
         """Take a consumer away; nothing is pending with it any more."""
-        self.txn.delete_consumer(group.number, consumer)
-        self.kept.consumers.pop((group.number, consumer.number), None)
-        self.kept.consumer_numbers.pop((group.number, consumer.name), None)
+        self.index.delete_consumer(group.number, consumer)
+        self.cache.consumers.pop((group.number, consumer.number), None)
+        self.cache.consumer_numbers.pop((group.number, consumer.name), None)
         self._dirty_consumers.discard((group.number, consumer.number))
         group.consumers -= 1
         self.touch(group)
@@ -144,9 +144,9 @@ class GroupState:
     def flush(self) -> None:
         """Write back what changed."""
         for number in self._dirty:
-            self.txn.put_group(self.kept.groups[number])
+            self.index.put_group(self.cache.groups[number])
         for group, number in self._dirty_consumers:
-            self.txn.put_consumer(group, self.kept.consumers[group, number])
+            self.index.put_consumer(group, self.cache.consumers[group, number])
         self._dirty.clear()
         self._dirty_consumers.clear()
 

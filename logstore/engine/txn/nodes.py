@@ -183,33 +183,33 @@ def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, byt
 
 
 def live_from(
-    state: TxnView, record: StreamRecord, start: StreamID
+    txn: TxnView, record: StreamRecord, start: StreamID
 ) -> Iterator[tuple[StreamID, bytes, bytes]]:
     """Master ID, listpack and vector of nodes that may hold live entries from ``start`` on.
 
     Who goes through a stream a little at a time finds most of it in the node of the last time; who
     keeps up with it, in the open one, which is the last and is looked at alone then.
     """
-    kept, master, buffer = state.kept, record.open_master, state.buffer
+    cache, master, buffer = txn.cache, record.open_master, txn.buffer
     if not record.open_version or master > start:
-        found = kept.node_at(state.index, record.number, start)
+        found = cache.node_at(txn.index, record.number, start)
         if found is not None:
             yield found.master, found.lp, found.locator.vector
             if found.locator.last == MAX_ID:
                 return
             start = found.locator.last.next()
     if record.open_version and master <= start:
-        node = state.open_node(record.number)
+        node = txn.open_node(record.number)
         if node is not None:
-            yield master, state.segments.open_listpack(node, state.meta.active_segment), b""
+            yield master, txn.segments.open_listpack(node, txn.meta.active_segment), b""
         return
-    for ref in refs(state, record, start):
+    for ref in refs(txn, record, start):
         if ref.live:
-            lp, vector = listpack(state, record, ref)
+            lp, vector = listpack(txn, record, ref)
             at = ref.locator
             # One of this very commit may still be taken back.
             if at is not None and (buffer is None or buffer.frame_at(at.position) is None):
-                kept.node, kept.node_is_sure = CachedNode(record.number, ref.master, at, lp), True
+                cache.node, cache.node_is_sure = CachedNode(record.number, ref.master, at, lp), True
             yield ref.master, lp, vector
 
 

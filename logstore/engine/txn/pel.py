@@ -117,11 +117,15 @@ class PendingSet:
 
     def remove_of(self, consumer: int) -> None:
         """Nothing is pending with this consumer any more."""
-        self.remove(b"".join([
-            StreamID(ms, seq).packed()
-            for run in self._txn.runs(self._group)
-            for ms, seq, *_ in run.between(FIRST, LAST, consumer)
-        ]))  # fmt: skip
+        self.remove(
+            b"".join(
+                [
+                    StreamID(ms, seq).packed()
+                    for run in self._txn.runs(self._group)
+                    for ms, seq, *_ in run.between(FIRST, LAST, consumer)
+                ]
+            )
+        )
 
 
 LATEST_MS = (1 << 63) - 1
@@ -163,9 +167,12 @@ def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
 
 
 def by_id(
-    txn: GroupTxn, group: int, start: StreamID = ZERO_ID, end: StreamID = MAX_ID,
+    txn: GroupTxn,
+    group: int,
+    start: StreamID = ZERO_ID,
+    end: StreamID = MAX_ID,
     consumer: int | None = None,
-) -> Iterator[PendingEntry]:  # fmt: skip
+) -> Iterator[PendingEntry]:
     """Pending entries of a closed interval, ascending; of one consumer, or of all."""
     low, high = start.packed(), end.packed()
     whose = EVERYONE if consumer is None else consumer

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from logstore.engine.runtime.record_cache import Before, RecordCache
+from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
 from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import segment_of
-from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log.writer import CommitBuffer
@@ -28,30 +28,56 @@ class TxnView:
     """One write transaction's view of the store."""
 
     __slots__ = (
-        "_changes", "_created", "_dirty_opens", "_dirty_records", "_groups", "_segments",
-        "_settings", "_tops", "buffer", "buried", "counts", "grown", "handed", "index", "joined",
-        "kept", "limits", "meta", "new_rows", "next_due_ms", "now_ms", "sated", "segments", "woken",
-    )  # fmt: skip
+        "_changes",
+        "_created",
+        "_dirty_opens",
+        "_dirty_records",
+        "_groups",
+        "_segments",
+        "_segments_seen",
+        "_settings",
+        "_source",
+        "_tops",
+        "buffer",
+        "cache",
+        "counts",
+        "dead_lettered",
+        "grown",
+        "handed",
+        "index",
+        "joined",
+        "limits",
+        "meta",
+        "new_rows",
+        "next_due_ms",
+        "now_ms",
+        "sated",
+        "woken",
+    )
 
     def __init__(
-        self, index: IndexTxn, kept: RecordCache, meta: Meta, limits: StoreLimits,
-        segments: Segments, now_ms: int, buffer: CommitBuffer | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        index: IndexTxn,
+        cache: RecordCache,
+        meta: Meta,
+        limits: StoreLimits,
+        segments: Segments,
+        now_ms: int,
+        buffer: CommitBuffer | None = None,
+    ) -> None:
         self.index = index
-        self.kept = kept
+        self.cache = cache
         self.meta = meta
         self.limits = limits
-        self.segments: NodeSource = segments if buffer is None else Uncommitted(segments, buffer)
+        self._source = segments
+        self._segments_seen: NodeSource | None = None if buffer is not None else segments
         self.now_ms = now_ms
         self.buffer = buffer
         self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
-        self.buried: list[
-            Any
-        ] = []  # ``groups.dead_letter.Buried``, for who tells of them after the commit
-        self.handed: list[
-            int
-        ] = []  # slots of waiters that were offered entries (``waiting.handoff``)
-        self.grown: dict[int, Before] = {}  # streams that this commit adds to, as they were
+        # ``groups.dead_letter.DeadLettered``: the caller is told of them after the commit
+        self.dead_lettered: list[Any] = []
+        self.handed: list[int] = []  # slots of waiters that were offered entries (``waiting``)
+        self.grown: dict[int, BeforeImage] = {}  # streams that this commit adds to, as they were
         self.sated: set[int] = set()  # groups to which nothing of that is left (``arrivals``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
@@ -67,39 +93,49 @@ class TxnView:
         self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
 
     @property
+    def segments(self) -> NodeSource:
+        """Where nodes are read from: the log, and the frames of this commit."""
+        source = self._segments_seen
+        if source is None:
+            assert self.buffer is not None
+            source = self._segments_seen = Uncommitted(self._source, self.buffer)
+        return source
+
+    @property
     def groups(self) -> GroupState:
         """Consumer groups."""
         if self._groups is None:
-            self._groups = GroupState(self.index.groups, self.kept.groups)
+            self._groups = GroupState(self.index.groups, self.cache.groups)
         return self._groups
 
     @property
     def settings(self) -> TxnSettings:
         """Settings of streams and groups."""
         if self._settings is None:
-            self._settings = TxnSettings(SettingRows(self.index), self.kept.settings)
+            self._settings = TxnSettings(SettingRows(self.index), self.cache.settings)
         return self._settings
 
     # -- streams ------------------------------------------------------------------------------
     def record(self, stream: int) -> StreamRecord | None:
         """A stream's record; changes to it count once ``touch`` was called."""
-        found = self.kept.records.get(stream)
+        found = self.cache.records.get(stream)
         if found is None:
             found = self.index.record(stream)
             if found is not None:
-                self.kept.records[stream] = found
+                self.cache.records[stream] = found
         return found
 
     def all_records(self) -> list[StreamRecord]:
         """Every stream's record, by ascending numbers; changes to one count once it is touched."""
         return [
-            found for number in sorted({*self.kept.records, *self.index.numbers()})
+            found
+            for number in sorted({*self.cache.records, *self.index.numbers()})
             if (found := self.record(number)) is not None
-        ]  # fmt: skip
+        ]
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name; None also for one that has expired."""
-        number = self.kept.numbers.get(name)
+        number = self.cache.numbers.get(name)
         found = None if number is None else self.record(number)
         if found is None or found.name != name:
             found = self.holder(name)
@@ -112,13 +148,13 @@ class TxnView:
         number = self.index.stream_number(name)
         if number is None:
             return None
-        self.kept.numbers[name] = number
+        self.cache.numbers[name] = number
         found = self.record(number)
         return found if found is not None and found.name == name else None
 
     def touch(self, record: StreamRecord) -> None:
         """The record was changed or made: it is written back at ``flush``."""
-        self.kept.records[record.number] = record
+        self.cache.records[record.number] = record
         self._dirty_records.add(record.number)
         self.woken.add(record.name)
 
@@ -136,6 +172,17 @@ class TxnView:
         """Something is due at another time than before: whoever sleeps is told when."""
         self.next_due_ms = first_due(self.index)
 
+    def appended(self, record: StreamRecord, at: int, entries: int, last: StreamID) -> None:
+        """An append frame at position ``at`` added so many entries, the last one with this ID."""
+        record.length += entries
+        record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
+        record.last = last
+        record.position = at
+        number = record.number
+        self.cache.records[number] = record
+        self._dirty_records.add(number)
+        self.woken.add(record.name)
+
     def is_new(self, record: StreamRecord) -> bool:
         """Whether it was created here, and never had an entry."""
         number = record.number
@@ -151,45 +198,40 @@ class TxnView:
         self._created.add(record.number)
         self.touch(record)
 
-    def grows(self, record: StreamRecord, last: StreamID) -> None:
-        """The commit is about to add to it."""
-        if record.number not in self.grown:  # a batch adds to it many times
-            self.grown[record.number] = Before(last, record.entries_added)
-
     def bind(self, record: StreamRecord) -> None:
         """The name in the record is this stream's."""
         self.index.put_name(record.name, record.number)
-        self.kept.numbers[record.name] = record.number
+        self.cache.numbers[record.name] = record.number
 
     def remove(self, record: StreamRecord) -> None:
         """Take a stream's record and name away; features had their turn before."""
         self.drop_open(record.number)
         self.index.delete_name(record.name, record.number)
         self.index.delete_record(record.number)
-        self.kept.records.pop(record.number, None)
-        if self.kept.numbers.get(record.name) == record.number:
-            del self.kept.numbers[record.name]
+        self.cache.records.pop(record.number, None)
+        if self.cache.numbers.get(record.name) == record.number:
+            del self.cache.numbers[record.name]
         self._dirty_records.discard(record.number)
         self.woken.add(record.name)
 
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        found = self.kept.opens.get(stream)
+        found = self.cache.opens.get(stream)
         if found is None:
             found = self.index.open_node(stream)
             if found is not None:
-                self.kept.opens[stream] = found
+                self.cache.opens[stream] = found
         return found
 
     def put_open(self, stream: int, node: OpenNode) -> None:
         """Set a stream's open node."""
-        self.kept.opens[stream] = node
+        self.cache.opens[stream] = node
         self._dirty_opens.add(stream)
 
     def drop_open(self, stream: int) -> None:
         """The stream has no open node any more."""
-        self.kept.opens.pop(stream, None)
+        self.cache.opens.pop(stream, None)
         self._dirty_opens.discard(stream)
         self.index.delete_open(stream)
 
@@ -214,12 +256,12 @@ class TxnView:
 
     def restate_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator again, which is counted already."""
-        self.kept.node = None
+        self.cache.node = None
         self.index.put_node(stream, master, locator)
 
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""
-        self.kept.node = None
+        self.cache.node = None
         self.index.delete_node(stream, master)
         self.count_live(locator.position, -locator.payload_bytes, -1)
 
@@ -274,8 +316,8 @@ class TxnView:
         """Write new streams in the order of their numbers: each stands behind all others then."""
         made: list[tuple[StreamRecord, OpenNode | None]] = []
         for stream in sorted(self._created & self._dirty_records):
-            node = self.kept.opens.get(stream) if stream in self._dirty_opens else None
-            made.append((self.kept.records[stream], node))
+            node = self.cache.opens.get(stream) if stream in self._dirty_opens else None
+            made.append((self.cache.records[stream], node))
             self._dirty_records.discard(stream)
             self._dirty_opens.discard(stream)
         if made or self.new_rows:
@@ -286,23 +328,21 @@ class TxnView:
     # -- the end ------------------------------------------------------------------------------
     def flush(self) -> None:
         """Write back what changed; the transaction is the caller's to commit."""
-        index, kept = self.index, self.kept
+        index, cache = self.index, self.cache
         if self._changes:
             self._count()
         if self._created or self.new_rows:
             self._flush_created()
-        for stream in self._dirty_records:
-            index.put_record(kept.records[stream])
-        for stream in self._dirty_opens:
-            index.put_open(stream, kept.opens[stream])
         if self._segments:
             for number, row in self._segments.items():
                 index.put_segment(number, row)
             self._segments.clear()
         if self._groups is not None:
             self._groups.flush()
-        index.put_meta(self.meta)
+        records = [cache.records[stream] for stream in self._dirty_records]
+        opens = [(stream, cache.opens[stream]) for stream in self._dirty_opens]
+        index.put_changes(records, opens, self.meta)
         self._dirty_records.clear()
         self._dirty_opens.clear()
         if not self.meta.commit & 63:
-            kept.shrink()
+            cache.shrink()

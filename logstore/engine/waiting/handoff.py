@@ -21,7 +21,7 @@ from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiter_record import Row
 from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.streams.read import ByteBudget
+from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.txn import pel
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
@@ -100,7 +100,7 @@ def _takers(
         if row.slot in state.handed:
             continue  # served by this very commit
         hand = waits.hands.row(row.slot)
-        if hand.state == OFFERED and settle_locked(state.groups.txn, waits, row.key, row.slot):
+        if hand.state == OFFERED and settle_locked(state.groups.index, waits, row.key, row.slot):
             continue
         owner = row.owner_state()
         if owner == process.GONE:

@@ -169,7 +169,7 @@ class Queue:
             return False
         if ticket.slot in state.handed:
             return True
-        return handoff.settle_locked(state.groups.txn, self.waits, self._key, ticket.slot)
+        return handoff.settle_locked(state.groups.index, self.waits, self._key, ticket.slot)
 
     def served_locked(self, served: bool) -> None:
         """Whether this one read something: then it waits no more, and nothing is handed to it."""

@@ -8,8 +8,7 @@ from logstore.api import arguments
 from logstore.codec.fingerprint import fingerprint
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import settings
-from logstore.engine.streams import add
-from logstore.engine.streams import idempotency as idempotent
+from logstore.engine.streams import add, idempotency
 from logstore.engine.streams.add import AUTO, Added, AutoID
 from logstore.engine.streams.idempotency import Asked
 from logstore.engine.streams.trim import TrimRule
@@ -70,7 +69,7 @@ def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
     def reply(found: list[StreamID] | None) -> Reply:
         return None if found is None else bytes(found[0])
 
-    return Change(lambda state: idempotent.add(state, request, asked), reply)
+    return Change(lambda state: idempotency.add(state, request, asked), reply)
 
 
 def _options(words: Words, profile: str) -> _Options:
@@ -78,12 +77,12 @@ def _options(words: Words, profile: str) -> _Options:
     producer: bytes | None = None
     name: bytes | None = None
     parser = trim_options("xadd", profile)
-    idempotent = profile == "redis-8.10"
+    idempotency = profile == "redis-8.10"
     while (word := words.peek()) is not None:
         if word == b"NOMKSTREAM":
             words.next()
             create = False
-        elif idempotent and word in (b"IDMP", b"IDMPAUTO"):
+        elif idempotency and word in (b"IDMP", b"IDMPAUTO"):
             if producer is not None:
                 raise Failed("ERR syntax error, IDMP/IDMPAUTO specified multiple times")
             words.next()
@@ -166,7 +165,7 @@ def xidmprecord(_session: Session, words: Words) -> Step:
             raise Failed(f"ERR {what} ID must be non-empty")
     if max(len(producer), len(name)) > PRODUCER_ID_MAX_BYTES:
         raise Failed(TOO_LARGE)
-    return Change(lambda state: idempotent.record(state, key, producer, name, id), ok)
+    return Change(lambda state: idempotency.record(state, key, producer, name, id), ok)
 
 
 def xlen(_session: Session, words: Words) -> Step:

@@ -13,7 +13,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams.read import ByteBudget
+from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import offers
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream

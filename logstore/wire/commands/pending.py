@@ -8,7 +8,7 @@ from typing import Any
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.streams.read import ByteBudget
+from logstore.engine.streams.budget import ByteBudget
 from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
 from logstore.wire.commands.info import every_consumer
 from logstore.wire.failures import SYNTAX, Failed

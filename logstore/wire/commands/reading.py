@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from logstore.codec import NodeEntry
 from logstore.engine.streams import read as ranges
-from logstore.engine.streams.read import ByteBudget, entry_bytes
+from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply

@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 # (module, function): protocol, part. The innermost one that is found names the step.
 CALLERS: dict[tuple[str, str], tuple[str, str]] = {
-    ("pipeline", "attempt"): (COMMIT, ""),
+    ("pipeline", "commit_locked"): (COMMIT, ""),
     ("committer", "run"): (COMMIT, ""),
     ("roll", "roll_locked"): (ROLL, ""),
     ("checkpoint", "take_alone"): (CHECKPOINT, ""),
