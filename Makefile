@@ -22,7 +22,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the main job on real input: load, kill, resume, delete, compact, ask Spark
-	@$(ENV) demo -- python -m logstore.tools.demo
+	@$(ENV) demo -- python -m tests.demo
 
 test: ## every check and every test, Spark included
 	@$(ENV) lint test demo

@@ -13,26 +13,47 @@ import click
 
 from logstore import __version__, logger
 from logstore.errors import CommittedInterrupt, Error
-from logstore.tools.lazy import Lazy
+from logstore.loading import load
 from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
-# Name to module; loaded when it is used, so that each command loads only what it needs.
+# Name to module, and in it to what is not called ``command``; loaded when it is used, so that each
+# command loads only what it needs.
 COMMANDS = {
     "add": "add",
-    "range": "range",
-    "tail": "tail",
-    "streams": "streams",
+    "range": "reading:range_",
+    "tail": "reading:tail",
+    "streams": "reading:streams",
     "info": "info",
     "check": "check",
     "recover": "recover",
-    "retain": "retain",
-    "compact": "compact",
+    "retain": "space:retain",
+    "compact": "space:compact",
     "pins": "pins",
     "import": "importing",
     "export": "exporting",
     "serve": "serve",
-    "redis": "interchange",
+    "redis": "commands:redis",
 }
+
+
+class Lazy(click.Group):
+    """Finds commands in their modules: ``modules`` maps a command's name to its module's."""
+
+    def __init__(self, *args: Any, modules: dict[str, str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the help."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name."""
+        if cmd_name not in self._modules:
+            return None
+        module, _, name = self._modules[cmd_name].partition(":")
+        command: click.Command = getattr(load(f"logstore.tools.{module}"), name or "command")
+        return command
 
 
 class Commands(Lazy):
@@ -78,3 +99,10 @@ def _tell(verbose: bool = False) -> None:
     log = logging.getLogger("logstore")
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+@click.group(
+    "redis", cls=Lazy, modules={"import": "redis_import", "export": "redis_export"}
+)  # the package redis is imported for a server only
+def redis() -> None:
+    """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""

@@ -16,9 +16,9 @@ from logstore.api.entry import Entry
 from logstore.api.stream import Stream
 from logstore.errors import UsageError
 from logstore.ids import ZERO_ID, parse_end, parse_start
-from logstore.tools import forms, options
+from logstore.tools import options
 from logstore.tools.importing import FORMATS, guess_delimiter, guess_format
-from logstore.tools.output import Output, Progress
+from logstore.tools.output import Output, Progress, entry_object
 
 Write: TypeAlias = Callable[[Entry[bytes]], bytes]
 PROGRESS_EVERY = 1000
@@ -27,7 +27,7 @@ STDOUT = Path("-")
 
 def write_json(entry: Entry[bytes]) -> bytes:
     """An entry as a JSON line."""
-    return json.dumps(forms.entry_object(entry), ensure_ascii=False).encode() + b"\n"
+    return json.dumps(entry_object(entry), ensure_ascii=False).encode() + b"\n"
 
 
 class CsvWriter:

@@ -16,8 +16,8 @@ from logstore.api.info import (
     GroupInfo,
 )
 from logstore.api.stream import Stream
-from logstore.tools import forms, options
-from logstore.tools.output import Output
+from logstore.tools import options
+from logstore.tools.output import Output, entry_line, entry_object, name_object
 
 
 @click.command("info")
@@ -62,11 +62,11 @@ def _values(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(output: Output, name: bytes) -> dict[str, Any]:
-    return dict(forms.name_object(name)) if output.json else {"name": name}
+    return dict(name_object(name)) if output.json else {"name": name}
 
 
 def _entry(output: Output, entry: Entry[bytes]) -> Any:
-    return forms.entry_object(entry) if output.json else forms.entry_line(entry)
+    return entry_object(entry) if output.json else entry_line(entry)
 
 
 def _group(output: Output, group: GroupInfo[bytes]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ or coloured on a terminal only. It alone of the commands prints.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ import click
 
 from logstore.api.entry import Entry
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
-from logstore.tools import forms, wording
+from logstore.scan import records
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
@@ -56,9 +57,9 @@ class Output:
     def entry(self, entry: Entry[bytes]) -> None:
         """One entry, in the form that was asked for."""
         if self.json:
-            self.json_object(forms.entry_object(entry))
+            self.json_object(entry_object(entry))
         else:
-            self.line(forms.entry_line(entry))
+            self.line(entry_line(entry))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
         """A table, its head only if columns have names; numbers stand right."""
@@ -103,7 +104,7 @@ class Output:
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, Error):
             message = "interrupted"  # (what it says for itself, if anything, is of a codec)
         else:
-            message = wording.for_a_shell(" ".join(str(error).splitlines()))
+            message = for_a_shell(" ".join(str(error).splitlines()))
             message = message or type(error).__name__
         if self.json:
             told = {"error": type(error).__name__, "message": message, **_place(error)}
@@ -158,7 +159,7 @@ def _silent(_done: int, _total: int) -> None:
 
 def _cell(value: Any) -> str:
     if isinstance(value, bytes):
-        return forms.readable(value)
+        return readable(value)
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     return f"{value:,}" if isinstance(value, int | float) else str(value)
@@ -189,7 +190,68 @@ def _place(error: BaseException) -> dict[str, Any]:
         found["line"] = error.line_number
     if isinstance(error, Error):
         if error.stream is not None:
-            found["stream"] = forms.readable(error.stream)
+            found["stream"] = readable(error.stream)
         if isinstance(error, CorruptionError) or error.segment is not None:
             found |= {"segment": error.segment, "offset": error.offset}
     return found
+
+
+def readable(raw: bytes) -> str:
+    """Bytes as printable text, unambiguous by its backslash escapes."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() and "\\" not in text else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def entry_line(entry: Entry[bytes]) -> str:
+    """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
+    parts = (f"{readable(name)}={readable(value)}" for name, value in entry.pairs)
+    return " ".join([str(entry.id), *(shlex.quote(part) for part in parts)])
+
+
+def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
+    """An entry for JSON, in the first of the three forms that is faithful."""
+    return records.entry_object(str(entry.id), entry.pairs)
+
+
+def name_object(name: bytes) -> dict[str, str]:
+    """A stream's name for JSON: ``name``, or ``name_base64`` when it is no UTF-8."""
+    try:
+        return {"name": name.decode()}
+    except UnicodeDecodeError:
+        return {"name_base64": records.in_base64(name)}
+
+
+# What the store says, and what a command says instead.
+PHRASES = {
+    "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime": "give MS-SEQ or MS",
+    "give the smaller ID first, and reverse=True to read from the newest on":
+        "give the smaller ID first (a command that has --reverse reads from the newest on)",
+    "give an ID above last_id, or '*'": "give an ID above the stream's last one, or '*'",
+    "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
+    "wait, raise lock_timeout, or look at that process":
+        "try again when it is done, or look at that process",
+    "see store.pins()": "'logstore pins STORE' lists them",
+    "run compact(purge=True) again": "run 'logstore compact --purge' again",
+    "fix the permissions, or open with readonly=True": "fix the permissions",
+    "drop the stream, or give replace=True": "give --replace, or --skip",
+    "drop it, or give replace=True": "give --replace, or --skip",
+    "read it from its server with XRANGE and add it in batches with add_many":
+        "let it go by pages, with a smaller --dump-max",
+}  # fmt: skip
+
+
+def for_a_shell(message: str) -> str:
+    """A message with the advice that can be typed."""
+    for said, typed in PHRASES.items():
+        message = message.replace(said, typed)
+    return message

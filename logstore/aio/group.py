@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from logstore.aio.host import Host, StreamOfGroup
 from logstore.api import arguments, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dead_letters import OnDead
@@ -30,8 +31,6 @@ from logstore.settings import GroupSettings
 if TYPE_CHECKING:
     import threading
 
-    from logstore.aio.store import AsyncStore
-    from logstore.aio.stream import AsyncStream
 
 R = TypeVar("R")
 STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
@@ -39,10 +38,10 @@ T = TypeVar("T", bytes, str)
 
 
 class AsyncGroup(Generic[T]):
-    """One consumer group; the options are those of :class:`logstore.Group`."""
+    """One consumer group; the arguments are those of :class:`logstore.Group`."""
 
-    def __init__(self, store: AsyncStore[T], group: Group[T]) -> None:
-        self._store: AsyncStore[T] = store
+    def __init__(self, store: Host[T], group: Group[T]) -> None:
+        self._store: Host[T] = store
         self._group: Group[T] = group
         self._run = store._run
 
@@ -55,8 +54,8 @@ class AsyncGroup(Generic[T]):
         return self._group.name
 
     @property
-    def stream(self) -> AsyncStream[T]:
-        """The stream."""
+    def stream(self) -> StreamOfGroup[T]:
+        """The stream, an :class:`logstore.aio.AsyncStream`."""
         return self._store.stream(self._group._stream)
 
     # -- the group itself -----------------------------------------------------------------------

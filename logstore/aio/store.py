@@ -116,7 +116,10 @@ def _close_opened(opening: asyncio.Future[Store[T]]) -> None:
 
 
 class AsyncStore(Generic[T]):
-    """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`."""
+    """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`.
+
+    The arguments are those of :class:`logstore.Store`, and so are results and errors.
+    """
 
     def __init__(self, store: Store[T]) -> None:
         self._store: Store[T] = store
@@ -180,7 +183,14 @@ class AsyncStore(Generic[T]):
         return self.stream(name)
 
     async def contains(self, name: str | bytes) -> bool:
-        """Whether there is such a stream."""
+        """Look for a stream.
+
+        Args:
+            name: the stream's name.
+
+        Returns:
+            Whether there is such a stream.
+        """
         return await self._run(self._store.__contains__, name)
 
     async def len(self) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.aio.group import AsyncGroup
+from logstore.aio.host import Host
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dump import Peer
@@ -31,7 +32,6 @@ from logstore.settings import StreamSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.aio.store import AsyncStore
 
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)
@@ -39,10 +39,10 @@ PAGE_ENTRIES = 256  # entries an iterator fetches at once
 
 
 class AsyncStream(Generic[T]):
-    """One stream of an AsyncStore; the options are those of :class:`logstore.Stream`."""
+    """One stream of an AsyncStore; the arguments are those of :class:`logstore.Stream`."""
 
-    def __init__(self, store: AsyncStore[T], stream: Stream[T]) -> None:
-        self._store: AsyncStore[T] = store
+    def __init__(self, store: Host[T], stream: Stream[T]) -> None:
+        self._store: Host[T] = store
         self._stream: Stream[T] = stream
         self._run = store._run
 
@@ -116,7 +116,14 @@ class AsyncStream(Generic[T]):
         return await self._run(self._stream.get, id)
 
     async def contains(self, id: IDLike) -> bool:
-        """Whether there is an entry with this ID."""
+        """Look for an entry.
+
+        Args:
+            id: the entry's ID.
+
+        Returns:
+            Whether there is an entry with this ID.
+        """
         return await self._run(self._stream.__contains__, id)
 
     async def len(self) -> int:

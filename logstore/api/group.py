@@ -61,6 +61,7 @@ class Group(GroupAdmin[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: an option is none.
             UsageError: ``block`` was given.
@@ -122,6 +123,7 @@ class Group(GroupAdmin[T]):
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``after`` is no ID.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: ``consumer`` is empty, or ``count`` is none.
         """
@@ -169,6 +171,7 @@ class Group(GroupAdmin[T]):
             GroupNotFoundError: there is no such group.
             InvalidIDError: an ID is none, or ``ids`` is no list.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: an option is none.
         """
@@ -204,6 +207,7 @@ class Group(GroupAdmin[T]):
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``start`` is no ID.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: an option is none.
         """
@@ -286,6 +290,7 @@ class Group(GroupAdmin[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             EntryTypeError: a name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
             OptionError: an option is none, or ``handler`` is a coroutine or generator function.
             UsageError: ``handler`` returned an awaitable; its entry is given back.

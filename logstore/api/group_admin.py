@@ -150,6 +150,7 @@ class GroupAdmin(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: ``consumer`` is empty.
         """
@@ -174,6 +175,7 @@ class GroupAdmin(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: ``consumer`` is empty.
         """
@@ -203,6 +205,7 @@ class GroupAdmin(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             EntryTypeError: ``dead_letter`` is no name.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``dead_letter`` has above 64 KiB.
             OptionError: a setting is none, or they contradict each other.
         """
@@ -361,6 +364,7 @@ class GroupAdmin(Generic[T]):
             GroupNotFoundError: there is no such group; it is raised by the iterator.
             InvalidIDError: an end is no ID.
             EntryTypeError: ``consumer`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: ``start`` is above ``end``, or an option is none.
         """

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, cast
 
 from logstore.api import arguments
 from logstore.codec import Row, RowBatch
-from logstore.codec.fingerprint import fingerprint
 from logstore.engine.streams.idempotency import Asked
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike
@@ -77,6 +76,8 @@ def _with_id(row: Any) -> bool:
 
 
 def _computed(batch: RowBatch) -> list[bytes]:
+    from logstore.codec.fingerprint import fingerprint  # needs xxhash, which nothing else does
+
     return [fingerprint(batch.flat(place)) for place in range(len(batch))]
 
 

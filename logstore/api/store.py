@@ -34,7 +34,14 @@ T = TypeVar("T", bytes, str)
 
 
 class Store(Generic[T]):
-    """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``."""
+    """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``.
+
+    Beside the errors that a call names, calls of a store, its streams and groups raise ClosedError
+    behind ``close``, StoreGoneError if the directory went, CorruptionError for what the disk gives
+    back otherwise; those that write, ReadOnlyError, LockTimeoutError if another process keeps the
+    lock, DiskFullError, FileSystemError and StoreFailedError if the disk refuses, and ReentryError
+    from inside one of the store's own calls. CommittedError: the commit counts, do not repeat it.
+    """
 
     def __init__(self, opened: OpenStore[T]) -> None:
         self.path = opened.path
@@ -80,6 +87,7 @@ class Store(Generic[T]):
 
         Raises:
             EntryTypeError: ``name`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
         """
         return Stream(self._opened, arguments.stream_name(name, self.encoding))
@@ -126,6 +134,7 @@ class Store(Generic[T]):
 
         Raises:
             EntryTypeError: ``name`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
         """
         raw = arguments.stream_name(name, self.encoding)
@@ -144,6 +153,7 @@ class Store(Generic[T]):
 
         Raises:
             EntryTypeError: ``name`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
         """
         raw = arguments.stream_name(name, self.encoding)
@@ -169,7 +179,9 @@ class Store(Generic[T]):
         Raises:
             StreamNotFoundError: there is no stream ``old``.
             EntryTypeError: a name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
+            OptionError: ``replace`` is neither True nor False.
         """
         arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
@@ -203,7 +215,9 @@ class Store(Generic[T]):
             StreamNotFoundError: there is no stream ``source``.
             UsageError: both names are one.
             EntryTypeError: a name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: it has above 1 GiB, or a name above 64 KiB.
+            OptionError: ``replace`` is neither True nor False.
         """
         from logstore.engine.dump import copy
 
@@ -231,7 +245,9 @@ class Store(Generic[T]):
             InvalidPayloadError: the payload is damaged, or no stream's.
             StreamExistsError: there is a stream and ``replace`` is False.
             EntryTypeError: ``name`` or ``payload`` is of another type.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: it is larger than a stream may be, or ``name`` has above 64 KiB.
+            OptionError: ``replace`` is neither True nor False.
         """
         from logstore.api import dump
 

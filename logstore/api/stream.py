@@ -230,6 +230,7 @@ class Stream(StreamWrites[T]):
 
         Raises:
             EntryTypeError: ``name`` is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
             InvalidIDError: ``start`` is no ID.
             OptionError: ``entries_read`` is no integer of 64 bits.

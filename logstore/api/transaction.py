@@ -73,7 +73,11 @@ class Pending(Generic[R]):
 
 
 class Transaction(Generic[T]):
-    """Collects operations; made by ``store.transaction()``, used with ``with``."""
+    """Collects operations; made by ``store.transaction()``, used with ``with``.
+
+    The arguments are those of :class:`logstore.Store`; errors that the store's state causes are
+    raised by the commit.
+    """
 
     def __init__(self, opened: OpenStore[T], sync: Sync | None) -> None:
         self._opened: OpenStore[T] = opened
@@ -96,38 +100,45 @@ class Transaction(Generic[T]):
 
     def stream(self, name: str | bytes) -> TransactionStream[T]:
         """A stream, inside this transaction."""
-        return TransactionStream(self, arguments.stream_name(name, self._opened.encoding))
+        return TransactionStream(self, self._stream_name(name))
 
     def create(self, name: str | bytes) -> Pending[bool]:
         """Make an empty stream; the result: False if there is one already."""
-        raw = arguments.stream_name(name, self._opened.encoding)
-        return self._do(lifecycle.create_empty, name=raw)
+        return self._do(lifecycle.create_empty, name=self._stream_name(name))
 
     def drop(self, name: str | bytes) -> Pending[bool]:
         """Remove a stream; the result says whether there was one."""
-        raw = arguments.stream_name(name, self._opened.encoding)
-        return self._free(lifecycle.drop, name=raw)
+        return self._free(lifecycle.drop, name=self._stream_name(name))
 
     def rename(self, old: str | bytes, new: str | bytes, *, replace: bool = True) -> Pending[bool]:
         """Call a stream otherwise, as ``Store.rename``; StreamNotFoundError at the commit."""
         arguments.check_flag(replace, "replace")
-        before, after = (arguments.stream_name(name, self._opened.encoding) for name in (old, new))
-        return self._do(lifecycle.rename, old=before, new=after, replace=replace)
+        old, new = map(self._stream_name, (old, new))
+        return self._do(lifecycle.rename, old=old, new=new, replace=replace)
 
     def copy(
         self, source: str | bytes, target: str | bytes, *, replace: bool = False
     ) -> Pending[bool]:
         """Copy a stream as it is then, as ``Store.copy``; its errors come at the commit."""
         arguments.check_flag(replace, "replace")
-        encoding = self._opened.encoding
-        source, target = (arguments.stream_name(name, encoding) for name in (source, target))
+        source, target = map(self._stream_name, (source, target))
         return self._do(copy.copy, source=source, target=target, replace=replace)
 
     def ack(self, *deliveries: Delivery[T]) -> Pending[int]:
         """Ack deliveries, if they are still this consumer's when the transaction commits.
 
         If another consumer claimed or acked one meanwhile, or it was delivered once more, the
-        commit raises NotOwner and nothing of the transaction happens. The result counts them.
+        commit raises NotOwner and nothing of the transaction happens.
+
+        Args:
+            deliveries: what groups of this store handed out.
+
+        Returns:
+            The result counts them.
+
+        Raises:
+            EntryTypeError: something else was given, such as an ID.
+            UsageError: one is of another store, or the transaction is over.
         """
         fences = self._fences(deliveries)
 
@@ -136,7 +147,8 @@ class Transaction(Generic[T]):
                 ack.fenced_ack(txn, **fence)
             return len(fences)
 
-        return self._settle(step, deliveries)
+        self._settled += deliveries
+        return self._collect(step, frees=True)
 
     def nack(
         self, *deliveries: Delivery[T], mode: NackMode = "fail", retry_count: int | None = None,
@@ -144,7 +156,7 @@ class Transaction(Generic[T]):
     ) -> Pending[int]:  # fmt: skip
         """Give deliveries back to their groups, fenced as ``ack`` is; the result counts them.
 
-        ``mode``, ``retry_count`` and ``error`` as in ``Group.nack``.
+        The options are those of ``Group.nack``.
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
@@ -155,7 +167,8 @@ class Transaction(Generic[T]):
                 ack.fenced_nack(txn, **fence, mode=mode, retry_count=retry_count, error=reason)
             return len(fences)
 
-        return self._settle(step, deliveries)
+        self._settled += deliveries
+        return self._collect(step, frees=True)
 
     def commit(self) -> None:
         """Commit now; the transaction is over then. NotOwner: see ``ack``."""
@@ -174,6 +187,9 @@ class Transaction(Generic[T]):
         for delivery in self._settled:
             delivery._settled = True
 
+    def _stream_name(self, name: str | bytes) -> bytes:
+        return arguments.stream_name(name, self._opened.encoding)
+
     def _fences(self, deliveries: tuple[Delivery[T], ...]) -> list[Any]:
         self._open()
         for each in deliveries:
@@ -187,12 +203,6 @@ class Transaction(Generic[T]):
                     "the delivery is of another store: settle it in a transaction there"
                 )
         return [each._fence() for each in deliveries]
-
-    def _settle(
-        self, step: Callable[[WriteTxn], int], deliveries: tuple[Delivery[T], ...]
-    ) -> Pending[int]:
-        self._settled += deliveries
-        return self._collect(step, frees=True)
 
     def _open(self) -> None:
         if self._over:

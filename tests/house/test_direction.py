@@ -6,8 +6,10 @@ The direction itself is checked by import-linter, in `make lint`.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,11 +40,61 @@ def test_only_the_index_imports_lmdb() -> None:
     assert [str(path) for path in outside if "lmdb" in imported(tree(path))] == []
 
 
+@pytest.mark.parametrize("room", ["logstore/api", "logstore/aio"])
+def test_no_module_of_the_faces_needs_itself(room: str) -> None:
+    """Types included, which import-linter leaves out: what type checkers alone import counts."""
+    graph = {path.stem: set[str]() for path in inside(room)}
+    for path in inside(room):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                of, _, last = node.module.rpartition(".")
+                package = room.replace("/", ".")
+                names = {last} if of == package else set()
+                if node.module == package:
+                    names = {alias.name for alias in node.names}
+                graph[path.stem] |= names & set(graph)
+    while free := {name for name, needed in graph.items() if not needed & set(graph)}:
+        graph = {name: needed for name, needed in graph.items() if name not in free}
+    assert graph == {}
+
+
+CORE = {"lmdb", "msgpack", "crc32c"}
+USED = """
+import logstore
+with logstore.open({path!r}) as store:
+    stream = store["s"]
+    stream.add_many([{{"a": "1"}}] * 10)
+    stream.add({{"a": "2"}}, producer="p", idempotent_id="1")
+    group = stream.group("g", start="0")
+    with store.transaction() as tx:
+        tx.ack(*group.read("c", count=5))
+    stream.delete_range("-", "+", purge=True)
+    store.checkpoint()
+    assert store.info().streams == 1 and stream.info_full().groups == 1
+"""
+
+
+def test_a_store_needs_three_packages(tmp_path: Path) -> None:
+    """The others are for commands, Spark, servers: who embeds a store need not load them."""
+    wanted = project()["project"]["dependencies"]
+    others = {re.split(r"[^\w-]", each)[0] for each in wanted} - CORE
+    blocked = sorted(others | {"redis", "valkey", "pyarrow", "pyspark", "pandas", "numpy"})
+    code = f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
+    code += USED.format(path=str(tmp_path / "store"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("blocked", ["pyarrow", "pyspark", "pandas", "numpy"])
 def test_the_core_is_imported_without(blocked: str) -> None:
     code = f"import sys; sys.modules[{blocked!r}] = None; import logstore, logstore.tools.commands"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def inside(room: str) -> list[Path]:
+    """The modules of a folder of the package."""
+    return [path for path in modules("logstore") if path.parent == Path(room)]
 
 
 def imported(module: ast.Module) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
-from logstore.tools import forms
+from logstore.tools import output as forms
 from logstore.tools.lines import Row, read_json
 from logstore.tools.row_ids import RowIDs
 

@@ -14,9 +14,9 @@ import click
 
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
-from logstore.tools.demo_data import StreamRows, read_all
 from logstore.tools.options import pass_output
 from logstore.tools.output import Output
+from tests.demo.data import StreamRows, read_all
 
 SEGMENT_BYTES = 4 << 20
 BATCH = 1000  # entries in a commit; fewer when fewer rows are read

@@ -1,4 +1,4 @@
-"""``logstore compact``: give the space of deleted entries back."""
+"""``logstore retain`` and ``compact``: drop what is not kept, give its space back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from logstore.tools import options
 from logstore.tools.output import Output
 
 
+@click.command("retain")
+@options.store_argument
+@options.json_option
+@options.pass_output
+def retain(output: Output, path: Path) -> None:
+    """Drop what is older, or more, than streams keep by their settings, in whole nodes.
+
+    A process that has the store open does this by itself every second, unless it was opened with
+    background=False. 'logstore compact' gives the space back at once.
+    """
+    with open_store(path, create=False, background=False) as store:
+        dropped = store.retain()
+    output.report({"entries_dropped": dropped})
+
+
 @click.command("compact")
 @options.store_argument
 @click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
@@ -20,7 +35,7 @@ from logstore.tools.output import Output
 )  # fmt: skip
 @options.json_option
 @options.pass_output
-def command(output: Output, path: Path, purge: bool, threshold: float) -> None:
+def compact(output: Output, path: Path, purge: bool, threshold: float) -> None:
     """Rewrite nodes with many tombstones and drop segments that are mostly dead.
 
     Safe beside readers and writers, and safe to interrupt. After --purge no file of the store

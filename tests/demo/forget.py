@@ -15,9 +15,9 @@ from typing import TypeAlias
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.ids import StreamID
-from logstore.tools import demo_data
-from logstore.tools.demo_data import SECOND_HALF, StreamRows
-from logstore.tools.demo_load import DemoError
+from tests.demo import data as demo_data
+from tests.demo.data import SECOND_HALF, StreamRows
+from tests.demo.load import DemoError
 
 IDS_IN_A_CALL = 5000
 PROBES = 40

@@ -20,12 +20,14 @@ from logstore.api.open_store import open_store
 from logstore.codec import codec_name
 from logstore.errors import Error
 from logstore.recovery import check
-from logstore.tools import demo_data, demo_load, demo_spark
-from logstore.tools.demo_data import StreamRows
-from logstore.tools.demo_forget import Forgetting, Step
-from logstore.tools.demo_load import DemoError
 from logstore.tools.options import pass_output
 from logstore.tools.output import EXIT_ERROR, Output
+from tests.demo import data as demo_data
+from tests.demo import load as demo_load
+from tests.demo import of_spark as demo_spark
+from tests.demo.data import StreamRows
+from tests.demo.forget import Forgetting, Step
+from tests.demo.load import DemoError
 
 MIB = 1 << 20
 

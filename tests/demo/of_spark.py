@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from logstore.tools import demo_data
-from logstore.tools.demo_data import MINUTE_MS, SECOND_HALF
-from logstore.tools.demo_load import DemoError
+from tests.demo import data as demo_data
+from tests.demo.data import MINUTE_MS, SECOND_HALF
+from tests.demo.load import DemoError
 
 Means: TypeAlias = dict[tuple[str, int], float]
 

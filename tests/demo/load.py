@@ -21,7 +21,7 @@ from logstore.api.entry import Entry
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.ids import StreamID
-from logstore.tools.demo_data import StreamRows
+from tests.demo.data import StreamRows
 
 # So small that a loader cannot be at its end while half of what it told is still unread.
 PIPE_BYTES = 4096
@@ -56,7 +56,7 @@ class Acknowledged:
 
 def run_loader(path: Path, every: int, kill_at: int | None = None) -> Acknowledged:
     """Run the loader; kill it once it has acknowledged ``kill_at`` entries."""
-    module = ["-m", "logstore.tools.demo_loader"]
+    module = ["-m", "tests.demo.loader"]
     found = Acknowledged()
     with subprocess.Popen(
         [sys.executable, *module, str(path), "--every", str(every)],
