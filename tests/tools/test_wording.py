@@ -22,10 +22,10 @@ OF_PYTHON = re.compile(
 # Modules whose errors no command meets: it opens stores itself, checks its options itself, and
 # neither consumes, schedules, configures nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
-    "arguments", "arrow", "buffered_group", "buffered_stream", "casts", "clock", "configuring",
-    "copy", "dead_letters", "delete", "delivery", "group", "group_change", "group_handle",
-    "group_wait", "handlers", "idempotency", "linked", "options", "pool", "producing", "resp",
-    "scheduling", "settings", "transaction", "worker",
+    "arguments", "arrow", "casts", "clock", "configuring",
+    "copy", "dead_letters", "delete", "delivery", "group",
+    "group_wait", "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing", "resp",
+    "scheduling", "settings", "stream_reads", "transaction", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {Path("logstore/api/dump.py"), Path("logstore/api/read.py")}
 NOT_MET_ROOMS = {"aio", "redis", "valkey", "wire"}
