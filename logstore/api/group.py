@@ -79,7 +79,12 @@ class Group(GroupAdmin[T]):
         self, who: bytes, limit: int, deadline: float | None, **options: Any
     ) -> list[Delivery[T]]:
         """Read, and wait for what comes until the deadline; options as of ``_waiting``."""
-        return self._deliveries(who, self._waiting(who, limit, **options).until(deadline))
+        wait = self._waiting(who, limit, **options)
+        if deadline == 0.0:  # it does not wait, and asks for no place in the queue
+            given = self._opened.commit_telling(wait.once, on_dead=wait.on_dead)
+        else:
+            given = wait.until(deadline)
+        return self._deliveries(who, given)
 
     def _waiting(
         self, who: bytes, limit: int, *, noack: bool = False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from logstore.api import arguments
@@ -16,6 +17,7 @@ from logstore.api.arguments import Limits, deadline_of
 from logstore.api.entry import Entry, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import read as ranges
 from logstore.engine.waiting.wait import over, wait_streams
 from logstore.errors import UsageError
@@ -30,7 +32,7 @@ FOLLOW_COUNT = 1000  # entries read at once while following
 # -- what is there ----------------------------------------------------------------------------
 def record_of(opened: OpenStore[Any], name: bytes) -> StreamRecord | None:
     """The record of a stream; None if there is no such stream."""
-    return snapshot.read(opened.engine(), lambda view: view.record(name))
+    return snapshot.read(opened.engine(), partial(Snapshot.record, name=name))
 
 
 def last_id(opened: OpenStore[Any], name: bytes) -> StreamID:

@@ -24,7 +24,8 @@ OF_PYTHON = re.compile(
 NOT_MET = {
     "arguments", "arrow", "casts", "clock", "configuring",
     "copy", "dead_letters", "delete", "delivery", "group",
-    "group_wait", "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing", "resp",
+    "group_wait", "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing",
+    "resp",
     "scheduling", "settings", "stream_reads", "transaction", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {Path("logstore/api/dump.py"), Path("logstore/api/read.py")}
