@@ -46,7 +46,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.redis": ("wire",),
     "logstore.scan": ("scan",),
     "logstore.spark_io": ("spark", "scan"),
-    "logstore.tools": ("tools", "demo"),
+    "logstore.tools": ("tools",),
     "logstore.transfer": ("transfer",),
     "logstore.valkey": ("wire",),
     "logstore.wire": ("wire",),

@@ -22,10 +22,10 @@ OF_PYTHON = re.compile(
 # Modules whose errors no command meets: it opens stores itself, checks its options itself, and
 # neither consumes, schedules, configures nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
-    "arguments", "arrow", "casts", "clock", "configuring",
+    "arguments", "arrow", "clock", "configuring",
     "copy", "dead_letters", "delete", "delivery", "group",
     "group_wait", "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing",
-    "resp",
+    "resp", "shape",
     "scheduling", "settings", "stream_reads", "transaction", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {Path("logstore/api/dump.py"), Path("logstore/api/read.py")}
