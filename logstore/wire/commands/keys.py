@@ -69,11 +69,23 @@ def keys(_session: Session, words: Words) -> Step:
         rows = reader.rows()
         after = 0
         while page := reader.once(partial(_page, after=after, most=LOOKED_AT_MAX)):
-            rows.add([name for _, name in page if fits(name)])
+            rows.add(_fitting(reader, page, fits))
             after = page[-1][0]
         return rows.done()
 
     return Look(find)
+
+
+def _fitting(
+    reader: Reader, page: list[tuple[int, bytes]], fits: Callable[[bytes], bool] | None
+) -> list[Reply]:
+    """The names of a page that fit a pattern, which may take long for each of them."""
+    found: list[Reply] = []
+    for _, name in page:
+        reader.check()
+        if fits is None or fits(name):
+            found.append(name)
+    return found
 
 
 def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
@@ -110,8 +122,7 @@ def scan(_session: Session, words: Words) -> Step:
         page = reader.once(partial(_page, after=cursor, most=most))
         full = len(page) == most or sum(len(name) for _, name in page) >= PAGE_BYTES
         following = page[-1][0] if full else 0
-        names = [name for _, name in page if wanted and (fits is None or fits(name))]
-        return [b"%d" % following, names]
+        return [b"%d" % following, _fitting(reader, page, fits) if wanted else []]
 
     return Look(find)
 
