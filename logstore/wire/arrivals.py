@@ -369,8 +369,8 @@ class Arrivals:
     # -- places -----------------------------------------------------------------------------------
     def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
         _keep_alive(taken)
-        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
-        place = Place(self, self._service.session(address=address), tls)
+        address, local = _shown(peer), _shown(taken.getsockname())
+        place = Place(self, self._service.session(address=address, local=local), tls)
         self._places.add(place)
         if tls is not None or not place.session.authenticated:
             self.estrange(place)
@@ -441,6 +441,10 @@ class Arrivals:
                 each.cut()
         if self.strangers:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+
+def _shown(address: object) -> str:
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix"
 
 
 def _keep_alive(found: socket.socket) -> None:

@@ -29,6 +29,7 @@ from logstore.wire.owed import Cut
 from logstore.wire.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
+from logstore.wire.slowlog import took
 from logstore.wire.steps import Block, GroupRead
 
 log = logging.getLogger("logstore.server")
@@ -56,7 +57,7 @@ class Blocked:
         self._reader = StoreReader(session.database.store, session.owed)
         self._session = session
         self._told: list[bool] = []
-        self._waited = False  # it was tried, and may be ended from now on
+        self.waited = False  # it was tried, and may be ended from now on
         self._refused: Reply = None
         self._ready: tuple[list[Delivered], Reply] | None = None  # what was read, and its reply
 
@@ -149,12 +150,12 @@ class Blocked:
         step = self.step
         self._owed.back(0)
         if step.worth is None or step.worth(self._reader):
-            if self._waited:
+            if self.waited:
                 self._check_rights()
             found = self._runner.run([step.attempt], self._owed)
             if found[0] is not step.empty:
                 return found
-        self._waited = True
+        self.waited = True
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
         self._pause_s = None if pause_ms is None else pause_ms / 1000
         return None
@@ -181,9 +182,13 @@ class Blocked:
 
     def _once(self, txn: WriteTxn, takes_new: bool = True) -> list[Delivered]:
         """The read, inside of its commit: a reply that is too large undoes it."""
-        if self._waited:
+        if self.waited:
             self._check_rights()
-        found = self._group.once(txn, takes_new)
+        begun_ns = time.perf_counter_ns()
+        try:
+            found = self._group.once(txn, takes_new)
+        finally:
+            took(self.step.attempt.asked, begun_ns)
         if found:
             self._owed.back(0)
             self._ready = found, self._owed.made(self._group.reply(found))
@@ -213,7 +218,7 @@ class Blocked:
         self._session.unblock, self._session.look_again = unblock, wake
 
     def _begun(self, waiter: Waiter) -> None:
-        self._waited = True  # it had its first try
+        self.waited = True  # it had its first try
         self._begin(waiter.wake)
 
     def _end(self) -> None:
@@ -221,7 +226,7 @@ class Blocked:
 
     def _check(self) -> None:
         """``Unblocked`` once it was; who went before it began has one try, as with the peers."""
-        if self._told or (self._waited and self._session.gone):
+        if self._told or (self.waited and self._session.gone):
             raise Unblocked(Failure(UNBLOCKED) if any(self._told[:1]) else self.step.empty)
 
     def _check_rights(self) -> None:
@@ -234,13 +239,13 @@ class Blocked:
     def _alive(self) -> None:
         """Asked by a thread whenever it was woken, and once a slice."""
         self._session.database.store._engine()
-        self._waited = True
+        self.waited = True
         self._check()
 
     async def _lives(self) -> None:
         """Asked by a task whenever it was woken."""
         self._check()
-        if self._waited and self.step.group:
+        if self.waited and self.step.group:
             self._check_rights()
 
 

@@ -22,8 +22,8 @@ from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.failures import Failed, failure_of
 from logstore.wire.reply import NO_REPLY, Reply, encode
+from logstore.wire.runner import told
 from logstore.wire.service import Profile, Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell
@@ -121,10 +121,7 @@ class Direct:
     def _replies(self, steps: Sequence[Step]) -> list[Reply]:
         step = steps[0]
         if isinstance(step, Tell):
-            try:
-                return [step.make()]
-            except Failed as failed:
-                return [failure_of(failed)]
+            return [told(step)]
         return self.session.database.runner.run(steps)
 
     def _tell(self, replies: list[Reply]) -> None:

@@ -24,6 +24,7 @@ from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Cut, Owed
 from logstore.wire.reply import Failure, Reply
 from logstore.wire.rows import Adding, Again, Run, each_reply, encoded, refused
+from logstore.wire.slowlog import took
 from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
 
 T = TypeVar("T")
@@ -118,18 +119,22 @@ class _Together:
             step = step.attempt
         if isinstance(step, AddRow | AddRows):
             return self._rows(state, place, step)
-        if isinstance(step, Change):
-            found = step.op(state)
-            if self._alone:
-                self._found = found
-            else:
-                self.replies[place] = self._owed.made(step.reply(found))
-        elif isinstance(step, Look):
-            self.replies[place] = self._owed.made(step.find(StateReader(state, self._owed)))
-        elif isinstance(step, Tell):
-            self.replies[place] = step.make()
-        else:
+        if not isinstance(step, (Change, Look, Tell)):
             raise Failed("ERR this command is not allowed inside a transaction")
+        begun_ns = time.perf_counter_ns()
+        try:
+            if isinstance(step, Change):
+                found = step.op(state)
+                if self._alone:
+                    self._found = found
+                else:
+                    self.replies[place] = self._owed.made(step.reply(found))
+            elif isinstance(step, Look):
+                self.replies[place] = self._owed.made(step.find(StateReader(state, self._owed)))
+            else:
+                self.replies[place] = step.make()
+        finally:
+            took(step.asked, begun_ns)
         return 1
 
     def made(self) -> list[Reply]:
@@ -176,6 +181,17 @@ def _is_change(step: Step) -> bool:
 def _refused(step: Step, error: Exception) -> Reply:
     failure = failure_of(error)
     return refused(step, failure) if isinstance(step, AddRows) else failure
+
+
+def told(step: Tell) -> Reply:
+    """The reply of a step that needs no store."""
+    begun_ns = time.perf_counter_ns()
+    try:
+        return step.make()
+    except Failed as failed:
+        return failure_of(failed)
+    finally:
+        took(step.asked, begun_ns)
 
 
 class Runner:
@@ -234,13 +250,12 @@ class Runner:
             return together.replies if went else None
 
     def _alone(self, step: Step, owed: Owed) -> Reply:
+        assert isinstance(step, (Look, Tell, Admin))
+        begun_ns = time.perf_counter_ns()
         try:
             if isinstance(step, Look):
                 return owed.made(step.find(StoreReader(self.store, owed)))
-            if isinstance(step, Tell):
-                return owed.made(step.make())
-            assert isinstance(step, Admin)
-            return owed.made(step.work())
+            return owed.made(step.make() if isinstance(step, Tell) else step.work())
         except Cut:
             raise
         except (Error, Failed) as exc:
@@ -248,6 +263,8 @@ class Runner:
         except Exception as exc:  # a defect of ours must not take the connection with it
             log.exception("a command failed")
             return failure_of(exc)
+        finally:
+            took(step.asked, begun_ns)
 
     def _row(self, step: AddRow) -> Reply:
         """One add by itself, the short way."""

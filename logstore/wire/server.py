@@ -25,11 +25,10 @@ from logstore.aio.wait import Watcher
 from logstore.wire.arrivals import Arrivals, Place
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.failures import Failed, failure_of
 from logstore.wire.listening import Listen, UnixSocket, tcp_sockets
 from logstore.wire.owed import Cut, Owed, OwedBytes
 from logstore.wire.reply import Made, Reply, encode
-from logstore.wire.runner import Runner
+from logstore.wire.runner import Runner, told
 from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Step, Tell, Unread, commits
@@ -43,6 +42,7 @@ CLOSE_S = 1.0  # for what a client that is not in is still to read
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
 WRITE_BYTES = 256 * 1024  # of replies that are written together
+TRIES = 8  # of reads that were woken, in a thread at a time
 UNSENT_MAX = 1000  # replies that were made at once and not written yet
 TURN_S = 0.003  # that a client may hold up the others
 
@@ -58,6 +58,7 @@ class Server:
         # A commit may wait for a process that stands still: no read stands behind one.
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
+        self._tries = _Tries(self._readers)
         self.ends = False  # nobody waits for replies any more
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals = Arrivals(service, self._protocol)
@@ -147,20 +148,85 @@ class Server:
     async def block(self, session: Session, step: Block) -> Reply:
         """Try until something is found, or the time is over."""
         database = session.database
+
         threads = self._writers if commits(step) else self._readers
+        blocked = Blocked(session, step)
 
         def run(work: Callable[[], Any]) -> Awaitable[Any]:
+            if blocked.waited and threads is self._readers:
+                return self._tries.run(work)
             since = partial(database.runner.since, time.monotonic_ns(), work)
             return asyncio.get_running_loop().run_in_executor(threads, since)
 
         tasks = Tasks(self._watchers[database.number], run)
         slice_s = SLICE_S * random.uniform(0.5, 1.0)  # not all of them in the same moment
         try:
-            return await Blocked(session, step).in_task(tasks, slice_s)
+            return await blocked.in_task(tasks, slice_s)
         except Unblocked as unblocked:
             if session.gone:
                 raise ConnectionError("the client went") from None
             return unblocked.reply
+
+
+class _Tries:
+    """Tries of reads that block, when thousands are woken at once: one by itself runs as it comes,
+    those that come while it runs go to a thread some at a time. So whoever asks meanwhile waits
+    for a few of them, not for all.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._runs = False
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives."""
+        loop = asyncio.get_running_loop()
+        if self._runs:
+            found = loop.create_future()
+            self._queue.append((work, found))
+            return await found
+        self._runs = True
+        try:
+            return await loop.run_in_executor(self._threads, work)
+        finally:
+            if self._queue:
+                self._task = loop.create_task(self._rest())
+            else:
+                self._runs = False
+
+    async def _rest(self) -> None:
+        try:
+            while self._queue:
+                some = [self._queue.popleft() for _ in range(min(TRIES, len(self._queue)))]
+                some = [each for each in some if not each[1].done()]
+                await asyncio.get_running_loop().run_in_executor(self._threads, _try_all, some)
+        finally:
+            self._runs = False
+            for _, found in self._queue:  # the server ends
+                found.cancel()
+
+
+def _try_all(some: Sequence[tuple[Callable[[], Any], asyncio.Future[Any]]]) -> None:
+    """Do all, then tell their loop."""
+    done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+    for work, found in some:
+        try:
+            done.append((found, work(), None))
+        except BaseException as exc:  # noqa: BLE001  whoever waits for it raises it
+            done.append((found, None, exc))
+    if done:
+        done[0][0].get_loop().call_soon_threadsafe(_tell_all, done)
+
+
+def _tell_all(done: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    for found, value, error in done:
+        if found.done():  # the client went
+            continue
+        if error is None:
+            found.set_result(value)
+        else:
+            found.set_exception(error)
 
 
 async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
@@ -265,10 +331,7 @@ class _Connection:
 
     def _tell(self, step: Tell) -> None:
         """A reply that needs no store; it is sent with others."""
-        try:
-            replies = [step.make()]
-        except Failed as failed:
-            replies = [failure_of(failed)]
+        replies = [told(step)]
         self._session.service.counts.note(replies)
         protocol = self._session.protocol
         self._unsent += [encode(each, protocol) for each in self._session.told(replies)]

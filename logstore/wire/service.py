@@ -131,9 +131,10 @@ class Service:
         """The version of the peer whose commands are all there."""
         return VERSION_TOLD[self.profile].encode()
 
-    def session(self, *, address: str = "", trusted: bool = False) -> Session:
-        """A new session."""
+    def session(self, *, address: str = "", local: str = "", trusted: bool = False) -> Session:
+        """A new session of a client at ``address``, which came to ``local``."""
         made = Session(self, address=address, trusted=trusted)
+        made.local = local or address
         self.sessions[made.id] = made
         self.counts.connections += 1
         return made

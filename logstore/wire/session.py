@@ -19,7 +19,7 @@ from logstore.engine.shm.saved_waiter import Places
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
-from logstore.wire.steps import Admin, Block, Step, Tell
+from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
 from logstore.wire.table import Command
 from logstore.wire.words import Words
 
@@ -34,6 +34,7 @@ CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a
 QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
 WORD_BYTES = 40  # of a word, beside its bytes
 WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
+_NOTED = (Change, Look, Tell, Admin)  # steps that are timed
 _NO_MORE = {
     "command": "no permission to execute the command or subcommand",
     "key": "no permission to touch the specified keys",
@@ -58,6 +59,7 @@ class Session:
         self.database = service.databases[0]  # SELECT
         self.id = next(_IDS)
         self.address = address
+        self.local = address  # where the server took it
         self.protocol = 2
         self.name = b""
         self.library: dict[str, bytes] = {}
@@ -137,9 +139,10 @@ class Session:
         queued = self.multi is not None and command.name not in AT_ONCE
         if queued and not {"no_multi", "no-multi"}.isdisjoint(command.flags):
             raise Failed("ERR Command not allowed inside a transaction")
-        refusal = self.refusal(command, words)
-        if refusal is not None:
-            raise Failed(refusal.text)
+        if not self.user.everything:
+            refusal = self.refusal(command, words)
+            if refusal is not None:
+                raise Failed(refusal.text)
         self.service.audit.command(self, command, words)
         if queued:
             return self._queue(command, words)
@@ -147,9 +150,21 @@ class Session:
             self.service.tell_monitors(self, command, words)
         assert command.parse is not None
         step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
-        step = self.service.slowlog.step(self, command, words, step)
         if isinstance(step, Block):  # the user may lose the right meanwhile
-            return step._replace(refusal=partial(self.refusal, command, words))
+            step.refusal = partial(self.refusal, command, words)
+        return self._noted(step, command, words)
+
+    def _noted(self, step: Step, command: Command, words: list[bytes]) -> Step:
+        """The step with what was asked, for the slow log. Adds of a pipeline run together, and are
+        none of their own unless each is to be looked at."""
+        slowlog = self.service.slowlog
+        if isinstance(step, AddRow):
+            if not slowlog.each:
+                return step
+            step = step.change
+        noted = step.attempt if isinstance(step, Block) else step
+        if isinstance(noted, _NOTED):
+            noted.asked = (slowlog, self, command, words)
         return step
 
     def refusal(self, command: Command, words: list[bytes], times: int = 1) -> Failure | None:
@@ -180,7 +195,7 @@ class Session:
         assert command.parse is not None
         try:
             step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
-            step = self.service.slowlog.step(self, command, words, step)
+            step = self._noted(step, command, words)
         except Failed as failed:  # the peers find it out when they run it
             failure = failure_of(failed)
             step = Tell(lambda: failure)

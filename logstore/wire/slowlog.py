@@ -10,20 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from logstore.wire.redaction import without_passwords
 from logstore.wire.reply import Reply
-from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
+from logstore.wire.steps import Asked
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session
-    from logstore.wire.table import Command
 
-P = ParamSpec("P")
-T = TypeVar("T")
 SLOWER_US = 10_000
 ENTRIES_MAX = 128
 WORDS_MAX = 32  # of an entry
@@ -32,7 +28,8 @@ EACH_US = 1000  # below that also adds of a pipeline are looked at one by one
 
 
 class SlowLog:
-    """The slow commands of one server."""
+    """The slow commands of one server. A session writes on each step what was asked; who runs the
+    step times it, and calls ``took``."""
 
     def __init__(self) -> None:
         self.slower_us = SLOWER_US  # slowlog-log-slower-than: negative: none is kept
@@ -46,49 +43,11 @@ class SlowLog:
         """Whether also commands that never take long are to be timed one by one."""
         return 0 <= self.slower_us < EACH_US
 
-    def step(
-        self, session: Session, command: Command, words: Sequence[bytes], step: Step
-    ) -> Step:  # fmt: skip
-        """The same step; when it took long there is an entry."""
-        if self.slower_us < 0 or "skip_slowlog" in command.flags:
-            return step
-        match step:
-            case Look():
-                return Look(self.timed(session, command, words, step.find))
-            case Change():
-                return step._replace(op=self.timed(session, command, words, step.op))
-            case AddRow() if self.each:
-                return self.step(session, command, words, step.change)
-            case Tell() if self.each or "fast" not in command.flags:
-                return Tell(self.timed(session, command, words, step.make))
-            case Admin():
-                return step._replace(work=self.timed(session, command, words, step.work))
-            case Block():
-                attempt = self.step(session, command, words, step.attempt)
-                assert isinstance(attempt, Change | Look)
-                group = step.group
-                if group is not None:
-                    once = self.timed(session, command, words, group.once)
-                    group = group._replace(once=once)
-                return step._replace(attempt=attempt, group=group)
-            case _:
-                return step
-
-    def timed(
-        self, session: Session, command: Command, words: Sequence[bytes], work: Callable[P, T]
-    ) -> Callable[P, T]:
-        """The same work; when it took long there is an entry."""
-
-        def run(*args: P.args, **options: P.kwargs) -> T:
-            begun_ns = time.perf_counter_ns()
-            try:
-                return work(*args, **options)
-            finally:
-                took_us = (time.perf_counter_ns() - begun_ns) // 1000
-                if took_us >= self.slower_us >= 0:
-                    self._enter(session, without_passwords(command, words), took_us)
-
-        return run
+    def note(self, asked: Asked, took_us: int) -> None:
+        """An entry for what took long, if any is to be kept of it."""
+        _, session, command, words = asked
+        if self.slower_us >= 0 and "skip_slowlog" not in command.flags:
+            self._enter(session, without_passwords(command, words), took_us)
 
     def _enter(self, session: Session, words: list[bytes], took_us: int) -> None:
         shown: list[Reply] = [_clipped(each) for each in words[:WORDS_MAX]]
@@ -115,6 +74,14 @@ class SlowLog:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def took(asked: Asked | None, begun_ns: int) -> None:
+    """A step of a request was run; it began then (``time.perf_counter_ns``)."""
+    if asked is not None:
+        took_us = (time.perf_counter_ns() - begun_ns) // 1000
+        if took_us >= asked[0].slower_us:
+            asked[0].note(asked, took_us)
 
 
 def _clipped(word: bytes) -> bytes:

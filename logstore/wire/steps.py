@@ -8,7 +8,8 @@ commit, a transaction's steps too. Invariants: making a step changes nothing and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
@@ -17,6 +18,13 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.wire.owed import Rows
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
 
+if TYPE_CHECKING:
+    from logstore.wire.session import Session
+    from logstore.wire.slowlog import SlowLog
+    from logstore.wire.table import Command
+
+# The slow log, whose step it is, and of which request.
+Asked: TypeAlias = "tuple[SlowLog, Session, Command, Sequence[bytes]]"
 T = TypeVar("T")
 
 
@@ -51,16 +59,19 @@ def ok(_found: Any) -> Reply:
     return OK
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk."""
 
     op: Callable[[WriteTxn], Any]
     reply: Callable[[Any], Reply] = same
     frees: bool = False
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
+    asked: Asked | None = None
 
 
-class AddRow(NamedTuple):
+@dataclass(slots=True)
+class AddRow:
     """XADD with ``*`` and no option: many of one stream in a row become one operation."""
 
     key: bytes
@@ -68,36 +79,44 @@ class AddRow(NamedTuple):
     change: Change  # the same alone
 
 
-class AddRows(NamedTuple):
+@dataclass(slots=True)
+class AddRows:
     """Many of these as they came, never an object each; its reply has those of all."""
 
     key: bytes
     rows: RowBatch
 
 
-class Look(NamedTuple):
+@dataclass(slots=True)
+class Look:
     """A read without a commit."""
 
     find: Callable[[Reader], Reply]
+    asked: Asked | None = None
 
 
-class Tell(NamedTuple):
+@dataclass(slots=True)
+class Tell:
     """A reply that needs no store; made when its turn comes."""
 
     make: Callable[[], Reply]
+    asked: Asked | None = None
 
 
-class Unread(NamedTuple):
+@dataclass(slots=True)
+class Unread:
     """A request of so many words that it is made a step in a thread."""
 
     make: Callable[[], Step]
 
 
-class Admin(NamedTuple):
+@dataclass(slots=True)
+class Admin:
     """Work on the store as a whole, in a thread, outside any transaction."""
 
     work: Callable[[], Reply]
     commits: bool = True  # it may; else it reads
+    asked: Asked | None = None
 
 
 class GroupRead(NamedTuple):
@@ -114,7 +133,8 @@ class GroupRead(NamedTuple):
     measured: bool  # it counts bytes
 
 
-class Block(NamedTuple):
+@dataclass(slots=True)
+class Block:
     """A read that waits until it finds something: tried at once, and whenever a key changes; or in
     the queue of a ``group``.
     """

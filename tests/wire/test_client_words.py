@@ -20,6 +20,7 @@ ASKED: list[tuple[Any, ...]] = [
     ("CLIENT", "KILL", "USER", "default", "TYPE", "slave"), ("CLIENT", "KILL", "MAXAGE", "0"),
     ("CLIENT", "KILL", "MAXAGE", "x"), ("CLIENT", "KILL", "MAXAGE", "10000"),
     ("CLIENT", "KILL", "SKIPME", "maybe"), ("CLIENT", "KILL", "ID"), ("CLIENT", "KILL", "x"),
+    ("CLIENT", "KILL", "LADDR", "127.0.0.1:1"), ("CLIENT", "KILL", "LADDR"),
     ("CLIENT", "KILL", "ID", "99999", "ID", "88888"), ("CLIENT", "LIST", "TYPE"),
     ("CLIENT", "LIST", "TYPE", "pubsub"), ("CLIENT", "LIST", "TYPE", "nobody"),
     ("CLIENT", "LIST", "TYPE", "normal", "x"), ("CLIENT", "LIST", "ID"), ("CLIENT", "LIST", "x"),
@@ -67,6 +68,11 @@ def test_words_of_client_and_unknown_commands(ours: Served, redis_peer: Peer) ->
             assert told(here, words) == told(redis_peer.client, words), words
         assert bystander.client_id() == before
         assert len(told(here, ("CLIENT", "LIST", "TYPE", "normal"))) >= 2
+        local = told(here, ("CLIENT", "LIST")).split(b" laddr=")[1].split()[0]
+        assert local == b"127.0.0.1:%d" % ours.port
+        assert told(here, ("CLIENT", "KILL", "ID", before, "LADDR", "127.0.0.1:1")) == 0
+        assert told(here, ("CLIENT", "KILL", "LADDR", local)) == 1
+        assert bystander.ping()
         assert told(here, ("CLIENT", "KILL", "TYPE", "normal")) == 1
         assert here.ping()
         assert bystander.client_id() != before

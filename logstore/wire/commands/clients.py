@@ -84,7 +84,8 @@ def line_of(session: Session) -> bytes:
     """A connection as CLIENT LIST shows it."""
     library = session.library
     fields = {
-        "id": session.id, "addr": session.address, "name": session.name.decode("latin-1"),
+        "id": session.id, "addr": session.address, "laddr": session.local,
+        "name": session.name.decode("latin-1"),
         "age": int(time.time() - session.born), "flags": _flags(session),
         "db": session.database.number,
         "multi": -1 if session.multi is None else len(session.multi.steps),
@@ -164,7 +165,8 @@ class _Filter:
         self._users = service.users
         self._user: User | None = None
         self._ids: set[int] | None = None
-        self._addresses: set[bytes] | None = None
+        self._address: bytes | None = None
+        self._local: bytes | None = None
         self._kind = NORMAL
         self._age_s = 0
         self._skips_me = True
@@ -180,7 +182,9 @@ class _Filter:
                 raise Failed(_NO_ID)
             self._ids = (self._ids or set()) | {number} if self._several else {number}
         elif name == b"ADDR":
-            self._addresses = {value}
+            self._address = value
+        elif name == b"LADDR":
+            self._local = value
         elif name == b"TYPE":
             self._kind = _kind(value)
         elif name == b"USER":
@@ -206,7 +210,9 @@ class _Filter:
             return False
         if self._age_s and time.time() - other.born < self._age_s:
             return False
-        return self._addresses is None or other.address.encode() in self._addresses
+        if self._local is not None and other.local.encode() != self._local:
+            return False
+        return self._address is None or other.address.encode() == self._address
 
 
 def _end(sessions: list[Session]) -> None:

@@ -149,16 +149,13 @@ def flush(session: Session, words: Words) -> Step:
         raise Failed(SYNTAX)
     words.end()
 
-    return _FLUSH
+    return Change(_flush, ok, frees=True)
 
 
 def _flush(state: WriteTxn) -> None:
     state.flush()  # so that the index has what a transaction did before
     for record in list(state.index.records()):
         state.emit(frames.Drop(record.number))
-
-
-_FLUSH = Change(_flush, ok, frees=True)
 
 
 def flush_all(session: Session, words: Words) -> Step:
