@@ -24,6 +24,7 @@ NODE_MAX_ENTRIES = 100
 SEGMENT_BYTES = 64 * MIB
 SEGMENT_BYTES_MIN = 64 * 1024
 SEGMENT_BYTES_MAX = 1 << 30
+IMPORTING = b"__importing__:"  # what names of streams begin with that are not there whole yet
 NAME_MAX_BYTES = 64 * 1024  # of a stream, a group, a consumer, wherever they come from
 PRODUCER_ID_MAX_BYTES = 1024  # and of an idempotent ID
 ENTRY_MAX_BYTES = 1 << 30

@@ -16,7 +16,6 @@ from logstore.api.dump import Peer
 from logstore.api.store import Store
 from logstore.codec import listpack
 from logstore.engine.dump import export as exports
-from logstore.engine.dump.chunks import PREFIX
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError, UsageError
@@ -33,11 +32,7 @@ def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
     """The streams of a store that are wanted, sorted; what an import has not finished is none."""
 
     def find(view: Snapshot) -> list[bytes]:
-        return sorted(
-            record.name
-            for record in view.records()
-            if wanted.wants(record.name) and not record.name.startswith(PREFIX)
-        )
+        return sorted(record.name for record in view.records() if wanted.wants(record.name))
 
     return snapshot.read(store._engine(), find)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from logstore.codec import codec
-from logstore.engine.dump.chunks import PREFIX
 from logstore.errors import StreamExistsError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.options import IMPORTING
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue
 from logstore.transfer.report import Report
 from logstore.transfer.server import Command, Server, checked
@@ -36,7 +36,7 @@ class Pushing:
         expires_ms: int | None, *, replace: bool,
     ) -> None:  # fmt: skip
         """Make it; StreamExistsError, PeerError."""
-        server, name = self._server, PREFIX + target
+        server, name = self._server, IMPORTING + target
         server.call("DEL", name)
         self._entries(name, nodes)
         if not info.length:  # a stream without entries is made by one that goes again

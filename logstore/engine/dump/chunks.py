@@ -23,11 +23,10 @@ from logstore.engine.streams import add, lifecycle
 from logstore.errors import Error, StreamExistsError
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.options import NAME_MAX_BYTES
+from logstore.options import IMPORTING, NAME_MAX_BYTES
 from logstore.rdb.value import GroupValue, Idempotence, StreamInfoValue
 from logstore.tuples import NamedTuple
 
-PREFIX = b"__importing__:"
 GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds
 Commit: TypeAlias = Callable[[Callable[[WriteTxn], Any]], Any]
 
@@ -41,9 +40,9 @@ class Temporary(NamedTuple):
 
 def begin(state: WriteTxn, name: bytes) -> Temporary:
     """Make it, empty; what a killed import left of the name is dropped."""
-    temporary = PREFIX + name
+    temporary = IMPORTING + name
     if len(temporary) > NAME_MAX_BYTES:
-        temporary = PREFIX + blake2b(name, digest_size=16).hexdigest().encode()
+        temporary = IMPORTING + blake2b(name, digest_size=16).hexdigest().encode()
     lifecycle.drop(state, temporary)
     return Temporary(temporary, add.create(state, temporary).number)
 

@@ -19,6 +19,7 @@ from logstore.index import env
 from logstore.index.env import Generation
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.options import IMPORTING
 from logstore.sealed import LostRowsError
 
 T = TypeVar("T")
@@ -104,8 +105,11 @@ class Snapshot:
         )
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
-        """Records with numbers above ``after``, ascending, without those that have expired."""
+        """Records with numbers above ``after``, ascending, without those that have expired, and
+        without what an import has not finished, or was killed over."""
         for found in self.index.records(after):
+            if found.name.startswith(IMPORTING):
+                continue
             if not found.expires_ms or found.expires_ms > self.now_ms:
                 yield found
 
