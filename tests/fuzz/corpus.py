@@ -15,8 +15,8 @@ from typing import Protocol, cast
 from logstore.codec import Codec, choose
 
 TARGETS = (
-    "acl", "batches", "files", "frames", "globs", "inline", "lines", "lzf", "nodes", "payloads",
-    "replies", "requests", "rows", "storefiles",
+    "acl", "batches", "files", "frames", "globs", "indexpages", "inline", "lines", "lzf", "nodes",
+    "payloads", "replies", "requests", "rows", "storefiles",
 )  # fmt: skip
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "fuzz"
 SIZE_MAX = 4096

@@ -19,8 +19,8 @@ from tests.fuzz.corpus import GOLDEN, TARGETS, harness, inputs, mutations
 from tests.house.repo import ROOT
 
 TRIES = {
-    "acl": 2000, "batches": 2000, "files": 800, "frames": 8000, "globs": 8000, "inline": 8000,
-    "lines": 4000, "lzf": 8000, "nodes": 400, "payloads": 1000, "replies": 80,
+    "acl": 2000, "batches": 2000, "files": 800, "frames": 8000, "globs": 8000, "indexpages": 12,
+    "inline": 8000, "lines": 4000, "lzf": 8000, "nodes": 400, "payloads": 1000, "replies": 80,
     "requests": 1500, "rows": 8000,
     "storefiles": 4000,
 }  # fmt: skip
