@@ -9,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import logstore
+from logstore.api import dump as api_dump
 from logstore.api.opening import opened_of
 from logstore.engine.runtime import snapshot
+from logstore.errors import TooLargeError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
@@ -72,3 +76,14 @@ def test_what_a_killed_restore_left_is_hidden_and_goes(tmp_path: Path) -> None:
         store.restore(b"s", file.read_bytes())
         assert sorted(names(store)) == [b"other", b"s"]
         assert store.stream(b"s").info().groups == GROUPS
+
+
+def test_what_a_failed_restore_left_is_taken_away(tmp_path: Path) -> None:
+    def fail(_: object) -> None:
+        raise TooLargeError("the last of its commits is refused")
+
+    with logstore.open(tmp_path / "store") as store:
+        prepared = api_dump.prepared(payload(3000))
+        with pytest.raises(TooLargeError):
+            api_dump.install(opened_of(store), b"s", prepared, replace=False, last=fail)
+        assert names(store) == []
