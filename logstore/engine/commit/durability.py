@@ -48,7 +48,9 @@ def flush(engine: Engine, committer: Committer) -> int:
 
 def flush_seen(engine: Engine, committer: Committer) -> int:
     """The same for all that any reader has seen: LMDB knows of a commit before WAKE does, and while
-    it does, the word of a commit in progress is set. Who waits for that commit waits for LOCK."""
+    it does, the word of a commit in progress is set. A caller that waits for that
+    commit waits for LOCK.
+    """
     engine.check_open()
     engine.check_failed()
     if engine.wake.in_progress:  # looked at before ``applied`` is
@@ -125,7 +127,7 @@ class Flusher:
             except StoreGoneError as exc:
                 log.error("work in the background ends: %s", exc)
                 return
-            except Exception as exc:  # noqa: BLE001  whatever fails in the care, the promise is kept
+            except Exception as exc:  # noqa: BLE001  whatever fails here, the promise of everysec stays
                 trouble.failed(exc)
                 if self._engine.wake.failed_at:
                     return
@@ -151,8 +153,8 @@ class Flusher:
             flush(self._engine, self._committer)
 
     def _check_readers(self) -> None:
-        """Free the slots of killed readers: one that held a snapshot lets the index grow; and those
-        kept for waiters that did not come back.
+        """Free the slots of killed readers, since one with a snapshot lets the index grow, and the
+        slots of saved waiters that did not come back.
         """
         self._engine.wake.waits.places.sweep()
         generation = self._engine.generation

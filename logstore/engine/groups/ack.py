@@ -2,7 +2,7 @@
 
 Invariants: every refusal comes before the first frame; a fenced ack holds only for the delivery
 that was handed out: same consumer, same count, same time. What is given back for the last time is
-buried at once.
+moved to the dead letter stream at once.
 """
 
 from __future__ import annotations
@@ -104,9 +104,11 @@ def nack(
     error: bytes = b"",
     limit: Limit | None = None,
 ) -> int:
-    """As XNACK (by its documentation): give entries back, nobody's, at the head of the line.
+    """As XNACK (by its documentation): give entries back. They belong to no consumer then,
+    and are read before all others.
 
-    What was delivered too often for its group by then is buried at once, for the reason ``error``;
+    What was delivered too often for its group by then is dead-lettered at once, for the reason
+    ``error``;
     ``limit`` is a worker's own, instead of what is set for the group.
     """
     if mode not in NACK_MODES:
@@ -135,7 +137,7 @@ def nack(
     done = len(items)
     for id in [id for id, (_, count) in items.items() if dead_letters.reached(count)]:
         if dead_letters.full:
-            break  # the rest is given back, and buried by who would take it over
+            break  # the rest is given back; the read that would take it over moves it
         del items[id]
         pending = pel.find(txn.groups.index, found.number, id) or PendingEntry(id, NO_ONE, 0, 0)
         fields = lookup.fields(id)

@@ -20,7 +20,7 @@ NO_KEY = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
     "MKSTREAM option to create an empty stream automatically."
 )
-SEEN_MS = 10  # who reads in vain more often than this is not written down each time
+SEEN_MS = 10  # a consumer that reads in vain more often is not recorded each time
 
 
 def refused(words: bytes, stream: bytes) -> GroupNotFoundError:

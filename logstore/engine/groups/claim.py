@@ -233,11 +233,11 @@ def reassign(
     idle = pel.by_idle(txn.groups.index, found.number, txn.now_ms - min_idle_ms)
     moved = list(islice(idle, count or None))
     held = {number: each.pending for number, each in alive.items()}
-    for waiting in moved:  # what is handed over does not weigh on whom it leaves
+    for waiting in moved:  # it no longer counts for the consumer that it leaves
         if waiting.consumer in held:
             held[waiting.consumer] -= 1
-    line = [(pending, alive[number].name, number) for number, pending in held.items()]
-    heapq.heapify(line)
+    least = [(pending, alive[number].name, number) for number, pending in held.items()]
+    heapq.heapify(least)
     lookup = Lookup(txn, record)
     gone: list[StreamID] = []
     items: dict[int, list[tuple[int, int, int, int]]] = {}
@@ -245,10 +245,10 @@ def reassign(
         if waiting.id not in lookup:
             gone.append(waiting.id)
             continue
-        pending, name, number = line[0]
+        pending, name, number = least[0]
         item = (waiting.id.ms, waiting.id.seq, txn.now_ms, waiting.count)
         items.setdefault(number, []).append(item)
-        heapq.heapreplace(line, (pending + 1, name, number))
+        heapq.heapreplace(least, (pending + 1, name, number))
     if gone:
         removed(txn, found, gone)
     txn.counts["claims"] += sum(map(len, items.values()))

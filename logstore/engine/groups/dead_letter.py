@@ -4,12 +4,12 @@ The entry's own pairs go there, and behind them where it came from: ``origin_str
 origin_group, origin_consumer, origin_delivery_count, origin_error``. It is not pending any more,
 and stays in its stream, as any acked entry does.
 
-Invariants: the add and the ack are in one commit, the add first, as in a transaction; a walk hands
-over what it finds, and ``close`` emits all of it at its end; what no entry can hold any more is
-buried without its own pairs, and a dead letter stream that cannot take another ID, or whose last
-node is damaged, buries nothing (its group delivers on), so that one entry never stops a group. Nor
-is anything buried in the stream where it is pending, which a renaming may have made of the two: it
-would come back for ever.
+Invariants: the add and the ack are in one commit, the add first, as in a transaction; a scan of
+pending entries hands over what it finds, and ``close`` emits all of it at the end. An entry that is
+too large together with its origin moves without its own pairs; nothing moves to a dead letter
+stream that cannot take another ID or whose last node is damaged, and the group delivers on: one
+entry never stops a group. Nor does anything move to the stream where it is pending, which a
+renaming may have made of the two: it would come back for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from logstore.options import ENTRY_MAX_BYTES
 from logstore.settings import GroupSettings
 from logstore.tuples import NamedTuple
 
-MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation buries; the next one goes on
+MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation moves; the next one goes on
 ERROR_MAX_BYTES = 500
 ROW_MAX_BYTES = ENTRY_MAX_BYTES
 
@@ -46,7 +46,7 @@ class DeadLettered(NamedTuple):
     group: bytes
     id: StreamID
     items: list[bytes]  # field, value, ...
-    consumer: bytes  # who had it last; empty: nobody, it was given back
+    consumer: bytes  # the last that had it; empty: it was given back
     count: int  # type: ignore[assignment]  # deliveries
     error: bytes
     stream: bytes  # the dead letter stream
@@ -142,7 +142,7 @@ class DeadLettering:
         txn, group = self._state, self._group
         if self._dead:
             assert self.limit is not None
-            buried = [
+            dead_lettered = [
                 DeadLettered(
                     self._origin,
                     group.name,
@@ -156,15 +156,15 @@ class DeadLettering:
                 )
                 for pending, items, error in self._dead
             ]
-            batch = codec().rows([self._row(each) for each in buried])
-            request = add.Add(self.limit.stream, batch, 0, len(buried), add.AUTO)
+            batch = codec().rows([self._row(each) for each in dead_lettered])
+            request = add.Add(self.limit.stream, batch, 0, len(dead_lettered), add.AUTO)
             added = add.add(txn, request)
             assert added is not None
             at = added.first
-            for each in buried:
+            for each in dead_lettered:
                 txn.dead_lettered.append(each._replace(dead_id=at))
                 at = at.next()
-            txn.counts["dead_letters"] += len(buried)
+            txn.counts["dead_letters"] += len(dead_lettered)
         ended = [pending.id for pending, _, _ in self._dead] + self._gone
         if ended:
             removal.removed(txn, group, ended)

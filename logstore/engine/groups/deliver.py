@@ -28,7 +28,7 @@ from logstore.log import groupframe as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 
 GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
-GIVEN_BACK_MS = 1 << 40  # places in the line of what was given back are below, times of now above
+GIVEN_BACK_MS = 1 << 40  # places of what was given back are below, delivery times above
 
 
 def redelivery_idle_ms(
@@ -42,7 +42,7 @@ def redelivery_idle_ms(
 
 
 def idle_until_ms(now_ms: int, idle: int) -> int:
-    """Who was delivered at this time or before is idle for so long; what was given back always."""
+    """An entry delivered at this time or before is idle for so long; one given back always is."""
     return max(now_ms - idle, GIVEN_BACK_MS - 1 if now_ms >= GIVEN_BACK_MS else 0)
 
 

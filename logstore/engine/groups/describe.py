@@ -25,7 +25,7 @@ PAGE_ROWS = 1000  # groups or consumers
 
 
 class PendingSummary(NamedTuple):
-    """How much is pending, from which ID to which, and with whom (by name, only who has some)."""
+    """How much is pending, from which ID to which, and with which consumers, by name."""
 
     count: int  # type: ignore[assignment]
     first: StreamID | None

@@ -112,7 +112,7 @@ class Engine:
         except BaseException:
             made.close()
             raise
-        self.wake.readers_changed += 1  # under LOCK: before that, nobody writes over a page
+        self.wake.readers_changed += 1  # under LOCK: nobody writes over a page before that
         self.switch_generation(made)
         return made
 
@@ -133,7 +133,10 @@ class Engine:
     def settle_generation(self, generation: Generation) -> None:
         """From now on every process uses these files and no others. LOCK is held."""
         words = self.wake.log()
-        self.wake.index_files = (0, 0)  # who opens it in between only takes it a little earlier
+        self.wake.index_files = (
+            0,
+            0,
+        )  # a process that opens it in between only does so a little early
         self.wake.set_log(words._replace(generation=generation.number))
         self.wake.index_files = self._index_files(generation.path)
 
@@ -167,7 +170,7 @@ class Engine:
                     raise DamagedStoreError("files go while they are read: try again") from exc
                 continue
             for old in names.generations(self.fs, self.index_home):
-                if old != number:  # those who still have it open keep what they mapped
+                if old != number:  # processes that still have it open keep what they mapped
                     self.fs.remove_tree(names.generation(self.index_home, old))
             return
 

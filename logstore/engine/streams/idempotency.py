@@ -33,7 +33,7 @@ _ADDED = -1  # of a row in a plan: it is new
 
 
 class Asked(NamedTuple):
-    """Who adds, and the idempotent ID of each row."""
+    """The producer that adds, and the idempotent ID of each row."""
 
     producer: bytes
     names: Sequence[bytes]

@@ -77,7 +77,7 @@ def _neighbours(txn: WriteTxn, record: StreamRecord, left: NodeRef, right: NodeR
 def state_record(
     txn: WriteTxn, record: StreamRecord, length: int, max_deleted: StreamID, *, first_gone: bool
 ) -> None:
-    """WriteTxn the record after entries went; the first ID is looked up again if it is gone."""
+    """State the record after entries went; the first ID is looked up again if it is gone."""
     first = record.first
     if length == 0:
         first = ZERO_ID
@@ -91,7 +91,7 @@ def state_record(
 
 
 def vacate(txn: WriteTxn, name: bytes) -> None:
-    """A name is about to be given to another stream: who had it goes first, in the same commit."""
+    """A name is about to be given to another stream: the one that has it is dropped first."""
     held = txn.holder(name)
     if held is None:
         txn.index.confirm_absent(name)

@@ -31,7 +31,7 @@ AHEAD_MAX = 64  # entries that a lookup decodes at a time
 
 
 class View(Protocol):
-    """What a write state and a read snapshot have in common."""
+    """What a write transaction and a read snapshot have in common."""
 
     index: IndexTxn
 
@@ -187,8 +187,8 @@ def live_from(
 ) -> Iterator[tuple[StreamID, bytes, bytes]]:
     """Master ID, listpack and vector of nodes that may hold live entries from ``start`` on.
 
-    Who goes through a stream a little at a time finds most of it in the node of the last time; who
-    keeps up with it, in the open one, which is the last and is looked at alone then.
+    A group that reads a stream a little at a time finds most of it in the node of its last read;
+    one that keeps up with the stream finds it in the open node, and looks at no other.
     """
     cache, master, buffer = txn.cache, record.open_master, txn.buffer
     if not record.open_version or master > start:

@@ -132,7 +132,8 @@ LATEST_MS = (1 << 63) - 1
 
 
 class PendingEntry(NamedTuple):
-    """One pending entry. ``time_ms`` of nobody's entry (``consumer`` 0) is its place in line."""
+    """One pending entry. ``time_ms`` of an entry that was given back
+    (``consumer`` 0) is its place in the queue of those."""
 
     id: StreamID
     consumer: int

@@ -73,17 +73,17 @@ class TxnView:
         self._segments_seen: NodeSource | None = None if buffer is not None else segments
         self.now_ms = now_ms
         self.buffer = buffer
-        self.joined: bytes | None = None  # of the append frame at hand: see ``emit``
+        self.joined: bytes | None = None  # what an append makes of its open node: see ``emit``
         # ``groups.dead_letter.DeadLettered``: the caller is told of them after the commit
         self.dead_lettered: list[Any] = []
         self.handed: list[int] = []  # slots of waiters that were offered entries (``waiting``)
         self.grown: dict[int, BeforeImage] = {}  # streams that this commit adds to, as they were
-        self.sated: set[int] = set()  # groups to which nothing of that is left (``arrivals``)
+        self.sated: set[int] = set()  # groups that got all of it (``waiting.arrivals``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: TxnSettings | None = None
-        self.next_due_ms: int | None = None  # when next to look, if this commit changes it
-        self.woken: set[bytes] = set()  # names of streams that were changed: who waits is woken
+        self.next_due_ms: int | None = None  # when work is due next, if this commit changes it
+        self.woken: set[bytes] = set()  # names of changed streams, whose waiting readers are woken
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._created: set[int] = set()
@@ -144,7 +144,7 @@ class TxnView:
         return None if found.expires_ms and found.expires_ms <= self.now_ms else found
 
     def holder(self, name: bytes) -> StreamRecord | None:
-        """The record that has a name, expired or not: for who gives the name to another."""
+        """The record that has a name, expired or not: asked for to give the name to another."""
         number = self.index.stream_number(name)
         if number is None:
             return None
