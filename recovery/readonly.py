@@ -10,6 +10,7 @@ only when it is complete, and, where a living writer tells in WAKE, only when it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
@@ -41,25 +42,33 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
     report = RecoveryReport(why_not_trusted="read-only: a private index is built")
     home, here = fs.temporary_directory(), process.boot_id()
     try:
-        Wake.create(fs, home / names.WAKE)
-        engine = Engine(
-            fs,
-            path,
-            content.uuid,
-            content.limits,
-            options,
-            lock=WriterLock(fs, home / names.LOCK),
-            users=fs.open(home / names.USERS, write=True, create=True),
-            wake=Wake(fs, home / names.WAKE),
-            rebuild=lambda found: rebuild.build(found, report, lambda: published(found, here)),
-        )
-        engine.index_home = home
+        engine = private_engine(
+            fs, path, home, content, options,
+            lambda self: rebuild.build(self, report, lambda: published(self, here)),
+        )  # fmt: skip
         _build(engine)
     except BaseException:
         fs.remove_tree(home)
         raise
     engine.follow = Follower(engine).follow
     return engine, report
+
+
+def private_engine(
+    fs: FileSystem, path: Path, home: Path, content: storefile.StoreFile, options: StoreOptions,
+    build: Callable[[Engine], int],
+) -> Engine:  # fmt: skip
+    """An engine whose locks, shared memory and index are below ``home``, a private directory:
+    nothing below ``path`` is written, locked or removed. ``build`` makes its index."""
+    Wake.create(fs, home / names.WAKE)
+    engine = Engine(
+        fs, path, content.uuid, content.limits, options,
+        lock=WriterLock(fs, home / names.LOCK),
+        users=fs.open(home / names.USERS, write=True, create=True),
+        wake=Wake(fs, home / names.WAKE), rebuild=build,
+    )  # fmt: skip
+    engine.index_home = home
+    return engine
 
 
 @translated()

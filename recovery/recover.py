@@ -18,12 +18,13 @@ from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptionError, DamagedStoreError, StoreInUseError
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, checkpoint, names, reader, segment, storefile
+from logstore.log import chain, checkpoint, names, segment, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import index_validity, open_store
 from logstore.recovery.check import check
+from logstore.recovery.repaired_view import last_commit
 from logstore.recovery.report import RecoveryReport
 
 Progress = Callable[[int, int], None]
@@ -110,13 +111,8 @@ def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
         last = links[-1]
         file = fs.open(names.segment(path, last.number), write=True)
         seed = crc_seed(content.uuid)
-        end, commit = last.start_offset, 0
         try:
-            for found in reader.next_valid(
-                file, seed, last.number, end, last.end_offset, bodies=False
-            ):
-                if found.last:
-                    end, commit = found.end_offset, found.commit
+            end, commit = last_commit(file, seed, last.number, last.start_offset, last.end_offset)
             file.sync()
         finally:
             file.close()

@@ -24,6 +24,16 @@ from logstore.options import StoreLimits
 from logstore.recovery.report import Damage
 
 
+def last_commit(file: File, seed: int, number: int, start: int, end: int) -> tuple[int, int]:
+    """Where the last whole commit between two offsets of segment ``number`` ends, and its number,
+    past all that cannot be read; ``start`` and 0 if there is none."""
+    at, commit = start, 0
+    for frame in reader.next_valid(file, seed, number, start, end, bodies=False):
+        if frame.last:
+            at, commit = frame.end_offset, frame.commit
+    return at, commit
+
+
 class _Headed(File):
     """A segment with another header than the one in the file."""
 
@@ -161,12 +171,11 @@ class Repaired:
 
     def _end(self, number: int) -> tuple[int, int]:
         """Where the last whole commit of a segment ends (position), and its number."""
-        end, commit = fmt.SEGMENT_HEAD_BYTES, 0
         file = self.fs.open(names.segment(self._path, number))
         try:
-            for found in self._frames(file, number, fmt.SEGMENT_HEAD_BYTES):
-                if found.last:
-                    end, commit = found.end_offset, found.commit
+            end, commit = last_commit(
+                file, self._seed, number, fmt.SEGMENT_HEAD_BYTES, file.size_bytes()
+            )
         finally:
             file.close()
         return fmt.position(number, end), commit

@@ -20,9 +20,8 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.dump import chunks, export, idempotent_ids, restore
 from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.groups import admin as groups
-from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.control_block import LogWords, Wake
-from logstore.engine.shm.writer_lock import WriterLock
+from logstore.engine.runtime.engine import log
+from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError, StoreInUseError
 from logstore.features.expiry import Expire
 from logstore.features.schedule import Scheduled, ScheduleRows
@@ -36,7 +35,7 @@ from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
-from logstore.recovery import index_validity, open_store, rebuild
+from logstore.recovery import index_validity, open_store, readonly, rebuild
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
 from logstore.recovery.repaired_view import Repaired
@@ -59,27 +58,18 @@ class Damaged:
             self.repaired = Repaired(fs, path, self.home)
             # Before the index is opened: one process opens it once.
             self.seen = check(path, progress=progress, careful=True, fs=self.repaired.fs)
-            self.engine = self._engine(path)
+            self.engine = readonly.private_engine(
+                self.repaired.fs, path, self.home, self.repaired.content,
+                StoreOptions(readonly=True, background=False),
+                lambda engine: rebuild.build(engine, self.report),
+            )  # fmt: skip
+            self.engine.accept_loss = True
             self.own_index = self._trusted()
             if not self.own_index:
                 self.engine.rebuild_locked()
         except BaseException:
             self.close()
             raise
-
-    def _engine(self, path: Path) -> Engine:
-        fs, home, content = self.repaired.fs, self.home, self.repaired.content
-        Wake.create(fs, home / names.WAKE)
-        engine = Engine(
-            fs, path, content.uuid, content.limits, StoreOptions(readonly=True, background=False),
-            lock=WriterLock(fs, home / names.LOCK),
-            users=fs.open(home / names.USERS, write=True, create=True),
-            wake=Wake(fs, home / names.WAKE),
-            rebuild=lambda found: rebuild.build(found, self.report),
-        )  # fmt: skip
-        engine.index_home = home
-        engine.accept_loss = True
-        return engine
 
     def _trusted(self) -> bool:
         """Use the store's own index, if it is to be trusted whole."""
