@@ -1,6 +1,6 @@
 """Compiles the commit's path with mypyc, for a wheel; only the build imports this.
 
-Invariants: all of ``MODULES`` is compiled, or nothing of it: they call each other directly; what
+Invariants: all of ``modules`` is compiled, or nothing of it: they call each other directly; what
 cannot be compiled stays as it is, interpreted, and the build goes on; an editable installation is
 never compiled, so that a change of the source counts at once and tests can reach inside. The
 sources are the same either way: there is no second form of them.
@@ -12,8 +12,8 @@ a value that is half freed, and the process dies. So an attribute that more than
 swapped as ``logstore/engine/shm/swap.py`` says; ``tests/house/test_swaps.py`` finds those that
 are not.
 
-Not compiled, and why: the faces (they answer wrong types with errors of their own, compiled code
-does so with its own), ``fs`` (others inherit from it), ``engine.commit.committer`` (interrupts).
+What is compiled, and with which options of the compiler, was decided by measuring: see "What is
+compiled" in ``docs/internals.md``.
 """
 
 from __future__ import annotations
@@ -30,71 +30,65 @@ from setuptools.command.build_ext import build_ext
 
 # 0: leave the engine interpreted; 1: fail if it cannot be compiled
 SWITCH = "LOGSTORE_BUILD_ENGINE"
-MODULES = (
-    "engine.apply.groups",
-    "engine.apply.new_streams",
-    "engine.apply.streams",
-    "engine.apply.write_txn",
-    "engine.commit.pipeline",
-    "engine.features.expiry",
-    "engine.features.retention",
-    "engine.features.settings",
-    "engine.groups.ack",
-    "engine.groups.admin",
-    "engine.groups.claim",
-    "engine.groups.deliver",
-    "engine.groups.describe",
-    "engine.runtime.background",
-    "engine.runtime.engine",
-    "engine.runtime.reader_gate",
-    "engine.runtime.record_cache",
-    "engine.runtime.reopen",
-    "engine.runtime.reserve",
-    "engine.runtime.segments",
-    "engine.runtime.snapshot",
-    "engine.shm.carried",
-    "engine.shm.control_block",
-    "engine.shm.mailbox",
-    "engine.shm.metrics",
-    "engine.shm.pace",
-    "engine.shm.saved_waiter",
-    "engine.shm.wait_words",
-    "engine.shm.waiter_record",
-    "engine.shm.waiters",
-    "engine.shm.writer_lock",
-    "engine.streams.add",
-    "engine.streams.budget",
-    "engine.streams.delete",
-    "engine.streams.read",
-    "engine.streams.removal",
-    "engine.txn.groups",
-    "engine.txn.nodes",
-    "engine.txn.pel",
-    "engine.txn.view",
-    "engine.waiting.arrivals",
-    "engine.waiting.handoff",
-    "engine.waiting.offers",
-    "engine.waiting.queue",
-    "engine.waiting.session",
-    "engine.waiting.tickets",
-    "features.settings",
-    "format",
-    "index.absence_check",
-    "index.bulk",
-    "index.group_keys",
-    "index.group_txn",
-    "index.keys",
-    "index.txn",
-    "log.frame",
-    "log.groupframe",
-    "log.located",
-    "log.version",
-    "log.writer",
-    "sealed",
-)
+# Every module of these packages is compiled, but for those below.
+PACKAGES = (
+    "engine.apply", "engine.commit", "engine.groups", "engine.runtime", "engine.shm",
+    "engine.streams", "engine.txn", "engine.waiting", "index",
+)  # fmt: skip
+# Single ones of other packages: each commit or each read of a group runs them, or their tuples
+# would be made at every start (``logstore/tuples.py``).
+SINGLE = (
+    "engine.features.expiry", "engine.features.retention", "engine.features.settings",
+    "features.settings", "format", "log.frame", "log.groupframe", "log.located", "log.version",
+    "log.writer", "sealed",
+)  # fmt: skip
+INTERPRETED = {
+    "engine.commit.committer": "it decides about interrupts, which compiled code does not take",
+    "engine.commit.durability": "once a second, or where the disk is waited for",
+    "engine.commit.log_tail": "once a segment",
+    "engine.groups.dead_letter": "once an entry that failed too often",
+    "engine.runtime.identity": "one call of the system",
+    "engine.runtime.maintenance_locks": "once a round of maintenance",
+    "engine.runtime.pins": "once a scan",
+    "engine.shm.futex": "one call of the system",
+    "engine.shm.process": "once an opening",
+    "engine.shm.readonly_watch": "one call of the system",
+    "engine.shm.swap": "what holds on to old values must not be compiled itself",
+    "engine.streams.idempotency": "two dictionaries an add",
+    "engine.streams.lifecycle": "once a stream",
+    "engine.streams.trim": "once a node",
+    "engine.waiting.wait": "it sleeps",
+    "index.env": "one call of LMDB",
+    "index.verify": "for a check alone",
+}
+# -Og compiles in half the time of -O1, and what it makes is smaller and runs no more instructions.
+OPTIMIZED = "g"
+# The warnings of -Wall take as long as all else; -g makes what nobody debugs three times as large.
+LEFT_OUT = ("-Wall", "-Wsign-compare", "-g")
 
 
-class BuildExt(build_ext):
+def modules(root: Path) -> list[str]:
+    """The modules to compile, by their names below ``logstore``, in the sources at ``root``."""
+    found = [
+        f"{package}.{path.stem}"
+        for package in PACKAGES
+        for path in (root / "logstore" / package.replace(".", "/")).glob("*.py")
+        if path.stem != "__init__"
+    ]
+    return sorted({*found, *SINGLE} - INTERPRETED.keys())
+
+
+class _Quiet(build_ext):
+    """`build_ext` without the options of the compiler that only cost time."""
+
+    def build_extensions(self) -> None:
+        """Build all extensions."""
+        command = getattr(self.compiler, "compiler_so", [])
+        command[:] = [option for option in command if option not in LEFT_OUT]
+        super().build_extensions()
+
+
+class BuildExt(_Quiet):
     """`build_ext` that also compiles the engine."""
 
     def run(self) -> None:
@@ -145,7 +139,7 @@ def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:
         for each in Path(folder).glob("*.py*"):
             if each.is_file():
                 shutil.copy(each, target)
-    names = [f"logstore/{name.replace('.', '/')}.py" for name in MODULES]
+    names = [f"logstore/{name.replace('.', '/')}.py" for name in modules(source)]
     flags = [
         "--config-file=",
         "--ignore-missing-imports",
@@ -154,11 +148,11 @@ def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:
     ]
     with _inside(source):
         extensions: list[Extension] = mypycify(
-            [*flags, *names], opt_level="1", debug_level="0", group_name="logstore",
+            [*flags, *names], opt_level=OPTIMIZED, debug_level="0", group_name="logstore",
             target_dir=str(scratch / "c"),
         )  # fmt: skip
         inner = Distribution({"name": "logstore-engine", "ext_modules": extensions})
-        command = build_ext(inner)
+        command = _Quiet(inner)
         command.build_lib, command.build_temp = str(built), str(scratch / "objects")
         command.debug = debug
         command.finalize_options()

@@ -13,7 +13,7 @@ from logstore.compaction.background import Compactor
 from logstore.engine.maintenance import deleted_bytes
 from logstore.engine.runtime.background import no_pause
 from tests.engine.procs import Waiting
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 
 PROCESSES = 4
 NODES = 2_500

@@ -11,7 +11,7 @@ import pytest
 
 import logstore
 from tests.compaction.conftest import Store
-from tests.store.look import roll
+from tests.support.inside import roll
 
 SEGMENT = 256 << 10
 TEXTS = [os.urandom(30).hex() for _ in range(50)]

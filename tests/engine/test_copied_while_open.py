@@ -15,7 +15,7 @@ import pytest
 import logstore
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 
 OPENED = 40
 

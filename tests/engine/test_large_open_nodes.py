@@ -15,7 +15,8 @@ from logstore.index import keys
 from logstore.index.keys import RUN, OpenNode, Run
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.store.look import delete_index, engine_of, everything, stream_nodes
+from tests.store.look import everything, stream_nodes
+from tests.support.inside import delete_index, engine_of
 
 NO_LIMITS: dict[str, Any] = {
     "node_max_bytes": 0, "node_max_entries": 0, "sync": "os", "background": False,

@@ -15,7 +15,7 @@ import logstore.aio
 from logstore.api.store import Store
 from logstore.engine.shm.metrics import COUNTERS
 from tests.groups.shop import shop
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 WAIT_S = 120.0

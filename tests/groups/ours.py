@@ -29,7 +29,8 @@ from tests.crash import steps
 from tests.crash.steps import Step
 from tests.groups.answers import Answer, Group, Ms, Refused, Trim
 from tests.groups.side import Claim
-from tests.store.look import delete_index, engine_of, stream_nodes
+from tests.store.look import stream_nodes
+from tests.support.inside import delete_index, engine_of
 
 REFUSALS = (UsageError, StreamNotFoundError, GroupNotFoundError, GroupExistsError)
 DEATHS = (Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED)

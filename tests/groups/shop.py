@@ -9,7 +9,7 @@ from typing import Any
 
 import logstore
 from logstore.api.store import Store
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 NOW_MS = 1_700_000_000_000
 

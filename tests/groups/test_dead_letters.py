@@ -20,7 +20,8 @@ from logstore.ids import StreamID
 from logstore.wire.runner import Runner
 from logstore.wire.steps import Change
 from tests.groups.shop import numbers, shop
-from tests.store.look import delete_index, log_bytes, stream_nodes
+from tests.store.look import stream_nodes
+from tests.support.inside import delete_index, log_bytes
 
 
 def delivered(group: Any, times: int, name: str = "a") -> None:

@@ -14,7 +14,7 @@ import logstore
 from logstore.api import describe
 from logstore.engine.runtime import snapshot
 from tests.groups.shop import NOW_MS, numbers, shop
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 
 
 def test_all_of_it(tmp_path: Path) -> None:

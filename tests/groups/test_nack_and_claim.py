@@ -20,7 +20,7 @@ import logstore
 from tests import figures
 from tests.groups.model import COUNT_MAX, ID, ZERO, Given, Group
 from tests.model.shelf import Shelf, release
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 START_MS = 1_700_000_000_000
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (

@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from tests.groups.shop import NOW_MS, numbers
-from tests.store.look import FixedClock, delete_index
+from tests.support.inside import FixedClock, delete_index
 
 STEPS, MOST = 120, 3
 NAMES = ("a", "b", "c")

@@ -10,7 +10,7 @@ import pytest
 import logstore
 from logstore import DeleteOutcome
 from tests.groups.shop import numbers, shop
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 
 DELETED, MISSING, KEPT = DeleteOutcome.DELETED, DeleteOutcome.MISSING, DeleteOutcome.KEPT
 

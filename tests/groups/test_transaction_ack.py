@@ -8,7 +8,7 @@ import pytest
 
 import logstore
 from tests.groups.shop import numbers, shop
-from tests.store.look import log_bytes
+from tests.support.inside import log_bytes
 
 
 def test_a_stalled_worker_leaves_nothing(tmp_path: Path) -> None:

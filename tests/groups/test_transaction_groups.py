@@ -16,7 +16,7 @@ from logstore import DeleteOutcome
 from tests.crash import steps
 from tests.crash.steps import Step
 from tests.groups.shop import numbers, shop
-from tests.store.look import delete_index, log_bytes
+from tests.support.inside import delete_index, log_bytes
 
 
 def everything(store: logstore.Store[Any]) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.test_compiled import modules
+import build_engine
 from tests.house.repo import ROOT, project
 from tests.house.swaps import Store, found
 
@@ -74,7 +74,7 @@ def sources() -> list[Path]:
 def test_what_has_work_to_do_at_its_end_is_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     files = [path.relative_to(ROOT) for path in sources()]
-    stores = found(files, {f"logstore.{name}" for name in modules()})
+    stores = found(files, {f"logstore.{name}" for name in build_engine.modules(ROOT)})
     assert {store.owner for store in stores} >= set(ONE_THREAD) - {"GroupState", "PendingSet"}
     shared = [
         store for store in stores

@@ -27,7 +27,8 @@ from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.redis import Redis
 from tests.scan.look import make_plan, split_rows
-from tests.schedules.hands import START_MS, SetClock, lose_index, opened, values, wake
+from tests.schedules.hands import START_MS, SetClock, opened, values
+from tests.support.inside import delete_index, do_due_work
 
 
 def fill(store: logstore.Store[Any], name: str, *texts: str) -> logstore.Stream[Any]:
@@ -50,12 +51,12 @@ def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
         assert stream.expires_at == datetime.fromtimestamp((START_MS + 5000) / 1000, UTC)
         assert stream.info().expires_at == stream.expires_at
         clock.ms += 4999
-        wake(store)
+        do_due_work(store)
         assert values(stream) == ["1", "2"]
         clock.ms += 1
         for dropped in (False, True):
             if dropped:
-                wake(store)
+                do_due_work(store)
                 assert store.metrics()["expired_streams"] == 1
             assert values(stream) == []
             assert len(stream) == 0
@@ -97,7 +98,7 @@ def test_adding_to_it_makes_a_new_stream(tmp_path: Path, background: bool) -> No
         assert stream.expire(after=5)
         clock.ms += 5000
         if background:
-            wake(store)
+            do_due_work(store)
         stream.add({"n": "new"}, id="1-1")
         assert values(stream) == ["new"]
         assert stream.expires_at is None
@@ -107,10 +108,10 @@ def test_adding_to_it_makes_a_new_stream(tmp_path: Path, background: bool) -> No
         stream.add({"n": "p"}, producer="p", idempotent_id="1")
         assert values(stream) == ["new", "p"]
         clock.ms += 9000
-        wake(store)
+        do_due_work(store)
         assert values(stream) == ["new", "p"]
     assert check(tmp_path / "s").index == compare.AGREES
-    lose_index(tmp_path / "s")
+    delete_index(tmp_path / "s")
     with opened(tmp_path / "s", clock) as store:
         assert values(store.stream("a")) == ["new", "p"]
 
@@ -128,7 +129,7 @@ def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
         shared = store._live()
         assert shared.committer.run(schedule.add_due) == 1  # before it was dropped
         assert "a" not in store
-        wake(store)
+        do_due_work(store)
         assert store.streams() == ["b"]
         assert values(other) == ["due"]
         assert store.info().scheduled == 0
@@ -201,7 +202,7 @@ def test_a_clock_that_goes_back(tmp_path: Path) -> None:
         clock.ms -= 1
         assert values(stream) == ["1"]
         clock.ms += 1
-        wake(store)
+        do_due_work(store)
         clock.ms -= 1
         assert "a" not in store
 
@@ -224,7 +225,7 @@ def test_a_name_takes_everything_along(tmp_path: Path) -> None:
         assert store.streams() == ["b"]
     for how in ("open", "reopened", "rebuilt"):
         if how == "rebuilt":
-            lose_index(path)
+            delete_index(path)
         with opened(path, clock) as store:
             stream = store.stream("b")
             assert values(stream) == ["1", "2", "p"]
@@ -240,7 +241,7 @@ def test_a_name_takes_everything_along(tmp_path: Path) -> None:
                 store.rename("a", "c")
     with opened(path, clock) as store:
         clock.ms += 9000
-        wake(store)
+        do_due_work(store)
         assert values(store.stream("b"))[-1] == "later"
         fill(store, "a", "new")
         assert store.streams() == ["a", "b"]
@@ -324,7 +325,7 @@ def test_a_copy_is_the_same_and_goes_its_own_way(tmp_path: Path) -> None:
         assert copy.dump() == stream.dump()
         assert copy.expires_at is None
         expected = copy.dump()
-    lose_index(path)
+    delete_index(path)
     with logstore.open(path, encoding="utf-8", background=False) as store:
         assert store.stream("b").dump() == store.stream("a").dump() == expected
     assert check(path).index == compare.AGREES
@@ -361,7 +362,7 @@ def test_a_transaction_sees_what_it_did(tmp_path: Path) -> None:
         with pytest.raises(StreamNotFoundError):
             tx.commit()
         assert values(store.stream("a")) == ["4"]
-    lose_index(path)
+    delete_index(path)
     with opened(path, clock) as store:
         assert {name: values(store.stream(name)) for name in store.streams()} == expected
         assert store.stream("c").ttl == timedelta(seconds=10)

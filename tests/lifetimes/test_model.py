@@ -19,7 +19,8 @@ from logstore.engine.runtime import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.hands import SetClock, lose_index, opened, values, wake
+from tests.schedules.hands import SetClock, opened, values
+from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b", "c", "d")
 FAR_MS = 1_000_000
@@ -105,7 +106,7 @@ class Run:
         self.clock.ms += self.chance.randrange(20)
         self._pass()
         if self.chance.random() < 0.5:
-            wake(self.store)
+            do_due_work(self.store)
 
     def _pass(self) -> None:
         """What has expired is gone."""
@@ -138,7 +139,7 @@ def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
     state: State = {}
     for round_ in range(6):
         if chance.random() < 0.4 and round_:
-            lose_index(path)
+            delete_index(path)
         with opened(path, clock) as store:
             run = Run(store, clock, chance)
             run.state = state
@@ -184,7 +185,7 @@ def test_a_checkpoint_while_all_changes(
         for _ in range(seed % 3):
             run.step()
         run.check()
-    lose_index(path)
+    delete_index(path)
     with opened(path, clock) as store:
         assert store.recovery["rebuilt"]
         run.store = store
@@ -226,7 +227,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
         monkeypatch.undo()
         assert pages == 3
         expected = told(store)
-    lose_index(path)
+    delete_index(path)
     with opened(path, clock) as store:
         assert told(store) == expected == {"n": Model(("old",)), "m": Model(("new",))}
     assert check(path).index == compare.AGREES
@@ -237,7 +238,7 @@ DEATHS: dict[str, Any] = {
     "copy": lambda store: store.copy("a", "b", replace=True),
     "expire": lambda store: store.stream("a").expire(at=5_000_000_000_000),
     "add to an expired one": lambda store: store.stream("x").add({"n": "new"}),
-    "drop what expired": wake,
+    "drop what expired": do_due_work,
 }
 
 
@@ -291,7 +292,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
                 assert after == {"a": Model(("a",)), "b": Model(("a",))}
             elif what.startswith("add"):
                 assert after["x"] == Model(("new",))
-    lose_index(path)
+    delete_index(path)
     with opened(path, clock) as store:
         assert told(store) == after
     assert check(path).index == compare.AGREES

@@ -26,8 +26,8 @@ from tests.groups.model import ID, Given, Group, Pairs
 from tests.model import told
 from tests.model.shelf import Lies, Shelf
 from tests.model.walk import Keeping, Log
-from tests.schedules.hands import SetClock, wake
-from tests.store.look import roll
+from tests.schedules.hands import SetClock
+from tests.support.inside import do_due_work, roll
 
 START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
 
@@ -263,7 +263,7 @@ class Both:
 
     def awake(self) -> None:
         """What is due is done."""
-        wake(self.store)
+        do_due_work(self.store)
         self.shelf.wake()
         self.same(None, None, "wake")
 

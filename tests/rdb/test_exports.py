@@ -23,7 +23,7 @@ from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
 from tests.store.conftest import OpenStore
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 
 
 def fill(store: Store[bytes], name: str, count: int, seed: int = 1) -> logstore.Stream[bytes]:

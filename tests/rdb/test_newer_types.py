@@ -20,7 +20,7 @@ from logstore.rdb.writer import length, string
 from tests.rdb.test_hostile import signed
 from tests.rdb.test_round_trips import body
 from tests.store.conftest import OpenStore
-from tests.store.look import FixedClock, delete_index
+from tests.support.inside import FixedClock, delete_index
 
 PLAIN = Idempotence(60, 10, [(b"p", [(b"one", StreamID(5, 0)), (b"two", StreamID(6, 0))])], 7, 2)
 

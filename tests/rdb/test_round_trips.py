@@ -14,7 +14,7 @@ from logstore.rdb import crc64, dump, streamtypes
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill, full_info
 from tests.store.conftest import OpenStore
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 
 pytestmark = pytest.mark.peers
 SEEDS = range(40)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from logstore.engine.runtime import snapshot
-from tests.schedules.hands import START_MS, SetClock, opened, wake
+from tests.schedules.hands import START_MS, SetClock, opened
+from tests.support.inside import do_due_work
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
@@ -26,7 +27,7 @@ def test_a_stream_that_expires_is_dropped_after_a_reopen_too(tmp_path: Path, reb
         assert store.recovery["index_trusted"] is not rebuilt
         assert engine.wake.next_due_ms == START_MS + 5_000
         clock.ms += 5_000
-        wake(store)
+        do_due_work(store)
         assert engine.wake.next_due_ms == START_MS + 9_000
         assert [each.name for each in snapshot.read(engine, lambda v: list(v.index.records()))] == [
             b"b"

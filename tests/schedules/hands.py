@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import logstore
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.engine.runtime import background
 
 START_MS = 1_700_000_000_000
 
@@ -30,15 +28,6 @@ def opened(path: Path, clock: SetClock, **limits: int) -> Store[Any]:
     return logstore.open(path, encoding="utf-8", sync="os", background=False, clock=clock, **limits)
 
 
-def wake(store: Store[Any]) -> None:
-    """What whoever sleeps in the store does when it wakes, until nothing more is due."""
-    engine = store._engine()
-    for _ in range(1000):
-        if background.sleep_within(engine, 1.0):
-            return
-    raise AssertionError("it never sleeps again")
-
-
 def values(stream: Stream[Any]) -> list[str]:
     """The entries of a stream that was given one field, ``n``."""
     return [entry.fields["n"] for entry in stream]
@@ -47,8 +36,3 @@ def values(stream: Stream[Any]) -> list[str]:
 def waiting(stream: Stream[Any]) -> list[str]:
     """The same of what is scheduled."""
     return [entry.fields["n"] for entry in stream.scheduled()]
-
-
-def lose_index(path: Path) -> None:
-    """The index is lost, and will be rebuilt."""
-    shutil.rmtree(path / "index")

@@ -16,7 +16,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
-from tests.schedules.hands import lose_index
+from tests.support.inside import delete_index
 
 NAMES = ("a", "b")
 WORKERS = 4
@@ -133,5 +133,5 @@ def test_each_comes_once_and_not_early_whoever_is_killed(tmp_path: Path) -> None
         print(f"{ROUNDS} kills, {inside} inside a commit, {len(cancelled)} cancelled")
     holds(path, wanted)
     assert check(path).index in (compare.AGREES, compare.NOT_CLEAN)
-    lose_index(path)
+    delete_index(path)
     holds(path, wanted)

@@ -18,7 +18,8 @@ from logstore import ScheduleKey
 from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.recovery.check import check
-from tests.schedules.hands import SetClock, lose_index, opened, waiting, wake
+from tests.schedules.hands import SetClock, opened, waiting
+from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b")
 BACK_MS, AHEAD_MS = 500, 2_000
@@ -45,7 +46,7 @@ class Machine(RuleBasedStateMachine):
         report = check(self._path)
         assert not report.damage
         assert report.index == "agrees with the log"
-        lose_index(self._path)
+        delete_index(self._path)
         self._store = opened(self._path, self._clock)
         self.holds_what_the_model_says()
         self._store.close()
@@ -122,9 +123,9 @@ class Machine(RuleBasedStateMachine):
         self._clock.ms += by
 
     @rule()
-    def wake(self) -> None:
+    def do_due_work(self) -> None:
         """Somebody wakes."""
-        wake(self._store)
+        do_due_work(self._store)
         due = sorted(
             (key, name, text)
             for name, waits in self._waits.items()
@@ -151,7 +152,7 @@ class Machine(RuleBasedStateMachine):
         """The store is closed and opened, perhaps without its index."""
         self._store.close()
         if lost:
-            lose_index(self._path)
+            delete_index(self._path)
         self._store = opened(self._path, self._clock)
 
     @invariant()

@@ -19,7 +19,8 @@ from logstore.features import schedule
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.hands import START_MS, SetClock, lose_index, opened, values, waiting, wake
+from tests.schedules.hands import START_MS, SetClock, opened, values, waiting
+from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b", "c")
 
@@ -48,7 +49,7 @@ def step(store: Store[Any], clock: SetClock, chance: random.Random) -> None:
         store.drop(stream.name)
     else:
         clock.ms += chance.randrange(10)
-        wake(store)
+        do_due_work(store)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -85,12 +86,12 @@ def test_a_checkpoint_while_all_changes(
             step(store, clock, chance)
             before = told(store)
     assert pages
-    lose_index(tmp_path / "s")
+    delete_index(tmp_path / "s")
     with opened(tmp_path / "s", clock) as store:
         assert store.recovery["rebuilt"]
         assert told(store) == before
         clock.ms += 100
-        wake(store)
+        do_due_work(store)
         every = [text for added, _, _ in before.values() for text in added]
         every += [text for _, waits, _ in before.values() for text in waits]
         assert sorted(text for name in store.streams() for text in values(store.stream(name))) == (
@@ -122,7 +123,7 @@ def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, poin
                 pipeline._keep_promise = die
             else:
                 engine.publish = die  # type: ignore[assignment]
-            wake(store)
+            do_due_work(store)
 
         pid = os.fork()
         if not pid:
@@ -132,7 +133,7 @@ def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, poin
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         assert store._engine().wake.log().in_progress
-        wake(store)
+        do_due_work(store)
         assert values(stream) == ["1"]
         assert waiting(stream) == ["2"]
         assert store._engine().wake.next_due_ms == START_MS + 5_000
@@ -145,7 +146,7 @@ def test_erasure_takes_the_bytes_of_what_was_scheduled(tmp_path: Path) -> None:
     with opened(path, clock) as store:
         stream = store.stream("a")
         stream.schedule({"n": "secret-added"}, after=0)
-        wake(store)
+        do_due_work(store)
         key = stream.schedule({"n": "secret-cancelled"}, after=1)
         assert key is not None
         stream.schedule({"n": "waits-on"}, after=60)
@@ -157,10 +158,10 @@ def test_erasure_takes_the_bytes_of_what_was_scheduled(tmp_path: Path) -> None:
     held = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
     assert b"secret" not in held
     assert b"waits-on" in held
-    lose_index(path)
+    delete_index(path)
     clock.ms += 60_000
     with opened(path, clock) as store:
-        wake(store)
+        do_due_work(store)
         assert values(store.stream("a")) == ["waits-on"]
 
 
@@ -186,7 +187,7 @@ def test_a_word_that_is_wrong_is_put_right(tmp_path: Path) -> None:
         stream.schedule({"n": "1"}, after=5)
         engine = store._engine()
         engine.wake.next_due_ms = 1
-        wake(store)
+        do_due_work(store)
         assert engine.wake.next_due_ms == START_MS + 5_000
         assert waiting(stream) == ["1"]
 
@@ -199,7 +200,7 @@ def test_a_backup_holds_what_waits(tmp_path: Path) -> None:
         store.backup(tmp_path / "copy")
     clock.ms += 5_000
     with opened(tmp_path / "copy", clock) as store:
-        wake(store)
+        do_due_work(store)
         assert values(store.stream("a")) == ["1"]
     with logstore.open(tmp_path / "s", encoding="utf-8", readonly=True) as store:
         assert waiting(store.stream("a")) == ["1"]
@@ -220,7 +221,7 @@ def test_a_stream_with_a_damaged_node_keeps_nobody_waiting(tmp_path: Path) -> No
     log.write_bytes(data)
     with opened(path, clock) as store:
         clock.ms += 3_000
-        wake(store)
+        do_due_work(store)
         assert values(store.stream("other")) == ["now"]
         assert waiting(store.stream("damaged")) == ["later"]
         with pytest.raises(logstore.CorruptFrameError):

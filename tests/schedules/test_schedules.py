@@ -26,7 +26,8 @@ from logstore.features.schedule import Scheduled, Unscheduled, packed
 from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
-from tests.schedules.hands import START_MS, SetClock, opened, values, waiting, wake
+from tests.schedules.hands import START_MS, SetClock, opened, values, waiting
+from tests.support.inside import do_due_work
 
 
 @pytest.fixture
@@ -49,14 +50,14 @@ def test_an_entry_comes_when_its_time_has_come(store: Store[Any], clock: SetCloc
     assert key is not None
     assert key.due_ms == START_MS + 50
     clock.ms += 49
-    wake(store)
+    do_due_work(store)
     assert len(stream) == 0
     [entry] = stream.scheduled()
     assert (entry.key, entry.fields["n"], entry.pairs[1]) == (key, "1", ("more", "x"))
     assert entry.due == datetime.fromtimestamp((START_MS + 50) / 1000, UTC)
     clock.ms += 3
     for _ in range(2):
-        wake(store)
+        do_due_work(store)
         assert [each.id for each in stream] == [StreamID(START_MS + 52, 0)]
         assert list(stream.scheduled()) == []
 
@@ -71,7 +72,7 @@ def test_entries_come_in_the_order_of_time_then_of_scheduling(
     a.schedule({"n": "late"}, at=START_MS + 5_000)
     clock.ms += 1_000
     a.add({"n": "first"})
-    wake(store)
+    do_due_work(store)
     order = sorted(range(2 * schedule.BATCH_ENTRIES), key=lambda number: number % 7 // 3)
     assert values(a) == ["first", *(str(each) for each in order if each % 2 == 0)]
     assert values(b) == [str(each) for each in order if each % 2]
@@ -91,7 +92,7 @@ def test_the_nodes_are_those_of_plain_adds(tmp_path: Path, clock: SetClock) -> N
                     stream.add(row)
                 else:
                     stream.schedule(row, at=START_MS)
-            wake(store)
+            do_due_work(store)
             found = (stream.info().radix_tree_keys, stream.info().node_bytes)
             bytes_of.append([repr(list(stream)).encode(), repr(found).encode()])
     assert bytes_of[0] == bytes_of[1]
@@ -103,7 +104,7 @@ def test_the_past_is_as_good_as_now(store: Store[Any], clock: SetClock) -> None:
     stream.schedule({"n": "1"}, at=START_MS - 1)
     stream.schedule({"n": "2"}, after=0)
     assert waiting(stream) == ["1", "2"]
-    wake(store)
+    do_due_work(store)
     assert values(stream) == ["1", "2"]
 
 
@@ -113,10 +114,10 @@ def test_a_clock_that_is_put_back_or_forward(store: Store[Any], clock: SetClock)
     stream.schedule({"n": "1"}, at=START_MS + 100)
     clock.ms -= 50_000
     stream.schedule({"n": "2"}, after=10)
-    wake(store)
+    do_due_work(store)
     assert waiting(stream) == ["2", "1"]
     clock.ms += 100_000
-    wake(store)
+    do_due_work(store)
     assert values(stream) == ["2", "1"]
 
 
@@ -133,7 +134,7 @@ def test_cancel(store: Store[Any], clock: SetClock) -> None:
     assert stream.cancel(keys[2])
     assert stream.info().scheduled == 2
     clock.ms += 10_000
-    wake(store)
+    do_due_work(store)
     assert values(stream) == ["0", "3"]
     assert keys[3] is not None
     assert not stream.cancel(keys[3])
@@ -156,7 +157,7 @@ def test_dropping_a_stream_cancels(store: Store[Any], clock: SetClock) -> None:
     assert key is not None
     assert not a.cancel(key)
     clock.ms += 10_000_000
-    wake(store)
+    do_due_work(store)
     assert (values(a), values(b)) == (["new"], ["2"])
 
 
@@ -183,7 +184,7 @@ def test_info_tells(store: Store[Any], clock: SetClock) -> None:
     assert (told["scheduled"], told["next-due"]) == (2, due.isoformat())
     assert store.info().scheduled == 2
     clock.ms += 1_500
-    wake(store)
+    do_due_work(store)
     assert (stream.info().scheduled, store.info().scheduled) == (1, 1)
     assert store.metrics()["scheduled_added"] == 1
 
@@ -197,13 +198,13 @@ def test_a_stream_without_an_id_left_keeps_nobody_waiting(
     full.schedule({"n": "1"}, after=1)
     other.schedule({"n": "2"}, after=2)
     clock.ms += 3_000
-    wake(store)
+    do_due_work(store)
     assert (waiting(full), values(other)) == (["1"], ["2"])
     full.delete(MAX_ID)
     store.drop("full")
     full.schedule({"n": "3"}, after=1)
     clock.ms += schedule.PUT_OFF_MS
-    wake(store)
+    do_due_work(store)
     assert values(full) == ["3"]
 
 
@@ -245,7 +246,7 @@ def test_bad_entries_are_refused(store: Store[Any]) -> None:
             stream.schedule(wrong, after=1)  # type: ignore[arg-type]
     assert "a" not in store
     stream.schedule({"n": b"x" * (FIELDS_MAX_BYTES - 1)}, after=0)
-    wake(store)
+    do_due_work(store)
     assert len(values(stream)[0]) == FIELDS_MAX_BYTES - 1
 
 
@@ -272,7 +273,7 @@ def test_a_read_only_store_tells_and_changes_nothing(
         assert stream.read("0", timeout=0.05) == []
         with pytest.raises(ReadOnlyError):
             stream.schedule({"n": "2"}, after=1)
-        wake(store)
+        do_due_work(store)
         assert (waiting(stream), values(stream)) == ([], ["1"])
 
 
@@ -285,7 +286,7 @@ def test_a_batch_does_not_end_in_the_middle_of_an_entry(
     for number in range(10):
         stream.schedule({"n": str(number), "v": "x" * 600}, after=1)
     clock.ms += 2_000
-    wake(store)
+    do_due_work(store)
     assert values(stream) == [str(number) for number in range(10)]
     assert store.metrics()["commits"] == 10 + 5
 
@@ -349,5 +350,5 @@ def test_transactions(store: Store[Any], clock: SetClock) -> None:
     assert isinstance(made.result, ScheduleKey)
     assert [each.key for each in stream.scheduled()] == [made.result]
     clock.ms += 3_000
-    wake(store)
+    do_due_work(store)
     assert values(stream) == ["now", "new"]

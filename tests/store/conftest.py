@@ -11,7 +11,7 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from tests.peers.servers import peer, redis_peer, valkey_peer
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 __all__ = ["clock", "open_store", "peer", "redis_peer", "store", "valkey_peer"]
 

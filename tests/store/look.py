@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from logstore.api.store import Store
 from logstore.codec import codec
-from logstore.engine.commit.committer import ready_locked
-from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from tests.peers.dump import build_dump, node_key
+from tests.support.inside import engine_of
 
 Node = tuple[bytes, bytes]  # 16-byte key, listpack
-
-
-@dataclass
-class FixedClock:
-    """A clock that stands still until it is set."""
-
-    ms: int
-
-    def now_ms(self) -> int:
-        """Unix time in milliseconds."""
-        return self.ms
-
-
-def engine_of(store: Store[Any]) -> Engine:
-    """The engine below a handle."""
-    return store._live().engine
 
 
 def stream_nodes(store: Store[Any], name: bytes) -> list[Node]:
@@ -76,25 +55,3 @@ def everything(store: Store[Any]) -> dict[Any, Any]:
         assert len(stream) == len(entries)
         found[name] = (stream.info(), entries, stream_nodes(store, raw))
     return found
-
-
-def log_bytes(path: Path) -> int:
-    """Bytes of the log on disk."""
-    return sum(file.stat().st_size for file in (path / "log").glob("*.log"))
-
-
-def roll(store: Store[Any]) -> None:
-    """Seal the active segment, as a commit that does not fit would."""
-    shared = store._live()
-    engine = shared.engine
-    with shared.committer.mutex:
-        engine.lock.acquire(engine.wake, 10)
-        try:
-            roll_locked(engine, ready_locked(engine))
-        finally:
-            engine.lock.release(engine.wake)
-
-
-def delete_index(path: Path) -> None:
-    """Remove the index of a closed store by hand."""
-    shutil.rmtree(path / "index")

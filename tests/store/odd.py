@@ -23,7 +23,7 @@ import logstore
 from logstore import Error
 from logstore.api.store import Store
 from logstore.api.transaction import TransactionGroup, TransactionStream
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 PINNED = Path(__file__).with_name("odd_arguments.txt")
 NOW_MS = 1_700_000_000_000

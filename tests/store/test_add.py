@@ -10,7 +10,8 @@ import pytest
 from logstore import IDOrderError, InvalidIDError, StreamID
 from logstore.api.store import Store
 from logstore.ids import MAX_ID, U64_MAX
-from tests.store.look import FixedClock, everything
+from tests.store.look import everything
+from tests.support.inside import FixedClock
 
 
 def test_automatic_ids_follow_the_clock_and_never_go_back(

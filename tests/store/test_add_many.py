@@ -17,7 +17,8 @@ from logstore import IDOrderError, IDRuns, InvalidEntryError, InvalidIDError, St
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.ids import U64_MAX
-from tests.store.look import FixedClock, engine_of, everything, stream_nodes
+from tests.store.look import everything, stream_nodes
+from tests.support.inside import FixedClock, engine_of
 
 
 def test_rows_with_and_without_ids(store: Store[bytes], clock: FixedClock) -> None:

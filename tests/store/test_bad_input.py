@@ -24,7 +24,8 @@ from logstore import (
 from logstore.api.store import Store
 from logstore.codec import Codec, native_or_none, pure
 from tests.store.conftest import OpenStore
-from tests.store.look import everything, log_bytes
+from tests.store.look import everything
+from tests.support.inside import log_bytes
 
 Call = Callable[[Any], Any]
 U64 = 2**64

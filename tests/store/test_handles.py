@@ -17,7 +17,8 @@ from logstore import ClosedError, OptionError, ReadOnlyError
 from logstore.api.store import Store
 from logstore.engine import registry
 from tests.store.conftest import OpenStore
-from tests.store.look import engine_of, everything
+from tests.store.look import everything
+from tests.support.inside import engine_of
 
 
 def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:

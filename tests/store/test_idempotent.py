@@ -27,7 +27,7 @@ from logstore.errors import (
 )
 from logstore.features.idempotent_ids import ProducerRows
 from tests.store.conftest import OpenStore
-from tests.store.look import FixedClock, engine_of
+from tests.support.inside import FixedClock, engine_of
 
 
 def rows_kept(store: Store[Any]) -> int:

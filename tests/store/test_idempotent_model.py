@@ -16,7 +16,7 @@ from logstore import StreamID
 from logstore.ids import ZERO_ID
 from logstore.recovery.check import check
 from logstore.recovery.compare import AGREES
-from tests.store.look import FixedClock, roll
+from tests.support.inside import FixedClock, roll
 
 STREAMS, PRODUCERS, NAMES = ("a", "b"), (b"p", b"q"), (b"1", b"2", b"3", b"4")
 streams, producers, names = map(st.sampled_from, (STREAMS, PRODUCERS, NAMES))

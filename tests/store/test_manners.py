@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore import Error, OptionError
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 
 def opened(path: Path, **options: Any) -> Any:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from logstore import EntryTypeError, TooLargeError
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
-from tests.store.look import delete_index, everything
+from tests.store.look import everything
+from tests.support.inside import delete_index
 
 NAMES = [
     b"", b"\0", b"a\0b", b"a", b"/", b"..", b"../../etc/passwd", b"\xff\xfe", b" ", "é".encode(),

@@ -16,8 +16,9 @@ from logstore.index.keys import OpenNode, StreamRecord
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
 from tests.store.conftest import OpenStore
-from tests.store.look import delete_index, dump_payload, engine_of, everything, roll, stream_nodes
+from tests.store.look import dump_payload, everything, stream_nodes
 from tests.store.mirror import Mirror
+from tests.support.inside import delete_index, engine_of, roll
 
 
 def open_node(store: Store[Any], name: bytes = b"s") -> tuple[StreamRecord, OpenNode | None]:

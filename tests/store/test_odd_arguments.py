@@ -12,7 +12,7 @@ import logstore
 from logstore import OptionError
 from logstore.api.store import Store
 from tests.store import odd
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 MAX = 2**63 - 1
 HINT = "see what it is, then write it: python -m tests.store.odd"

@@ -15,7 +15,7 @@ from logstore.api.stream import Stream
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.streams import read
 from logstore.ids import MAX_ID
-from tests.store.look import engine_of, roll
+from tests.support.inside import engine_of, roll
 
 
 def filled(store: Store[bytes], count: int = 1000, name: str = "s") -> Stream[bytes]:

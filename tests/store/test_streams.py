@@ -9,7 +9,8 @@ from logstore import StreamNotFoundError, UsageError
 from logstore.api.store import Store
 from logstore.ids import ZERO_ID
 from tests.store.conftest import OpenStore
-from tests.store.look import delete_index, everything
+from tests.store.look import everything
+from tests.support.inside import delete_index
 
 
 def test_a_handle_creates_nothing(store: Store[bytes]) -> None:

@@ -13,7 +13,7 @@ import logstore
 from logstore import OptionError
 from logstore.api.store import Store
 from logstore.redis import Redis
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 
 NOW_S = 1_700_000_000
 TODAY_S = 1_795_000_000

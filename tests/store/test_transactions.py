@@ -7,7 +7,8 @@ import pytest
 from logstore import IDOrderError, UsageError
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
-from tests.store.look import FixedClock, delete_index, engine_of, everything, log_bytes
+from tests.store.look import everything
+from tests.support.inside import FixedClock, delete_index, engine_of, log_bytes
 
 
 def test_one_commit_over_several_streams(store: Store[bytes], clock: FixedClock) -> None:

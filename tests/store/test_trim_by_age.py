@@ -9,7 +9,8 @@ import pytest
 
 from logstore import OptionError
 from logstore.api.store import Store
-from tests.store.look import FixedClock, everything
+from tests.store.look import everything
+from tests.support.inside import FixedClock
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from logstore.transfer import Wanted, import_file, intake
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill
 from tests.store.conftest import OpenStore
-from tests.store.look import FixedClock, delete_index
+from tests.support.inside import FixedClock, delete_index
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
 
 pytestmark = pytest.mark.peers

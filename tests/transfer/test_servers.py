@@ -24,7 +24,7 @@ from logstore.transfer import (
 )
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill, full_info
-from tests.store.look import FixedClock
+from tests.support.inside import FixedClock
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
 from tests.transfer.durable import DurableServer
 from tests.transfer.test_import_files import body, dumps, ours

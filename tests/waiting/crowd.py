@@ -19,7 +19,7 @@ from logstore.engine.shm.waiters import FREE
 from logstore.engine.waiting.session import Stay, Tried
 from logstore.engine.waiting.tickets import take_turn
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 
 SOON_S = 60.0  # what is prompt takes milliseconds, on a busy machine some seconds: far below this
 BULKY = "x" * CARRIED_BYTES  # what a hand does not carry: who was given it looks it up

@@ -23,7 +23,7 @@ from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits, line_of
 from logstore.engine.waiting import arrivals
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     LONG_S,
     SOON_S,

@@ -22,7 +22,7 @@ from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import SERVED
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     BULKY,
     LONG_S,

@@ -14,7 +14,7 @@ from logstore.api.store import Store
 from logstore.engine.groups import admin
 from logstore.engine.shm.waiters import PLAIN
 from logstore.engine.waiting import offers
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
 from tests.waiting.test_handover import Reading, add, commits
 

@@ -24,7 +24,7 @@ from logstore.engine.waiting import offers
 from logstore.engine.waiting import queue as ticket
 from logstore.engine.waiting.queue import GroupTicket, Queue
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     LONG_S,
     SOON_S,

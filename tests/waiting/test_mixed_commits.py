@@ -16,7 +16,7 @@ from logstore.engine.shm.mailbox import NOTHING
 from logstore.engine.shm.wait_words import Waits, line_of
 from logstore.errors import Error
 from logstore.log.writer import CommitBuffer
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
 from tests.waiting.test_handover import Reading, add
 

@@ -26,7 +26,7 @@ from logstore.engine.shm.waiters import IDLE
 from logstore.engine.streams import add as adds
 from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     BULKY,
     LONG_S,

@@ -22,7 +22,7 @@ from logstore.engine.shm import waiters
 from logstore.engine.shm.pace import PACE
 from logstore.engine.waiting.session import Tried
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     LONG_S,
     SOON_S,

@@ -26,7 +26,7 @@ from logstore.engine.shm.waiters import PLAIN, WAITING
 from logstore.engine.waiting import queue as ticket
 from logstore.engine.waiting.queue import GroupTicket
 from logstore.engine.waiting.session import Stay
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
 from tests.waiting.test_handover import Reading, add
 from tests.waiting.test_turns import go, group, task, until, used

@@ -19,7 +19,7 @@ from logstore.api.store import Store
 from logstore.engine.shm.pace import PACE
 from logstore.engine.waiting.session import Tried
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, take
 
 KEY = 77

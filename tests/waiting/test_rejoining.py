@@ -17,7 +17,7 @@ from logstore.engine.shm.saved_waiter import BARE_MAX
 from logstore.engine.shm.waiters import Slots
 from logstore.engine.waiting import offers
 from logstore.ids import StreamID
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     BULKY,
     LONG_S,

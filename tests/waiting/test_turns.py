@@ -23,7 +23,7 @@ from logstore.api.store import Store
 from logstore.engine.shm import waiters as slots_module
 from logstore.engine.shm.pace import PACE
 from logstore.engine.waiting.session import Tried
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.crowd import (
     LONG_S,

@@ -22,7 +22,7 @@ from logstore.engine.shm.wait_words import line_of
 from logstore.engine.shm.waiters import PLAIN
 from logstore.engine.waiting import offers
 from tests.engine.procs import Forked
-from tests.store.look import engine_of
+from tests.support.inside import engine_of
 from tests.waiting.crowd import (
     LONG_S,
     SOON_S,

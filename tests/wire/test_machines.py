@@ -30,7 +30,7 @@ from tests.groups.machine import Machine
 from tests.groups.side import Side
 from tests.groups.theirs import Theirs
 from tests.peers.servers import Peer
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 from tests.wire.client import Client
 from tests.wire.wired import How, Wired
 

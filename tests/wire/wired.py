@@ -18,7 +18,7 @@ import redis
 import logstore
 from tests.groups.theirs import Theirs
 from tests.peers.servers import Peer
-from tests.store.look import delete_index
+from tests.support.inside import delete_index
 from tests.tools.commands import COMMAND, environment
 from tests.wire.served import serving
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from logstore.engine.runtime import background
 from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
 from tests.crash.states.workload import Do, Session, Workload
 from tests.groups.model import Group
 from tests.model.shelf import Shelf, Stream
+from tests.support.inside import do_due_work
 
 T = START_MS
 
@@ -202,12 +202,9 @@ def cancel(name: str, ms: int) -> Do:
 
 def due(ms: int) -> Do:
     """All whose time has come by then: entries are added, streams dropped, in one commit."""
-
-    def do(at: Session) -> None:
-        while not background.sleep_within(at.store._engine(), 1.0):
-            pass
-
-    return at_ms(ms, Do("what is due", do, lambda model: model.wake()))
+    return at_ms(ms, Do(
+        "what is due", lambda at: do_due_work(at.store), lambda model: model.wake()
+    ))  # fmt: skip
 
 
 def once(n: int, ms: int) -> Do:

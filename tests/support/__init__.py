@@ -1,0 +1,1 @@
+"""What tests share: the one door to what is private to the engine."""

@@ -1,0 +1,73 @@
+"""The one door of the tests to what lies behind a handle, so that what moves is changed here alone.
+
+What a test needs of the engine, of the log, or of the files of a store stands here once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logstore.api.store import Store
+from logstore.engine.commit.committer import Committer, ready_locked
+from logstore.engine.commit.log_tail import roll_locked
+from logstore.engine.runtime import background
+from logstore.engine.runtime.engine import Engine
+
+__all__ = [
+    "Engine", "FixedClock", "committer_of", "delete_index", "do_due_work", "engine_of", "log_bytes",
+    "roll",
+]  # fmt: skip
+
+
+@dataclass
+class FixedClock:
+    """A clock that stands still until it is set."""
+
+    ms: int
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return self.ms
+
+
+def engine_of(store: Store[Any]) -> Engine:
+    """The engine below a handle."""
+    return store._live().engine
+
+
+def committer_of(store: Store[Any]) -> Committer:
+    """What commits for a handle."""
+    return store._live().committer
+
+
+def do_due_work(store: Store[Any]) -> None:
+    """Do all that is due now, as the thread that sleeps until then does."""
+    engine = engine_of(store)
+    for _ in range(1000):
+        if background.sleep_within(engine, 1.0):
+            return
+    raise AssertionError("it never sleeps again")
+
+
+def roll(store: Store[Any]) -> None:
+    """Seal the active segment, as a commit that does not fit would."""
+    engine = engine_of(store)
+    with committer_of(store).mutex:
+        engine.lock.acquire(engine.wake, 10)
+        try:
+            roll_locked(engine, ready_locked(engine))
+        finally:
+            engine.lock.release(engine.wake)
+
+
+def log_bytes(path: Path) -> int:
+    """Bytes of the log on disk."""
+    return sum(file.stat().st_size for file in (path / "log").glob("*.log"))
+
+
+def delete_index(path: Path) -> None:
+    """Remove the index of a closed store by hand."""
+    shutil.rmtree(path / "index")
