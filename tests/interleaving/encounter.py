@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 from logstore.log import names
 from logstore.recovery.check import check
 from tests.crash.states import look
-from tests.crash.states.model import Model
+from tests.crash.states.model import begun as model_of
+from tests.crash.states.model import told
 from tests.interleaving import works
 from tests.interleaving.actor import LOCK_S, Actor, Got, Stopped
 from tests.interleaving.hands import Hands, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
+from tests.model.shelf import Shelf
 
 PATIENT_S = 120.0
 OPENING = "opening or recovering"
@@ -185,21 +187,21 @@ class Encounter:
         for order, steps in _orders(scene, did, answer, self._works["dead"]):
             model = self._model()
             bad = _differs(model, steps)
-            if not bad and final.answer != model.copied():
-                bad = f"in the end: {_difference(final.answer, model.copied())}"
+            if not bad and final.answer != told(model):
+                bad = f"in the end: {_difference(final.answer, told(model))}"
             if not bad:
                 self._afterwards(model)
                 return order
             wrong.append(f"{order}: {bad}")
         raise AssertionError("no order fits:\n" + "\n".join(wrong))
 
-    def _model(self) -> Model:
-        model = Model({} if self.scene.empty else self._begin)
+    def _model(self) -> Shelf:
+        model = model_of({} if self.scene.empty else self._begin)
         if self.scene.before:
             BEFORE.model(model)
         return model
 
-    def _afterwards(self, model: Model) -> None:
+    def _afterwards(self, model: Shelf) -> None:
         """Everybody reads, adds, and reads what others added; and what is left is sound."""
         here = []
         if self.scene.b_open:
@@ -243,7 +245,7 @@ def _orders(
     yield "before", [ended, *a, *did]
 
 
-def _differs(model: Model, steps: list[Step]) -> str:
+def _differs(model: Shelf, steps: list[Step]) -> str:
     """Where the answers part from the model's; empty if they do not."""
     for work, got in steps:
         if got.refused:
@@ -277,8 +279,8 @@ def _agrees_to(got: Got, expected: Any, when: str = "") -> None:
     assert got.answer == expected, f"{when}: {_difference(got.answer, expected)}"
 
 
-def _agrees(got: Got, model: Model, when: str) -> None:
-    _agrees_to(got, model.copied(), when)
+def _agrees(got: Got, model: Shelf, when: str) -> None:
+    _agrees_to(got, told(model), when)
 
 
 def _cell(got: Got, stopped: Stopped, order: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import logstore
 from logstore.log import names
 from tests.crash.states import look
-from tests.crash.states.look import START_MS, Clock
-from tests.crash.states.model import Model, value
+from tests.crash.states.look import Clock
+from tests.crash.states.model import pairs, text, told, value
+from tests.model.shelf import Shelf
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 Answer = Any
@@ -50,16 +51,10 @@ class Work(NamedTuple):
 
     name: str
     do: Callable[[Hands], Answer]
-    model: Callable[[Model], Answer]
+    model: Callable[[Shelf], Answer]
     locks: bool | None = True  # it takes LOCK; None: if there is something to do
     cares: bool = False  # it takes the care lock
     fresh: bool = False  # done by a process that has the store not open, and closes it after
-
-
-def next_id(model: Model, name: str) -> str:
-    """The ID that an add without one gets."""
-    ms, seq = (int(part) for part in model.make(name)["last"].split("-"))
-    return f"{START_MS}-0" if ms < START_MS else f"{ms}-{seq + 1}"
 
 
 def fields(n: int, size: int = 30) -> dict[str, bytes]:
@@ -67,16 +62,14 @@ def fields(n: int, size: int = 30) -> dict[str, bytes]:
     return {"v": value(n, size)}
 
 
-def added(model: Model, name: str, n: int, size: int = 30) -> str:
+def added(model: Shelf, name: str, n: int, size: int = 30) -> str:
     """One entry more; its ID."""
-    id = next_id(model, name)
-    model.add(name, id, look.short([(b"v", value(n, size))]))
-    return id
+    return text(model.add(name.encode(), pairs(n, size)))
 
 
-def seen(model: Model) -> Answer:
+def seen(model: Shelf) -> Answer:
     """What a reader must see."""
-    return model.copied()
+    return told(model)
 
 
 def begin(path: Path) -> None:

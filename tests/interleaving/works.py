@@ -19,9 +19,9 @@ from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.crash.states import look
-from tests.crash.states.look import START_MS
-from tests.crash.states.model import Model
+from tests.crash.states.model import text
 from tests.interleaving.hands import Answer, Hands, Work, added, fields, seen
+from tests.model.shelf import Shelf
 from tests.scan.look import make_plan, split_rows
 
 
@@ -56,7 +56,7 @@ def transaction(n: int) -> Work:
             tx.stream(f"new {n}").add(fields(n))
         return None
 
-    def model(model: Model) -> Answer:
+    def model(model: Shelf) -> Answer:
         for name in ("a", "c", f"new {n}"):
             added(model, name, n)
 
@@ -65,28 +65,19 @@ def transaction(n: int) -> Work:
 
 def delete(count: int) -> Work:
     """The oldest entries of the shared stream, told apart by what is there at that time."""
-
-    def model(model: Model) -> Answer:
-        ids = [f"{n}-1" for n in range(1, count + 1)]
-        there = {row[0] for row in model.make("a")["rows"]}
-        model.delete("a", *ids)
-        return len(there & {*ids})
-
+    ids = [(n, 1) for n in range(1, count + 1)]
     return Work(
-        "delete", lambda at: at.store.stream("a").delete(*[f"{n}-1" for n in range(1, count + 1)]),
-        model,
+        "delete", lambda at: at.store.stream("a").delete(*ids),
+        lambda model: model.delete(b"a", ids).count(1),
     )  # fmt: skip
 
 
 def trim(maxlen: int) -> Work:
     """All but the newest."""
-
-    def model(model: Model) -> Answer:
-        before = len(model.make("c")["rows"])
-        model.trim("c", maxlen)
-        return max(0, before - maxlen)
-
-    return Work("trim", lambda at: at.store.stream("c").trim(maxlen=maxlen), model)
+    return Work(
+        "trim", lambda at: at.store.stream("c").trim(maxlen=maxlen),
+        lambda model: model.trim(b"c", maxlen, None),
+    )  # fmt: skip
 
 
 def group_read(who: str, count: int) -> Work:
@@ -96,24 +87,21 @@ def group_read(who: str, count: int) -> Work:
         found = at.store.stream("b").group("g").read(who, count=count)
         return [str(delivery.id) for delivery in found]
 
-    def model(model: Model) -> Answer:
-        before = {row[0] for row in model.group("b", "g")["pending"]}
-        model.read("b", "g", who, START_MS, count)
-        return [row[0] for row in model.group("b", "g")["pending"] if row[0] not in before]
+    def model(model: Shelf) -> Answer:
+        stream = model.streams[b"b"]
+        given = stream.groups[b"g"].read(stream, who.encode(), model.now, count=count)
+        return [text(each.id) for each in given]
 
     return Work("group read", do, model)
 
 
 def ack(*ns: int) -> Work:
     """Done with what was pending from the beginning."""
-    ids = [f"{n}-1" for n in ns]
-
-    def model(model: Model) -> Answer:
-        there = {row[0] for row in model.group("b", "g")["pending"]}
-        model.ack("b", "g", *ids)
-        return len(there & {*ids})
-
-    return Work("ack", lambda at: at.store.stream("b").group("g").ack(*ids), model)
+    ids = [(n, 1) for n in ns]
+    return Work(
+        "ack", lambda at: at.store.stream("b").group("g").ack(*ids),
+        lambda model: model.streams[b"b"].groups[b"g"].ack(ids),
+    )  # fmt: skip
 
 
 def rename(old: str, new: str) -> Work:
@@ -125,36 +113,28 @@ def rename(old: str, new: str) -> Work:
         except logstore.StreamNotFoundError:
             return "there is none"
 
-    def model(model: Model) -> Answer:
-        if old not in model.streams:
+    def model(model: Shelf) -> Answer:
+        if model.seen(old.encode()) is None:
             return "there is none"
-        model.streams[new] = model.streams.pop(old)
-        return True
+        return model.rename(old.encode(), new.encode(), replace=True)
 
     return Work("rename", do, model)
 
 
 def copy(source: str, target: str) -> Work:
     """A stream twice."""
-
-    def model(model: Model) -> Answer:
-        if target in model.streams:
-            return False
-        model.streams[target] = model.copied()[source]
-        model.streams[target]["settings"] = {}
-        return True
-
-    return Work("copy", lambda at: at.store.copy(source, target), model)
+    return Work(
+        "copy", lambda at: at.store.copy(source, target),
+        lambda model: model.copy(source.encode(), target.encode(), replace=False),
+    )  # fmt: skip
 
 
 def retain() -> Work:
     """What stream ``r`` does not keep: whole nodes of four entries, but for ten entries."""
 
-    def model(model: Model) -> Answer:
-        rows = model.make("r")["rows"]
-        going = max(0, (len(rows) - 10) // 4 * 4)
-        del rows[:going]
-        return going
+    def model(model: Shelf) -> Answer:
+        left = len(model.streams[b"r"].entries)
+        return model.trim(b"r", left - max(0, (left - 10) // 4 * 4), None)
 
     return Work("retention", lambda at: at.store.retain(), model, locks=None)
 
@@ -205,13 +185,17 @@ def _forked_one(at: Hands) -> Answer:
     return _one(at)
 
 
+def _rows(model: Shelf) -> list[Any]:
+    stream = model.seen(b"a")
+    return [] if stream is None else [(text(id), list(of)) for id, of in stream.entries.items()]
+
+
 READ = Work("read", Hands.content, seen, locks=False)
-RANGE = Work("range", _one, lambda model: [row[0] for row in model.make("a")["rows"]],
-             locks=False)  # fmt: skip
+RANGE = Work("range", _one, lambda model: [id for id, _ in _rows(model)], locks=False)
 FORK_RANGE = RANGE._replace(name="fork, range", do=_forked_one)
 READONLY = Work("read-only", _readonly, seen, locks=False)
 FOLLOW = Work("follow", _following, seen, locks=False)
-SCAN = Work("scan", _scan, lambda model: model.make("a")["rows"], locks=False)
+SCAN = Work("scan", _scan, _rows, locks=False)
 CHECK = Work("check", _checked, lambda model: "no damage", locks=False)
 FORK = Work("fork, read", _forked, seen, locks=None)
 
