@@ -16,11 +16,10 @@ import time
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.compaction import measure, runner, segments
+from logstore.compaction import deleted_bytes, measure, runner, segments
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.maintenance import deleted_bytes
 from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
 from logstore.engine.runtime.background import Pause
 from logstore.engine.runtime.engine import Engine

@@ -11,11 +11,11 @@ import time
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction import measure, nodes, segments
+from logstore.compaction import deleted_bytes, measure, nodes, segments
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.maintenance import checkpoint, deleted_bytes
+from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import chunks, export
+from logstore.engine.dump import export
 from logstore.engine.dump import restore as installs
 from logstore.engine.dump.restore import Prepared
 from logstore.engine.runtime.snapshot import Snapshot
@@ -101,6 +101,6 @@ def install(
         return
     if not replace:
         opened.commit(partial(installs.check_free, name=name))
-    chunks.bring(
+    installs.bring(
         lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last
     )  # fmt: skip

@@ -13,9 +13,8 @@ from typing import Any
 
 from logstore.api.info import PinInfo, StoreInfo
 from logstore.codec import codec_name
-from logstore.compaction import reclaimable
+from logstore.compaction import deleted_bytes, reclaimable
 from logstore.engine.commit import pipeline
-from logstore.engine.maintenance import deleted_bytes
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot

@@ -3,7 +3,7 @@ pieces.
 
 Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
 import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
-of about so many, under another name (``engine.dump.chunks``). Memory holds a few pieces.
+of about so many, under another name (``engine.dump.restore``). Memory holds a few pieces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import chunks, restore
+from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
 from logstore.engine.features import expiry
 from logstore.engine.runtime import snapshot
@@ -118,7 +118,7 @@ class Intake:
     def _large(self, name: bytes, prepared: Prepared, expires_ms: int | None) -> None:
         """One with very many groups, in commits of its own."""
         self.flush()
-        chunks.bring(
+        restore.bring(
             self._commit, name, prepared, replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )  # fmt: skip
@@ -146,34 +146,34 @@ class Intake:
 
     # -- streams in pieces ----------------------------------------------------------------------
     @contextmanager
-    def piecewise(self, name: bytes) -> Iterator[chunks.Temporary]:
+    def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: chunks.Temporary = self._store._commit(
-            lambda state: chunks.begin(state, name), None
+        temporary: restore.Temporary = self._store._commit(
+            lambda state: restore.begin(state, name), None
         )
         try:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                self._store._commit(lambda state: chunks.discard(state, temporary), None)
+                self._store._commit(lambda state: restore.discard(state, temporary), None)
             raise
 
-    def extend(self, temporary: chunks.Temporary, edge: Edge, piece: Piece) -> Edge:
+    def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
-        step = partial(chunks.extend, temporary=temporary, before=edge, parts=parts, after=after)
+        step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
         self._store._commit(step, None)
         return after
 
     def finish(
-        self, temporary: chunks.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+        self, temporary: restore.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
         expires_ms: int | None = None,
     ) -> None:  # fmt: skip
         """The end of a stream that came in pieces: from now on it is there."""
         restore.check_info(info, edge)
         restore.check_size(info, 0)
-        chunks.complete(
+        restore.complete(
             self._commit, temporary, edge, name, info, replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )  # fmt: skip

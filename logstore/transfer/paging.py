@@ -1,6 +1,6 @@
 """A stream of a server that is too large for a payload, read by pages.
 
-Invariants: entries go to a stream for the time being (``dump.chunks``), which gets its counts,
+Invariants: entries go to a stream for the time being (``dump.restore``), which gets its counts,
 groups and name in one commit at the end; these, and the entries behind the last page, are read in
 one MULTI, so that they belong together. What is deleted there while pages are read may be here: the
 length here is what is here.

@@ -17,7 +17,7 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.dump import chunks, export, idempotent_ids, restore
+from logstore.engine.dump import export, idempotent_ids, restore
 from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
@@ -250,7 +250,7 @@ class _Salvage:
     # -- one stream -----------------------------------------------------------------------------
     def _stream(self, left: SalvageableNodes, record: StreamRecord) -> None:
         """Its nodes, some a commit; with the last all else."""
-        temporary: chunks.Temporary | None = None
+        temporary: restore.Temporary | None = None
         waiting: list[Node] = []
         size, edge = 0, Edge()
         for node in left.nodes(record):
@@ -258,7 +258,7 @@ class _Salvage:
             size += len(node[1])
             if size >= PIECE_BYTES:
                 if temporary is None:
-                    begun: chunks.Temporary = self._run(partial(chunks.begin, name=record.name))
+                    begun: restore.Temporary = self._run(partial(restore.begin, name=record.name))
                     temporary = begun
                 edge = self._extend(temporary, edge, waiting)
                 waiting, size = [], 0
@@ -271,11 +271,11 @@ class _Salvage:
             self._finish(left, record, edge, info, temporary=temporary)
         self._scheduled(left, record)
 
-    def _extend(self, temporary: chunks.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
+    def _extend(self, temporary: restore.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
         parts, after = restore.verify(waiting, edge)
         found: list[Part] = [parts]
         self._run(partial(
-            chunks.extend, temporary=temporary, before=edge, parts=found, after=after
+            restore.extend, temporary=temporary, before=edge, parts=found, after=after
         ))  # fmt: skip
         return after
 
@@ -290,7 +290,7 @@ class _Salvage:
 
     def _finish(
         self, left: SalvageableNodes, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
-        parts: list[Part] | None = None, temporary: chunks.Temporary | None = None,
+        parts: list[Part] | None = None, temporary: restore.Temporary | None = None,
     ) -> None:  # fmt: skip
         last = max(info.last, StreamID(*edge.top), info.max_deleted)
         added = max(info.entries_added or 0, edge.length)
@@ -310,7 +310,7 @@ class _Salvage:
 
         def step(txn: WriteTxn) -> None:
             if temporary is not None:
-                chunks.finish(txn, temporary, edge, record.name, info, replace=False)
+                restore.finish(txn, temporary, edge, record.name, info, replace=False)
             else:
                 made = restore.Prepared(parts or [], edge, info)
                 restore.install(txn, record.name, made)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.compaction import background
+from logstore.compaction import background, deleted_bytes
 from logstore.compaction.background import Compactor
-from logstore.engine.maintenance import deleted_bytes
 from logstore.engine.runtime.background import no_pause
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of

@@ -33,53 +33,53 @@ def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
                 groups.touch_consumer(group.number, record)
 
 
-def _group(state: TxnView, at: int, _: int, body: frames.Group) -> None:
+def _group(txn: TxnView, at: int, _: int, body: frames.Group) -> None:
     if not body.group:
-        there = state.groups.by_number(at)
+        there = txn.groups.by_number(at)
         if there is not None:
             # From a checkpoint that is behind this frame: one of its name that came and went
             # before it, in frames that were just replayed, has taken the name along.
-            state.groups.bind(there)
-        elif state.record(body.stream) is not None:
+            txn.groups.bind(there)
+        elif txn.record(body.stream) is not None:
             last = StreamID(body.last_ms, body.last_seq)
-            state.groups.create(
+            txn.groups.create(
                 GroupRecord(at, body.stream, body.name, last, body.entries_read, position=at)
             )
         return
-    group = state.groups.advance(body.group, at)
+    group = txn.groups.advance(body.group, at)
     if group is not None:
         group.last = StreamID(body.last_ms, body.last_seq)
         group.entries_read = body.entries_read
 
 
-def _group_drop(state: TxnView, at: int, _: int, body: frames.GroupDrop) -> None:
-    group = state.groups.by_number(body.group)
+def _group_drop(txn: TxnView, at: int, _: int, body: frames.GroupDrop) -> None:
+    group = txn.groups.by_number(body.group)
     if group is not None and group.position < at:
-        _wake(state, group)
-        _remove(state, group)
+        _wake(txn, group)
+        _remove(txn, group)
 
 
-def _wake(state: TxnView, group: GroupRecord) -> None:
+def _wake(txn: TxnView, group: GroupRecord) -> None:
     """Whoever waits for the group must look again."""
-    record = state.record(group.stream)
+    record = txn.record(group.stream)
     if record is not None:
-        state.woken.add(record.name)
+        txn.woken.add(record.name)
 
 
-def drop_all(state: TxnView, stream: int, at: int) -> None:
+def drop_all(txn: TxnView, stream: int, at: int) -> None:
     """The stream was dropped by the frame at this position, and its groups with it."""
-    for group in state.groups.of_stream(stream):
+    for group in txn.groups.of_stream(stream):
         if group.position < at:
-            _remove(state, group)
+            _remove(txn, group)
 
 
-def _remove(state: TxnView, group: GroupRecord) -> None:
-    state.settings.drop_group(group.number)
-    state.groups.remove(group)
+def _remove(txn: TxnView, group: GroupRecord) -> None:
+    txn.settings.drop_group(group.number)
+    txn.groups.remove(group)
 
 
-def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
-    groups = state.groups
+def _consumer(txn: TxnView, at: int, _: int, body: frames.Consumer) -> None:
+    groups = txn.groups
     group = groups.advance(body.group, at)
     if group is None:
         return
@@ -98,8 +98,8 @@ def _consumer(state: TxnView, at: int, _: int, body: frames.Consumer) -> None:
     groups.touch_consumer(group.number, record)
 
 
-def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
-    groups = state.groups
+def _deliver(txn: TxnView, at: int, _: int, body: frames.Deliver) -> None:
+    groups = txn.groups
     group = groups.advance(body.group, at)
     if group is None:
         return
@@ -117,8 +117,8 @@ def _deliver(state: TxnView, at: int, _: int, body: frames.Deliver) -> None:
         _count(groups, group, pending)
 
 
-def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
-    groups = state.groups
+def _ack(txn: TxnView, at: int, _: int, body: frames.Ack) -> None:
+    groups = txn.groups
     group = groups.advance(body.group, at)
     if group is not None:
         pending = PendingSet(groups.index, group.number)
@@ -126,8 +126,8 @@ def _ack(state: TxnView, at: int, _: int, body: frames.Ack) -> None:
         _count(groups, group, pending)
 
 
-def _claim(state: TxnView, at: int, _: int, body: frames.Claim) -> None:
-    groups = state.groups
+def _claim(txn: TxnView, at: int, _: int, body: frames.Claim) -> None:
+    groups = txn.groups
     group = groups.advance(body.group, at)
     if group is None:
         return
@@ -136,7 +136,7 @@ def _claim(state: TxnView, at: int, _: int, body: frames.Claim) -> None:
         record.seen_ms, record.active_ms = body.seen_ms, body.active_ms
         groups.touch_consumer(group.number, record)
     if body.consumer == NO_ONE and body.items:
-        _wake(state, group)
+        _wake(txn, group)
         group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
     pending = PendingSet(groups.index, group.number)
     pending.put(body.items, body.consumer)

@@ -43,8 +43,8 @@ class Fresh:
 
     __slots__ = ("_made", "_next", "_opened", "_state")
 
-    def __init__(self, state: TxnView) -> None:
-        self._state = state
+    def __init__(self, txn: TxnView) -> None:
+        self._state = txn
         self._next = 0  # above the numbers of all that were held back
         self._made: dict[int, tuple[int, bytes]] = {}  # by stream: position of CREATE, name
         # By stream: the OPEN frame's position, payload bytes and fixed part.

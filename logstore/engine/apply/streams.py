@@ -27,68 +27,68 @@ if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
 
 
-def apply(state: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
+def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
     """Apply the frame at position ``at``."""
     own = _APPLY.get(type(body))
     if own is not None:
-        own(state, at, payload_bytes, body)
+        own(txn, at, payload_bytes, body)
     else:
-        _OF_FEATURES[type(body)](state, at, body)
+        _OF_FEATURES[type(body)](txn, at, body)
 
 
-def _seal(state: TxnView, at: int, _: int, body: frames.Seal) -> None:
+def _seal(txn: TxnView, at: int, _: int, body: frames.Seal) -> None:
     segment, offset = fmt.position_parts(at)
-    row = state.segment(segment) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, state.now_ms)
+    row = txn.segment(segment) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, txn.now_ms)
     end = offset + fmt.FRAME_HEAD_BYTES + fmt.SEAL_BODY.size
-    state.put_segment(segment, row._replace(total_bytes=end))
-    if state.segment(body.next_segment) is None:
-        fresh = SegmentRow(fmt.Role.MAIN, 0, 0, 0, state.now_ms)
-        state.put_segment(body.next_segment, fresh)
-    state.meta = state.meta._replace(
-        active_segment=max(state.meta.active_segment, body.next_segment),
-        next_segment=max(state.meta.next_segment, body.next_segment + 1),
+    txn.put_segment(segment, row._replace(total_bytes=end))
+    if txn.segment(body.next_segment) is None:
+        fresh = SegmentRow(fmt.Role.MAIN, 0, 0, 0, txn.now_ms)
+        txn.put_segment(body.next_segment, fresh)
+    txn.meta = txn.meta._replace(
+        active_segment=max(txn.meta.active_segment, body.next_segment),
+        next_segment=max(txn.meta.next_segment, body.next_segment + 1),
     )
 
 
-def _create(state: TxnView, at: int, _: int, body: frames.Create) -> None:
-    meta = state.meta
+def _create(txn: TxnView, at: int, _: int, body: frames.Create) -> None:
+    meta = txn.meta
     record: StreamRecord | None = None
     if body.stream >= meta.next_stream:  # numbers ascend, and none is given twice
-        state.meta = Meta(
+        txn.meta = Meta(
             meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
             body.stream + 1, meta.next_segment,
         )  # fmt: skip
     else:
-        record = state.record(body.stream)
+        record = txn.record(body.stream)
     if record is None:
-        state.create(StreamRecord(body.stream, body.name, position=at))
+        txn.create(StreamRecord(body.stream, body.name, position=at))
     elif record.name == body.name:
         # A stream that is called otherwise by now may have taken it: see ``_rename``.
-        state.bind(record)
+        txn.bind(record)
 
 
-def _drop(state: TxnView, at: int, _: int, body: frames.Drop) -> None:
-    for master, locator in list(state.index.nodes(body.stream)):
-        state.drop_node(body.stream, master, locator)
-    groups.drop_all(state, body.stream, at)
-    record = state.record(body.stream)
+def _drop(txn: TxnView, at: int, _: int, body: frames.Drop) -> None:
+    for master, locator in list(txn.index.nodes(body.stream)):
+        txn.drop_node(body.stream, master, locator)
+    groups.drop_all(txn, body.stream, at)
+    record = txn.record(body.stream)
     if record is not None and record.position >= at:
         return
     for dropped in DROPPED:  # without a record too: what damage left of the stream goes with it
-        dropped(state, body.stream)
+        dropped(txn, body.stream)
     if record is not None:
-        state.remove(record)
+        txn.remove(record)
 
 
-def _open(state: TxnView, at: int, payload_bytes: int, body: frames.Open) -> None:
-    record = state.record(body.stream)
+def _open(txn: TxnView, at: int, payload_bytes: int, body: frames.Open) -> None:
+    record = txn.record(body.stream)
     if record is None:
         return
     master = StreamID(body.master_ms, body.master_seq)
-    sealed = None if state.is_new(record) else state.index.node(body.stream, master)
+    sealed = None if txn.is_new(record) else txn.index.node(body.stream, master)
     reopened = sealed is not None and sealed.position < at
     if sealed is not None and reopened:
-        state.drop_node(body.stream, master, sealed)
+        txn.drop_node(body.stream, master, sealed)
     if record.position < at:
         if body.entries:
             if record.length == 0:
@@ -101,51 +101,51 @@ def _open(state: TxnView, at: int, payload_bytes: int, body: frames.Open) -> Non
             record.node_bytes -= sealed.payload_bytes
         record.open_version = record.position = at
         record.open_master = master
-        state.touch(record)
+        txn.touch(record)
     elif record.open_version != at:
         return
     run = Run(at, payload_bytes, body.entries, 0)
-    state.put_open(body.stream, nodes.open_from_frame(run, body.data))
+    txn.put_open(body.stream, nodes.open_from_frame(run, body.data))
 
 
-def _append(state: TxnView, at: int, payload_bytes: int, body: frames.Append) -> None:
-    record = state.record(body.stream)
+def _append(txn: TxnView, at: int, payload_bytes: int, body: frames.Append) -> None:
+    record = txn.record(body.stream)
     if record is None:
         return
     if record.position < at:
-        state.appended(record, at, body.entries, StreamID(body.last_ms, body.last_seq))
+        txn.appended(record, at, body.entries, StreamID(body.last_ms, body.last_seq))
     elif not record.open_version or record.open_version > at:
         return
-    node = state.open_node(body.stream)
+    node = txn.open_node(body.stream)
     if node is None:
         return
-    if state.joined is not None and not node.runs:
-        node.lp = state.joined
+    if txn.joined is not None and not node.runs:
+        node.lp = txn.joined
     else:
         run = Run(at, payload_bytes, body.entries, body.elements)
         node = nodes.open_extended(node, run, body.data)
-    state.put_open(body.stream, node)
+    txn.put_open(body.stream, node)
 
 
-def _node(state: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:
-    record = state.record(body.stream)
+def _node(txn: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:
+    record = txn.record(body.stream)
     if record is None:
         return
     master = StreamID(body.master_ms, body.master_seq)
     last = StreamID(body.last_ms, body.last_seq)
-    before = state.sealed_node(body.stream, master)
+    before = txn.sealed_node(body.stream, master)
     if before is None or before.position < at:
         if before is not None:
-            state.count_live(before.position, -before.payload_bytes, -1)
-        state.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
+            txn.count_live(before.position, -before.payload_bytes, -1)
+        txn.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
     if record.position < at:
         if record.open_version and record.open_master == master:
             record.open_version = 0
-            state.drop_open(body.stream)
+            txn.drop_open(body.stream)
         record.nodes += 1
         record.node_bytes += payload_bytes
         record.position = at
-        state.touch(record)
+        txn.touch(record)
 
 
 class Placed(NamedTuple):
@@ -156,51 +156,51 @@ class Placed(NamedTuple):
     last: Place
 
 
-def nodes_added(state: TxnView, record: StreamRecord, placed: Sequence[Placed]) -> None:
+def nodes_added(txn: TxnView, record: StreamRecord, placed: Sequence[Placed]) -> None:
     """What node frames change of a stream; master IDs ascend, and are above those it has."""
     for rows, payload_bytes, (at, master, size, live, last) in placed:
-        put_nodes(state.index, rows)
-        state.count_live(at, payload_bytes - size, len(rows) - 1)  # all in one segment
+        put_nodes(txn.index, rows)
+        txn.count_live(at, payload_bytes - size, len(rows) - 1)  # all in one segment
         locator = Locator(at, size, live, StreamID(*last))
-        state.put_node(record.number, StreamID(*master), locator)
+        txn.put_node(record.number, StreamID(*master), locator)
         record.node_bytes += payload_bytes
         record.nodes += len(rows)
     if placed:
         record.position = placed[-1].last[0]
-    state.touch(record)
+    txn.touch(record)
 
 
-def _tombstone(state: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
-    record = state.record(body.stream)
+def _tombstone(txn: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
+    record = txn.record(body.stream)
     if record is None:
         return
     if record.open_version == body.version:
-        node = state.open_node(body.stream)
+        node = txn.open_node(body.stream)
         if node is not None:
-            state.put_open(body.stream, nodes.open_deleted(node, body.ordinals))
+            txn.put_open(body.stream, nodes.open_deleted(node, body.ordinals))
     else:
         master = StreamID(body.master_ms, body.master_seq)
-        locator = state.index.node(body.stream, master)
+        locator = txn.index.node(body.stream, master)
         if locator is not None and locator.position == body.version:
             bits = int.from_bytes(locator.vector, "little")
             for ordinal in body.ordinals:
                 bits |= 1 << ordinal
             vector = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            state.restate_node(body.stream, master, locator._replace(vector=vector))
+            txn.restate_node(body.stream, master, locator._replace(vector=vector))
     if record.position < at:
         record.position = at
-        state.touch(record)
+        txn.touch(record)
 
 
-def _trim(state: TxnView, at: int, _: int, body: frames.Trim) -> None:
-    record = state.record(body.stream)
+def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
+    record = txn.record(body.stream)
     if record is None:
         return
     first, last = StreamID(body.from_ms, body.from_seq), StreamID(body.to_ms, body.to_seq)
     dropped, dropped_bytes = 0, 0
-    for master, locator in list(state.index.nodes(body.stream, first, last)):
+    for master, locator in list(txn.index.nodes(body.stream, first, last)):
         if locator.position < at:
-            state.drop_node(body.stream, master, locator)
+            txn.drop_node(body.stream, master, locator)
             dropped += 1
             dropped_bytes += locator.payload_bytes
     if record.position < at:
@@ -208,13 +208,13 @@ def _trim(state: TxnView, at: int, _: int, body: frames.Trim) -> None:
         record.node_bytes -= dropped_bytes
         if record.open_version and first <= record.open_master <= last:
             record.open_version = 0
-            state.drop_open(body.stream)
+            txn.drop_open(body.stream)
         record.position = at
-        state.touch(record)
+        txn.touch(record)
 
 
-def _record(state: TxnView, at: int, _: int, body: frames.Record) -> None:
-    record = state.record(body.stream)
+def _record(txn: TxnView, at: int, _: int, body: frames.Record) -> None:
+    record = txn.record(body.stream)
     if record is None or record.position >= at:
         return
     record.length = body.length
@@ -223,64 +223,64 @@ def _record(state: TxnView, at: int, _: int, body: frames.Record) -> None:
     record.first = StreamID(body.first_ms, body.first_seq)
     record.max_deleted = StreamID(body.max_deleted_ms, body.max_deleted_seq)
     record.position = at
-    state.touch(record)
+    txn.touch(record)
 
 
-def _rename(state: TxnView, at: int, _: int, body: frames.Rename) -> None:
+def _rename(txn: TxnView, at: int, _: int, body: frames.Rename) -> None:
     """A checkpoint is read in pieces, so two streams may have had one name by turns between its
     position and the last piece, and a frame that is replayed may take a name from a stream that has
     it for good: the frame that gave it that name comes later, and binds it once more.
     """
-    record = state.record(body.stream)
+    record = txn.record(body.stream)
     if record is None:
         return
     if record.position < at:
-        state.woken.add(record.name)
+        txn.woken.add(record.name)
         if record.name != body.name:
-            state.index.delete_name(record.name, record.number)
+            txn.index.delete_name(record.name, record.number)
         record.name = body.name
         record.position = at
-        state.touch(record)
+        txn.touch(record)
     if record.name == body.name:
-        state.bind(record)
+        txn.bind(record)
 
 
-def _adopt(state: TxnView, at: int, _: int, body: frames.Adopt) -> None:
-    if state.segment(body.segment) is None:
-        fresh = SegmentRow(fmt.Role.COMPACTED, 0, 0, 0, state.now_ms)
-        state.put_segment(body.segment, fresh)
+def _adopt(txn: TxnView, at: int, _: int, body: frames.Adopt) -> None:
+    if txn.segment(body.segment) is None:
+        fresh = SegmentRow(fmt.Role.COMPACTED, 0, 0, 0, txn.now_ms)
+        txn.put_segment(body.segment, fresh)
     for item in body.items:
-        record = state.record(item.stream)
+        record = txn.record(item.stream)
         if record is None:
             continue
         new_at = fmt.position(body.segment, item.offset)
         gone, gone_bytes = 0, 0
         for replaced in item.replaced:
-            locator = state.index.node(item.stream, StreamID(*replaced))
+            locator = txn.index.node(item.stream, StreamID(*replaced))
             if locator is not None and locator.position < at and locator.position != new_at:
-                state.drop_node(item.stream, StreamID(*replaced), locator)
+                txn.drop_node(item.stream, StreamID(*replaced), locator)
                 gone += 1
                 gone_bytes += locator.payload_bytes
         last = StreamID(item.last_ms, item.last_seq)
         master = StreamID(item.master_ms, item.master_seq)
-        if item.payload_bytes and state.index.node(item.stream, master) is None:
+        if item.payload_bytes and txn.index.node(item.stream, master) is None:
             locator = Locator(new_at, item.payload_bytes, item.entries, last)
-            state.put_node(item.stream, master, locator)
+            txn.put_node(item.stream, master, locator)
         if record.position < at:
             record.nodes += (1 if item.payload_bytes else 0) - gone
             record.node_bytes += item.payload_bytes - gone_bytes
-            state.touch(record)
+            txn.touch(record)
     for stream in {item.stream for item in body.items}:
-        record = state.record(stream)
+        record = txn.record(stream)
         if record is not None and record.position < at:
             record.position = at
-            state.touch(record)
-    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
+            txn.touch(record)
+    txn.meta = txn.meta._replace(next_segment=max(txn.meta.next_segment, body.segment + 1))
 
 
-def _drop_segment(state: TxnView, _at: int, _: int, body: frames.DropSegment) -> None:
-    state.drop_segment(body.segment)
-    state.meta = state.meta._replace(next_segment=max(state.meta.next_segment, body.segment + 1))
+def _drop_segment(txn: TxnView, _at: int, _: int, body: frames.DropSegment) -> None:
+    txn.drop_segment(body.segment)
+    txn.meta = txn.meta._replace(next_segment=max(txn.meta.next_segment, body.segment + 1))
 
 
 def _note(_state: TxnView, _at: int, _: int, _body: frames.Note) -> None:

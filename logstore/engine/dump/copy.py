@@ -19,15 +19,15 @@ from logstore.features.expiry import Expire
 from logstore.ids import ZERO_ID, StreamID
 
 
-def copy(state: WriteTxn, source: bytes, target: bytes, *, replace: bool = False) -> bool:
+def copy(txn: WriteTxn, source: bytes, target: bytes, *, replace: bool = False) -> bool:
     """Copy a stream; False if the target is there already and ``replace`` is False.
 
     StreamNotFoundError; UsageError if both are one; TooLargeError above 1 GiB.
     """
     if source == target:
         raise UsageError("source and destination objects are the same: name another target")
-    record = existing(state, source)
-    if state.record_by_name(target) is not None and not replace:
+    record = existing(txn, source)
+    if txn.record_by_name(target) is not None and not replace:
         return False
     expires_ms = record.expires_ms
     if record.node_bytes > INSTALL_MAX_BYTES:
@@ -36,17 +36,17 @@ def copy(state: WriteTxn, source: bytes, target: bytes, *, replace: bool = False
             f"({INSTALL_MAX_BYTES} at most): read it, and add it in batches with add_many",
             stream=source,
         )
-    restore.install(state, target, _prepared(state, source), replace=True)
+    restore.install(txn, target, _prepared(txn, source), replace=True)
     if expires_ms:
-        made = existing(state, target)
-        state.emit(Expire(made.number, expires_ms))
+        made = existing(txn, target)
+        txn.emit(Expire(made.number, expires_ms))
     return True
 
 
-def _prepared(state: WriteTxn, source: bytes) -> Prepared:
+def _prepared(txn: WriteTxn, source: bytes) -> Prepared:
     """The stream as this commit has it so far."""
-    state.flush()
-    view = Snapshot(state.index, state.segments, lambda: state.now_ms)
+    txn.flush()
+    view = Snapshot(txn.index, txn.segments, lambda: txn.now_ms)
     found = export.seen(view, source)
     nodes: list[Sealed] = []
     for master, locator in found.sealed:

@@ -55,19 +55,19 @@ def _bad(why: str) -> InvalidPayloadError:
     return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
 
 
-def install(state: WriteTxn, stream: int, found: Idempotence) -> None:
+def install(txn: WriteTxn, stream: int, found: Idempotence) -> None:
     """Let a new stream remember what was checked."""
     settings = StreamSettings(
         idempotent_duration_s=found.duration_s, idempotent_max_ids=found.max_ids
     )
     if settings != StreamSettings():
-        state.emit(Setting(stream, 0, stored(settings)))
+        txn.emit(Setting(stream, 0, stored(settings)))
     counts = (found.added, found.duplicates)
     if any(counts) and not found.producers:
-        state.emit(Idempotent(stream, *counts, *NOTHING))
+        txn.emit(Idempotent(stream, *counts, *NOTHING))
     for producer, items in found.producers:
         given = tuple(sorted(((id.ms, id.seq), name) for name, id in items))
-        state.emit(Idempotent(stream, *counts, *NOTHING, producer=producer, items=given))
+        txn.emit(Idempotent(stream, *counts, *NOTHING, producer=producer, items=given))
 
 
 def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:

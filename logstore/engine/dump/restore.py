@@ -1,15 +1,27 @@
-"""Deciding a stream that comes whole from elsewhere, as RESTORE does: nodes and groups as they are.
+"""Deciding a stream that comes from elsewhere, as RESTORE does: nodes and groups as they are.
 
 ``prepare`` verifies everything, outside of every lock; ``install`` writes it in one commit, all or
-nothing. Invariants: no node is re-encoded; what the engine relies on is checked, also where servers
+nothing. What is too large for one commit comes in chunks, a commit each: ``bring`` does all of it
+for a stream in memory; who reads one bit by bit calls ``begin``, ``extend`` and ``complete``.
+
+Invariants of chunks, in crash order: they go to a stream under a temporary name; the last commit
+gives it its groups, its counts and its own name, and drops who had that name before. So readers of
+the name see all of it or nothing, and whoever is killed leaves only the other name, which the next
+one who begins takes away. Each commit leaves a stream that is sound by itself.
+
+Invariants: no node is re-encoded; what the engine relies on is checked, also where servers
 do not (live IDs ascend through all nodes, none is below its node's master ID, the counts and the
 last ID fit); the first ID is reckoned from the nodes, not believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace as replace_
+from functools import partial
+from hashlib import blake2b
+from typing import Any, TypeAlias
 
 from logstore.codec import ID, codec
 from logstore.codec.batch import NodeBatch, index_rows
@@ -20,6 +32,7 @@ from logstore.engine.streams import add, lifecycle
 from logstore.engine.txn import groups
 from logstore.errors import (
     CorruptNodeError,
+    Error,
     InvalidPayloadError,
     StreamExistsError,
     TooLargeError,
@@ -33,15 +46,25 @@ from logstore.format import (
 )
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE
+from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log import groupframe
 from logstore.log.writer import SegmentTooFull
-from logstore.options import check_name
-from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+from logstore.options import IMPORTING, NAME_MAX_BYTES, check_name
+from logstore.rdb.value import (
+    NOBODY,
+    GroupValue,
+    Idempotence,
+    Node,
+    StreamInfoValue,
+    StreamValue,
+)
 from logstore.tuples import NamedTuple
 
 INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
 CLAIM_MAX_ITEMS = 4096
+GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds
+Commit: TypeAlias = Callable[[Callable[[WriteTxn], Any]], Any]
 _PENDING_BYTES = 40  # an item of a claim frame, and its part of the frame
 
 
@@ -170,74 +193,74 @@ def _check_group(group: GroupValue) -> None:
         check_name(each.name, "a consumer name")
 
 
-def install(state: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
+def install(txn: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
     """Make a stream of what was verified; StreamExistsError unless ``replace``."""
     if not replace:
-        check_free(state, name)
-    check_room(state, stream.parts)
-    if state.record_by_name(name) is not None:
-        lifecycle.drop(state, name)
-    record = add.create(state, name)
+        check_free(txn, name)
+    check_room(txn, stream.parts)
+    if txn.record_by_name(name) is not None:
+        lifecycle.drop(txn, name)
+    record = add.create(txn, name)
     number, info = record.number, stream.info
-    nodes_added(state, record, written(state, number, stream.parts))
-    installed(state, number, info, stream.edge.first)
+    nodes_added(txn, record, written(txn, number, stream.parts))
+    installed(txn, number, info, stream.edge.first)
 
 
-def check_free(state: WriteTxn, name: bytes) -> None:
+def check_free(txn: WriteTxn, name: bytes) -> None:
     """StreamExistsError if there is a stream of this name."""
-    if state.record_by_name(name) is not None:
+    if txn.record_by_name(name) is not None:
         raise StreamExistsError(
             "BUSYKEY Target key name already exists: drop the stream, or give replace=True",
             stream=name,
         )
 
 
-def installed(state: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
-    """WriteTxn the record and the groups of a stream whose nodes are there."""
-    described(state, number, info, first)
-    grouped(state, number, info.all_groups())
+def installed(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
+    """Write the record and the groups of a stream whose nodes are there."""
+    described(txn, number, info, first)
+    grouped(txn, number, info.all_groups())
 
 
-def described(state: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
-    """WriteTxn all but the groups of a stream whose nodes are there."""
+def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
+    """Write all but the groups of a stream whose nodes are there."""
     added = info.length if info.entries_added is None else info.entries_added
-    state.emit(frames.Record(
+    txn.emit(frames.Record(
         number, info.length, added, *info.last, *first, *info.max_deleted
     ))  # fmt: skip
     if info.idempotence is not None:
-        idempotent_ids.install(state, number, info.idempotence)
+        idempotent_ids.install(txn, number, info.idempotence)
 
 
-def grouped(state: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
+def grouped(txn: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
     """Make groups of a stream that was described."""
     for group in groups:
-        _group(state, number, group)
+        _group(txn, number, group)
 
 
-def check_room(state: WriteTxn, parts: list[Part]) -> None:
+def check_room(txn: WriteTxn, parts: list[Part]) -> None:
     """A commit too large for what is left of the segment begins in the next one: that is better
     known before all of it was decided."""
-    assert state.buffer is not None
+    assert txn.buffer is not None
     size = sum(map(part_bytes, parts))
-    start, end = offset_of(state.buffer.start), offset_of(state.buffer.end)
-    if start > SEGMENT_HEAD_BYTES and end + size > state.limits.segment_bytes:
+    start, end = offset_of(txn.buffer.start), offset_of(txn.buffer.end)
+    if start > SEGMENT_HEAD_BYTES and end + size > txn.limits.segment_bytes:
         raise SegmentTooFull
 
 
-def written(state: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
+def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
-    assert state.buffer is not None
+    assert txn.buffer is not None
     head = NODE_BODY.pack
     found: list[Placed] = []
     for part in parts:
         if not isinstance(part, list):
-            at = state.buffer.add_nodes(part, stream)
+            at = txn.buffer.add_nodes(part, stream)
             rows, last = part.rows(stream, at, FRAME_HEAD_BYTES)
             payload_bytes = part.nbytes + len(part) * NODE_BODY.size
             found.append(Placed(rows, payload_bytes, last))
         elif part:
             payloads = [head(stream, *each[0], *each[1], each[2]) + each[3] for each in part]
-            positions = state.buffer.add_payloads(Kind.NODE, payloads)
+            positions = txn.buffer.add_payloads(Kind.NODE, payloads)
             places = [
                 (at, master, len(payload), live, end)
                 for at, payload, (master, end, live, _) in zip(
@@ -248,21 +271,21 @@ def written(state: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
     return found
 
 
-def _group(state: WriteTxn, stream: int, group: GroupValue) -> None:
+def _group(txn: WriteTxn, stream: int, group: GroupValue) -> None:
     read = group.entries_read
     if read is None:  # as servers reckon it where the payload does not tell
-        record = state.record(stream)
+        record = txn.record(stream)
         assert record is not None
         read = groups.estimate(record, group.last)
-    made = state.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
+    made = txn.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
-        state.emit(groupframe.Consumer(
+        txn.emit(groupframe.Consumer(
             made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
         ))  # fmt: skip
-    _pending(state, made, group)
+    _pending(txn, made, group)
 
 
-def _pending(state: WriteTxn, made: int, group: GroupValue) -> None:
+def _pending(txn: WriteTxn, made: int, group: GroupValue) -> None:
     """Claim frames: who has which entries since when, and in what order others were given back."""
     pending = group.pending
     if not pending:
@@ -281,4 +304,152 @@ def _pending(state: WriteTxn, made: int, group: GroupValue) -> None:
             who = FIRST_CONSUMER + owner - 1
         for at in range(0, len(found), CLAIM_MAX_ITEMS):
             some = tuple(found[at : at + CLAIM_MAX_ITEMS])
-            state.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))
+            txn.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))
+
+
+# -- a stream that comes in chunks, a commit each ------------------------------------------------
+class Temporary(NamedTuple):
+    """A stream that is not whole yet, under its temporary name."""
+
+    name: bytes
+    number: int
+
+
+def begin(txn: WriteTxn, name: bytes) -> Temporary:
+    """Make an empty stream under a temporary name; what a killed import left of it is dropped."""
+    temporary = IMPORTING + name
+    if len(temporary) > NAME_MAX_BYTES:
+        temporary = IMPORTING + blake2b(name, digest_size=16).hexdigest().encode()
+    lifecycle.drop(txn, temporary)
+    return Temporary(temporary, add.create(txn, temporary).number)
+
+
+def extend(
+    txn: WriteTxn, temporary: Temporary, before: Edge, parts: list[Part], after: Edge
+) -> None:
+    """Add nodes that were verified behind those of ``before``; StreamExistsError if somebody
+    else changed the stream."""
+    record = _unchanged(txn, temporary, before)
+    check_room(txn, parts)
+    number = record.number
+    nodes_added(txn, record, written(txn, number, parts))
+    txn.emit(frames.Record(
+        number, after.length, after.length, *after.last, *after.first, 0, 0
+    ))  # fmt: skip
+
+
+def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoValue) -> None:
+    """Give the stream its counts, and all but its groups, which follow. StreamExistsError."""
+    record = _unchanged(txn, temporary, edge)
+    described(txn, record.number, info, edge.first)
+
+
+def add_groups(
+    txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, groups: Iterable[GroupValue]
+) -> StreamRecord:
+    """Give the stream some of its groups. StreamExistsError."""
+    record = _unchanged(txn, temporary, info)
+    grouped(txn, record.number, groups)
+    return record
+
+
+def remember(
+    txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, found: Idempotence
+) -> None:
+    """Let the stream remember some of its idempotent IDs. StreamExistsError."""
+    idempotent_ids.install(txn, _unchanged(txn, temporary, info).number, found)
+
+
+def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
+    """Give the stream its own name. StreamExistsError."""
+    if not lifecycle.rename(txn, temporary.name, name, replace=replace):
+        raise StreamExistsError(
+            "somebody else made the stream while it was brought in: drop it, or give replace=True",
+            stream=name,
+        )
+
+
+def discard(txn: WriteTxn, temporary: Temporary) -> None:
+    """Drop the stream, unless its temporary name is another import's by now."""
+    record = txn.record_by_name(temporary.name)
+    if record is not None and record.number == temporary.number:
+        lifecycle.drop(txn, temporary.name)
+
+
+def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue) -> StreamRecord:
+    record = txn.record_by_name(temporary.name)
+    if (
+        record is None
+        or record.number != temporary.number
+        or (record.length, record.last) != (edge.length, edge.last)
+    ):
+        raise StreamExistsError(
+            "somebody else changed what is being brought in: two imports of one stream at a time",
+            stream=temporary.name,
+        )
+    return record
+
+
+def finish(
+    txn: WriteTxn, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+    *, replace: bool,
+) -> None:  # fmt: skip
+    """Make it the stream ``name``; StreamExistsError. ``info`` was verified against ``edge``."""
+    describe(txn, temporary, edge, info)
+    add_groups(txn, temporary, info, info.all_groups())
+    name_it(txn, temporary, name, replace=replace)
+
+
+def complete(
+    commit: Commit, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+    *, replace: bool, last: Callable[[WriteTxn], object] = bool,
+) -> None:  # fmt: skip
+    """As ``finish``, but very many groups come in commits of their own before, so that nobody else
+    waits for all of them. ``last`` is done in the commit that gives the name."""
+    few = not info.many
+    if not few:
+        commit(lambda txn: describe(txn, temporary, edge, replace_(info, idempotence=None)))
+        for one in idempotent_ids.by_producer(info.idempotence):
+            commit(partial(remember, temporary=temporary, info=info, found=one))
+        for some in _some(info.all_groups()):
+            commit(partial(add_groups, temporary=temporary, info=info, groups=some))
+
+    def finished(txn: WriteTxn) -> None:
+        if few:
+            finish(txn, temporary, edge, name, info, replace=replace)
+        else:
+            _unchanged(txn, temporary, info)
+            name_it(txn, temporary, name, replace=replace)
+        last(txn)
+
+    commit(finished)
+
+
+def bring(
+    commit: Commit, name: bytes, stream: Prepared, *, replace: bool,
+    last: Callable[[WriteTxn], object] = bool,
+) -> None:  # fmt: skip
+    """Bring in a stream that is in memory; as ``complete``."""
+    temporary: Temporary = commit(lambda txn: begin(txn, name))
+    edge = stream.edge
+    try:
+        commit(lambda txn: extend(txn, temporary, Edge(), stream.parts, edge))
+        complete(commit, temporary, edge, name, stream.info, replace=replace, last=last)
+    except BaseException:
+        with suppress(Error):  # what failed may be the store; the next one does it then
+            commit(lambda txn: discard(txn, temporary))
+        raise
+
+
+def _some(groups: Iterable[GroupValue]) -> Iterator[list[GroupValue]]:
+    """The groups, about as many at a time as a commit takes."""
+    some: list[GroupValue] = []
+    weight = 0
+    for each in groups:
+        some.append(each)
+        weight += 1 + len(each.consumers) + len(each.pending) // 10
+        if weight >= GROUPS_A_COMMIT:
+            yield some
+            some, weight = [], 0
+    if some:
+        yield some

@@ -27,21 +27,21 @@ Condition: TypeAlias = Literal["never", "already", "later", "sooner"]
 
 
 def expire(
-    state: WriteTxn, name: bytes, when: When, conditions: AbstractSet[Condition] = frozenset()
+    txn: WriteTxn, name: bytes, when: When, conditions: AbstractSet[Condition] = frozenset()
 ) -> bool:
     """Set when a stream expires; False if there is none, or a condition was not met.
 
     A time that has come already drops it. OptionError for one that cannot be counted in 63 bits.
     """
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None:
         return False
-    at_ms = when.ms + state.now_ms if when.from_now else when.ms
+    at_ms = when.ms + txn.now_ms if when.from_now else when.ms
     if at_ms > EXPIRES_MAX_MS:
         raise OptionError(f"a stream cannot expire that late: {at_ms} ms is above 63 bits")
     if not _met(conditions, record.expires_ms, at_ms):
         return False
-    expire_at(state, record, at_ms)
+    expire_at(txn, record, at_ms)
     return True
 
 
@@ -55,29 +55,29 @@ def _met(conditions: AbstractSet[Condition], before_ms: int, at_ms: int) -> bool
     )
 
 
-def expire_at(state: WriteTxn, record: StreamRecord, at_ms: int) -> None:
+def expire_at(txn: WriteTxn, record: StreamRecord, at_ms: int) -> None:
     """The stream expires then (unix ms); it is dropped if that is now or was before."""
-    if at_ms <= state.now_ms:
-        state.emit(frames.Drop(record.number))
+    if at_ms <= txn.now_ms:
+        txn.emit(frames.Drop(record.number))
     else:
-        state.emit(Expire(record.number, at_ms))
+        txn.emit(Expire(record.number, at_ms))
 
 
-def persist(state: WriteTxn, name: bytes) -> bool:
+def persist(txn: WriteTxn, name: bytes) -> bool:
     """The stream expires no longer; False if there is none, or it never did."""
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None or not record.expires_ms:
         return False
-    state.emit(Expire(record.number, 0))
+    txn.emit(Expire(record.number, 0))
     return True
 
 
-def drop_expired(state: WriteTxn) -> int:
+def drop_expired(txn: WriteTxn) -> int:
     """Drop streams whose time has come, a batch at most; how many."""
     found: list[int] = []
     left = NODES_A_COMMIT
-    for stream in ExpiryRows(state.index).expired(state.now_ms):
-        record = state.record(stream)
+    for stream in ExpiryRows(txn.index).expired(txn.now_ms):
+        record = txn.record(stream)
         if record is None:
             raise CorruptionError(
                 f"stream {stream} is to expire, and is gone: close the store, delete its index "
@@ -88,6 +88,6 @@ def drop_expired(state: WriteTxn) -> int:
         if left <= 0 or len(found) == STREAMS_A_COMMIT:
             break
     for stream in found:
-        state.emit(frames.Drop(stream))
-    state.counts["expired_streams"] += len(found)
+        txn.emit(frames.Drop(stream))
+    txn.counts["expired_streams"] += len(found)
     return len(found)

@@ -80,21 +80,21 @@ def surplus(
     return going
 
 
-def drop(state: WriteTxn, stream: int) -> Dropped:
+def drop(txn: WriteTxn, stream: int) -> Dropped:
     """Drop what a stream does not keep, some nodes of it: one commit's part."""
-    record = state.record(stream)
+    record = txn.record(stream)
     if record is None:
         return Dropped(0, more=False)
-    settings = state.settings.stream(stream)
-    going = surplus(state, record, settings, state.now_ms, NODES_A_COMMIT)
+    settings = txn.settings.stream(stream)
+    going = surplus(txn, record, settings, txn.now_ms, NODES_A_COMMIT)
     if not going:
         return Dropped(0, more=False)
     entries = sum(ref.live for ref in going)
     size = sum(ref.locator.payload_bytes for ref in going if ref.locator is not None)
-    state.emit(frames.Trim(stream, *going[0].master, *going[-1].master))
-    state_record(state, record, record.length - entries, record.max_deleted, first_gone=True)
-    state.counts["retained_entries"] += entries
-    state.counts["retained_bytes"] += size
+    txn.emit(frames.Trim(stream, *going[0].master, *going[-1].master))
+    state_record(txn, record, record.length - entries, record.max_deleted, first_gone=True)
+    txn.counts["retained_entries"] += entries
+    txn.counts["retained_bytes"] += size
     return Dropped(entries, more=len(going) == NODES_A_COMMIT)
 
 

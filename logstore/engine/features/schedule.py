@@ -36,54 +36,54 @@ class When(NamedTuple):
 
 
 def schedule(
-    state: WriteTxn, name: bytes, fields: bytes, when: When, *, create: bool = True
+    txn: WriteTxn, name: bytes, fields: bytes, when: When, *, create: bool = True
 ) -> Key | None:  # fmt: skip
     """Keep an entry until its time; its key. None if the stream is missing and not created."""
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None:
         if not create:
             return None
-        record = add.create(state, name)
-    due_ms = when.ms + state.now_ms if when.from_now else when.ms
-    return due_ms, state.emit(Scheduled(record.number, due_ms, fields))
+        record = add.create(txn, name)
+    due_ms = when.ms + txn.now_ms if when.from_now else when.ms
+    return due_ms, txn.emit(Scheduled(record.number, due_ms, fields))
 
 
-def cancel(state: WriteTxn, name: bytes, key: Key) -> bool:
+def cancel(txn: WriteTxn, name: bytes, key: Key) -> bool:
     """Keep an entry no longer; False if the stream has none of this key."""
-    record = state.record_by_name(name)
-    if record is None or not ScheduleRows(state.index).has(record.number, key):
+    record = txn.record_by_name(name)
+    if record is None or not ScheduleRows(txn.index).has(record.number, key):
         return False
-    state.emit(Unscheduled(record.number, False, (key,)))
+    txn.emit(Unscheduled(record.number, False, (key,)))
     return True
 
 
-def add_due(state: WriteTxn) -> int:
+def add_due(txn: WriteTxn) -> int:
     """Add entries whose time has come, a batch at most; how many are scheduled no longer."""
     rows: list[ScheduleRow] = []
     left_bytes = BATCH_BYTES
-    for row in ScheduleRows(state.index).due(state.now_ms):
+    for row in ScheduleRows(txn.index).due(txn.now_ms):
         rows.append(row)
         left_bytes -= len(row.fields)
         if left_bytes <= 0 or len(rows) == BATCH_ENTRIES:
             break
     done: dict[int, list[Key]] = {}
     for row in rows:
-        record = state.record(row.stream)
-        if record is not None and 0 < record.expires_ms <= state.now_ms:
+        record = txn.record(row.stream)
+        if record is not None and 0 < record.expires_ms <= txn.now_ms:
             continue  # it goes with its stream, which is about to be dropped
-        if _add(state, row):
-            state.counts["scheduled_added"] += 1
+        if _add(txn, row):
+            txn.counts["scheduled_added"] += 1
         else:
-            state.emit(Scheduled(row.stream, state.now_ms + PUT_OFF_MS, row.fields))
+            txn.emit(Scheduled(row.stream, txn.now_ms + PUT_OFF_MS, row.fields))
         done.setdefault(row.stream, []).append(row[1:3])
     for stream, keys in done.items():
-        state.emit(Unscheduled(stream, True, tuple(keys)))
+        txn.emit(Unscheduled(stream, True, tuple(keys)))
     return sum(map(len, done.values()))
 
 
-def _add(state: WriteTxn, row: ScheduleRow) -> bool:
+def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
     """Add one entry; False if its stream has no ID left, or cannot be added to for damage."""
-    record = state.record(row.stream)
+    record = txn.record(row.stream)
     if record is None:
         raise CorruptionError(
             f"an entry is scheduled for stream {row.stream}, which is gone: close the store, "
@@ -91,12 +91,12 @@ def _add(state: WriteTxn, row: ScheduleRow) -> bool:
         )
     flat = unpacked(row.fields)
     batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
-    assert state.buffer is not None
-    mark = state.buffer.mark()
+    assert txn.buffer is not None
+    mark = txn.buffer.mark()
     try:
-        add.add(state, add.Add(record.name, batch, 0, 1, add.AUTO))
+        add.add(txn, add.Add(record.name, batch, 0, 1, add.AUTO))
     except (IDOrderError, CorruptionError) as exc:
-        if state.buffer.mark() != mark:
+        if txn.buffer.mark() != mark:
             raise
         log.warning("a scheduled entry of %r is put off by 10 minutes: %s", record.name, exc)
         return False

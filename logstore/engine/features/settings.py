@@ -18,19 +18,19 @@ from logstore.settings import GroupSettings, StreamSettings, stored
 
 
 def stream(
-    state: WriteTxn, name: bytes, changes: Mapping[str, Any], *, create: bool
+    txn: WriteTxn, name: bytes, changes: Mapping[str, Any], *, create: bool
 ) -> StreamSettings:
     """Change settings of a stream; all of them after it. StreamNotFoundError unless ``create``."""
     StreamSettings(**changes).check()
-    record = state.record_by_name(name)
+    record = txn.record_by_name(name)
     if record is None:
-        record = add.create(state, name) if create else add.existing(state, name)
-    before = state.settings.stream(record.number)
+        record = add.create(txn, name) if create else add.existing(txn, name)
+    before = txn.settings.stream(record.number)
     after = before._replace(**changes)
     if after != before:
-        state.emit(Setting(record.number, 0, stored(after)))
+        txn.emit(Setting(record.number, 0, stored(after)))
     if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
-        idempotency.forget_all(state, record.number)
+        idempotency.forget_all(txn, record.number)
     return after
 
 
@@ -39,15 +39,15 @@ def _remembers(settings: StreamSettings) -> tuple[int, int]:
 
 
 def group(
-    state: WriteTxn, stream: bytes, name: bytes, changes: Mapping[str, Any]
+    txn: WriteTxn, stream: bytes, name: bytes, changes: Mapping[str, Any]
 ) -> GroupSettings[bytes]:  # fmt: skip
     """Change settings of a group; all of them after it. GroupNotFoundError."""
-    record, found = admin.existing(state, stream, name)
-    before = state.settings.group(found.number)
+    record, found = admin.existing(txn, stream, name)
+    before = txn.settings.group(found.number)
     after = before._replace(**changes)
     after.check()
     if after.dead_letter == stream:
         raise OptionError("dead_letter must be another stream: its entries would come back")
     if after != before:
-        state.emit(Setting(record.number, found.number, stored(after)))
+        txn.emit(Setting(record.number, found.number, stored(after)))
     return after

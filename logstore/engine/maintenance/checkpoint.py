@@ -154,23 +154,23 @@ def _groups(view: Snapshot, after: int | None) -> Paged:
     return chunks, number
 
 
-def load_groups(state: WriteTxn, chunk: dict[str, Any]) -> None:
+def load_groups(txn: WriteTxn, chunk: dict[str, Any]) -> None:
     """Put a chunk of groups with their consumers into an empty index."""
-    txn = state.groups.index
+    rows = txn.groups.index
     for number, packed, consumers in chunk["rows"]:
         group = GroupRecord.unpack(number, packed)
-        txn.put_name(group)
-        txn.put_group(group)
+        rows.put_name(group)
+        rows.put_group(group)
         for consumer_number, packed_consumer in consumers:
             consumer = ConsumerRecord.unpack(consumer_number, packed_consumer)
-            txn.put_consumer(number, consumer)
-            txn.put_consumer_name(number, consumer)
+            rows.put_consumer(number, consumer)
+            rows.put_consumer_name(number, consumer)
 
 
-def load_pending(state: WriteTxn, chunk: dict[str, Any]) -> None:
+def load_pending(txn: WriteTxn, chunk: dict[str, Any]) -> None:
     """Put a chunk of pending entries into an empty index."""
     for number, packed in chunk["rows"]:
-        state.groups.index.put_run(number, PendingRun.unpack(packed))
+        txn.groups.index.put_run(number, PendingRun.unpack(packed))
 
 
 def _nodes(engine: Engine, pause: Pause) -> tuple[dict[int, array[int]], list[dict[str, Any]]]:
