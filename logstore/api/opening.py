@@ -176,7 +176,7 @@ class OpenStore(Generic[T]):
         def run() -> Any:
             return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
 
-        with shared.caretaker.aside():
+        with shared.maintenance.aside():
             return reserve.freeing(shared.engine, run)
 
     def text(self, name: bytes) -> T:

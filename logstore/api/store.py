@@ -419,7 +419,7 @@ class Store(Generic[T]):
         from logstore.engine.maintenance import checkpoint
 
         shared = self._live()
-        with shared.caretaker.aside():
+        with shared.maintenance.aside():
             return checkpoint.take(shared.engine, shared.committer)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -437,7 +437,7 @@ class Store(Generic[T]):
         target, shared = arguments.place(path), self._live()
         if target.absolute().is_relative_to(shared.engine.path):
             raise OptionError(f"{target} is in the store itself: give a directory outside it")
-        with shared.caretaker.aside():
+        with shared.maintenance.aside():
             backup.take(shared.engine, shared.committer, target)
 
     def info(self) -> StoreInfo:

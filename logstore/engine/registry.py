@@ -20,7 +20,7 @@ from typing import Any
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
 from logstore.engine.maintenance.due_work import DueWorker
-from logstore.engine.maintenance.worker import Caretaker, Compact
+from logstore.engine.maintenance.worker import Compact, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.waiting import arrivals
 from logstore.errors import Error, OptionError, ReentryError
@@ -44,13 +44,13 @@ class Shared:
             engine.hand_out = arrivals.hand_out
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
-        self.caretaker = Caretaker(engine, self.committer, compact)
+        self.maintenance = MaintenanceThread(engine, self.committer, compact)
         self.close = close
         self.users_count = 0
         self.forked = False
         if engine.options.background and not engine.options.readonly:
             self.flusher.start()
-            self.caretaker.start()
+            self.maintenance.start()
 
     def refuse_inside(self) -> None:
         """ReentryError inside one of the store's own calls: closing would wait for itself."""
@@ -113,7 +113,7 @@ def _close(shared: Shared) -> None:
     for key in [key for key, found in _open.items() if found is shared]:
         del _open[key]
     try:
-        shared.caretaker.stop()
+        shared.maintenance.stop()
         shared.flusher.stop()
     finally:
         with shared.engine.mutex:

@@ -69,7 +69,7 @@ def test_an_index_is_copied_if_most_of_it_is_free_and_the_rest_is_small(
 def test_a_round_empties_what_is_due_and_then_looks_less_often(
     compactor: Compactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One round at a time; who cannot have the care lock tries again later."""
+    """One round at a time; who cannot have the maintenance lock tries again later."""
     engine = compactor._engine
     rounds: list[int] = []
     monkeypatch.setattr(compactor, "_round", lambda pause: rounds.append(1))

@@ -50,7 +50,7 @@ class Stopped(NamedTuple):
 
     name: str
     held: bool  # LOCK
-    cared: bool  # a care lock
+    cared: bool  # a maintenance lock
 
 
 class Actor:

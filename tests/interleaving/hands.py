@@ -53,7 +53,7 @@ class Work(NamedTuple):
     do: Callable[[Hands], Answer]
     model: Callable[[Shelf], Answer]
     locks: bool | None = True  # it takes LOCK; None: if there is something to do
-    cares: bool = False  # it takes the care lock
+    cares: bool = False  # it takes the maintenance lock
     fresh: bool = False  # done by a process that has the store not open, and closes it after
 
 

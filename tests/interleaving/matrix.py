@@ -11,7 +11,8 @@ from tests.interleaving.scenes import SCENES, others
 SIGNS = {"before": "A", "after": "B", "LOCK": "L", "care": "c", "none": "-"}
 LEGEND = (
     "A: it saw, and stood behind, what A did; B: A came after it, or changes nothing; "
-    "L: refused in time, A has LOCK; c: refused in time, A has the care lock; -: no store yet"
+    "L: refused in time, A has LOCK; c: refused in time, A has the maintenance lock; "
+    "-: no store yet"
 )
 
 

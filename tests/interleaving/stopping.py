@@ -34,7 +34,7 @@ class Stops:
         self.seen: list[Point] = []
         self.home = Path()  # the store
         self.held = False  # its LOCK
-        self.cared = False  # a care lock
+        self.cared = False  # a maintenance lock
         self._stop = stop
         self._armed: Point | None = None
         self._thread = 0

@@ -191,7 +191,7 @@ def test_stopped_between_any_two_steps_nothing_is_lost(tmp_path: Path) -> None:
 
 
 def taken(store: logstore.Store[bytes]) -> bool:
-    """Whether somebody holds the care lock."""
+    """Whether somebody holds the maintenance lock."""
     try:
         with maintenance_locks.alone(store._live().engine, 0):
             return False

@@ -214,16 +214,14 @@ def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
 
 
 def _record(txn: TxnView, at: int, _: int, body: frames.Record) -> None:
-    record = txn.record(body.stream)
-    if record is None or record.position >= at:
+    record = txn.advance(body.stream, at)
+    if record is None:
         return
     record.length = body.length
     record.entries_added = body.entries_added
     record.last = StreamID(body.last_ms, body.last_seq)
     record.first = StreamID(body.first_ms, body.first_seq)
     record.max_deleted = StreamID(body.max_deleted_ms, body.max_deleted_seq)
-    record.position = at
-    txn.touch(record)
 
 
 def _rename(txn: TxnView, at: int, _: int, body: frames.Rename) -> None:

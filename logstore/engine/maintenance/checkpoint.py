@@ -46,7 +46,7 @@ def take(engine: Engine, committer: Committer) -> int:
 
 
 def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) -> int:
-    """The same for a caller that holds the care lock; ``pause`` is called between snapshots."""
+    """As ``take``, if the maintenance lock is held; ``pause`` is called between snapshots."""
     with committer.locked() as words:
         pass
     if not words.applied:

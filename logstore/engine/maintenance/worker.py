@@ -1,10 +1,12 @@
-"""The caretaker: one thread a process that does for the store what is due in the background.
+"""The maintenance thread: one a process, which does for the store what nobody waits for.
 
 It writes the hints that sealed segments lack; removes pins that are over, or whose process is gone;
 takes a checkpoint when operation frames since the last one exceed the larger of 64 MiB and its own
-size; drops what streams do not retain; compacts, under a rate limit, if a way to do that was handed
-in. Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
-has a thread of its own; if another process has the care lock, it is left to that one.
+size; does the periodic work of features, such as retention; compacts, under a rate limit, if a way
+to do that was handed in.
+
+Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
+has a thread of its own; if another process has the maintenance lock, it is left to that one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
 Compact = Callable[[Pause], None]
 
 
-class Caretaker:
+class MaintenanceThread:
     """Looks after one store for one process."""
 
     def __init__(
@@ -43,14 +45,14 @@ class Caretaker:
         self._periodic = [make(engine, committer) for make in PERIODIC]
         self._active = 0
         self._pins_next_s = 0.0
-        self._waiting = 0  # callers that want the care lock
+        self._waiting = 0  # callers that want the maintenance lock
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin; a daemon thread, so that it never keeps a process alive."""
-        self._thread = threading.Thread(target=self._run, name="logstore-caretaker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="logstore-maintenance", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,8 +63,8 @@ class Caretaker:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """For work by call that needs the care lock: what this process does in the background ends
-        soon, and does not begin meanwhile.
+        """For work by call that needs the maintenance lock: what this process does in the
+        background ends soon, and does not begin meanwhile.
         """
         with self._guard:
             self._waiting += 1

@@ -1,9 +1,9 @@
 """What keeps a store tidy beside commits: hints of sealed segments, and the locks that keep work
 of several processes apart: one for checkpoint, compaction and backup, one for retention.
 
-Invariants: a care lock is taken before any other lock and never waited for under one; a child that
-is forked meanwhile does not keep it; a hint is only written for a segment that was sealed, which
-means synced.
+Invariants: a maintenance lock is taken before any other lock and never waited for under one; a
+child that is forked meanwhile does not keep it; a hint is only written for a segment that was
+sealed, which means synced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 def alone(
     engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = names.CHECKPOINTS
 ) -> Iterator[None]:
-    """Hold a care lock: a flock on a directory; by default the one of all that copies or moves."""
+    """Hold a maintenance lock: a flock on a directory, by default of all that copies or moves."""
     folder = engine.path / what
     engine.fs.make_directory(folder)
     file = engine.fs.open(folder)
