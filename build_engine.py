@@ -57,6 +57,7 @@ INTERPRETED = {
     "engine.streams.idempotency": "two dictionaries an add",
     "engine.streams.lifecycle": "once a stream",
     "engine.streams.trim": "once a node",
+    "engine.waiting.thread": "it sleeps",
     "engine.waiting.wait": "it sleeps",
     "index.env": "one call of LMDB",
     "index.verify": "for a check alone",

@@ -177,7 +177,6 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
             fs.remove(store / names.QUARANTINE / name)
     pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
     with committer.locked():  # then nobody is making a segment or an index: these are left over
-        engine.wake.waits.carried.erase_locked()  # WAKE holds what waiters were given
         for name in fs.names(store / names.LOG):
             if name.endswith(f".log{names.TEMPORARY}") and names.is_segment_file(name):
                 fs.remove(store / names.LOG / name)

@@ -141,7 +141,7 @@ class AsyncStore(Generic[T]):
         """
         task = asyncio.current_task()
         if task is not None and task not in self._readers:
-            places = self._watcher.engine().wake.waits.places
+            places = self._watcher.engine().wake.waits.saved
             self._readers.add(task)
             task.add_done_callback(lambda done: places.forget(id(done)))
         return id(task)

@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 
 from logstore.aio.wait import Watcher, wait_for
 from logstore.aio.waiter import Waiter
-from logstore.api import group_wait
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.waiting.session import Stay
+from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
 from logstore.engine.waiting.wait import over
 from logstore.tuples import NamedTuple
 
@@ -36,14 +35,14 @@ class Tasks(NamedTuple):
     run: Callable[[Callable[[], Any]], Awaitable[Any]]  # calls in a thread
 
     async def read(
-        self, wait: group_wait.Wait, owner: tuple[object, bytes], deadline: float | None, *,
+        self, read: GroupRead, owner: tuple[object, bytes], deadline: float | None, *,
         alive: Callable[[], Awaitable[object]] | None = None,
         begun: Callable[[Waiter], object] = bool, most_s: float | None = None,
     ) -> list[Delivered]:  # fmt: skip
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
 
         Args:
-            wait: the read.
+            read: the read.
             owner: who keeps a place in the queue over time-outs: somebody, and its consumer.
             deadline: when it ends without entries.
             alive: raises when waiting is over; asked whenever it was woken.
@@ -52,13 +51,13 @@ class Tasks(NamedTuple):
         """
         shown = False
         while not over(deadline):
-            stay = await self.run(partial(wait.stay, owner))
-            if stay is None:
+            session = await self.run(partial(read.session, owner))
+            if session is None:
                 break  # the group is gone: reading says so
-            turn = _Turn(self, stay, alive, begun, most_s)
+            turn = _Turn(self, session, alive, begun, most_s)
             try:
-                found = await turn.take(wait.stream, deadline)
-            except group_wait.Moved:
+                found = await turn.take(read.stream, deadline)
+            except Moved:
                 turn.leave()
                 continue
             except BaseException:
@@ -67,20 +66,20 @@ class Tasks(NamedTuple):
             if found or found is None:
                 return found or []
             shown = True  # what it was handed was deleted since
-        last: list[Delivered] = await self.run(partial(wait.last, shown=shown))
+        last: list[Delivered] = await self.run(partial(read.last, shown=shown))
         return last
 
 
 class _Turn:
-    """One stay of a task in the queue."""
+    """One wait of a task in the queue."""
 
     def __init__(
-        self, tasks: Tasks, stay: Stay[list[Delivered]],
+        self, tasks: Tasks, session: WaitSession,
         alive: Callable[[], Awaitable[object]] | None, begun: Callable[[Waiter], object],
         most_s: float | None,
     ) -> None:  # fmt: skip
         self._tasks = tasks
-        self._stay = stay
+        self._session = session
         self._alive = alive
         self._begun = begun
         self._most_s = most_s
@@ -90,40 +89,40 @@ class _Turn:
 
     async def take(self, stream: bytes, deadline: float | None) -> list[Delivered] | None:
         """Read at once, or in turn; None at the deadline."""
-        stay, watcher = self._stay, self._tasks.watcher
-        found = await self._do(stay.begin)
+        session, watcher = self._session, self._tasks.watcher
+        found = await self._do(session.begin)
         if found:
             return found
-        if stay.ticket is None:  # more waiters than slots: in order only among themselves
-            queue = watcher.overflow.setdefault(stay.key, deque())
+        if session.ticket is None:  # more waiters than waiters: in order only among themselves
+            queue = watcher.overflow.setdefault(session.key, deque())
             try:
                 return await wait_for(
-                    watcher, [stream], lambda: self._do(stay.out_of_turn), deadline, queue=queue,
+                    watcher, [stream], lambda: self._do(session.out_of_turn), deadline, queue=queue,
                     pause_s=lambda: self._most_s, alive=self._alive, begun=self._begun,
                 )  # fmt: skip
             finally:
                 if not queue:
-                    watcher.overflow.pop(stay.key, None)
-        with watcher.waiting((), ticket=stay.ticket) as waiter:
+                    watcher.overflow.pop(session.key, None)
+        with watcher.waiting((), ticket=session.ticket) as waiter:
             self._begun(waiter)
             while True:
                 waiter.event.clear()
-                found = await self._do(stay.step)
+                found = await self._do(session.step)
                 if found is not None:
                     return found
                 if over(deadline):
-                    return await self._do(stay.give_up)
+                    return await self._do(session.give_up)
                 if self._alive is not None:
                     try:
                         await self._alive()
                     except Exception:
-                        if (had := await self._do(stay.stop)) is not None:
+                        if (had := await self._do(session.stop)) is not None:
                             return had
                         raise
                 await self._sleep(waiter, deadline)
 
     async def _sleep(self, waiter: Waiter, deadline: float | None) -> None:
-        engine, due_ms = self._tasks.watcher.engine(), self._stay.due_ms
+        engine, due_ms = self._tasks.watcher.engine(), self._session.due_ms
         most_s = self._most_s
         if due_ms is not None:
             left_s = max(RETRY_MIN_S, (due_ms - engine.clock.now_ms()) / 1000)
@@ -146,7 +145,7 @@ class _Turn:
             return call()
         finally:
             if self._ended():
-                self._stay.leave()
+                self._session.leave()
 
     def _ended(self) -> bool:
         """The step is through; whether nobody waits for it any more."""
@@ -162,4 +161,4 @@ class _Turn:
             self._gone = True
             runs = self._runs
         if not runs:
-            self._stay.leave()
+            self._session.leave()

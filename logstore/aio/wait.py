@@ -1,7 +1,7 @@
 """Waiting of asyncio tasks: one thread watches the store for all of them.
 
 A task tries in an executor, then waits for its event; the watcher sleeps on the word of all streams
-and sets the events of those whose streams changed. What it does for a commit grows with the lines
+and sets the events of those whose streams changed. What it does for a commit grows with the buckets
 that are waited for (see ``shm.wait_words``), not with the waiters: thousands may be idle.
 
 Invariants: a waiter registers, which loads the words of its streams, before it tries, and clears
@@ -24,9 +24,9 @@ from logstore.aio.waiter import Waiter, wake_all
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.pace import PACE
 from logstore.engine.shm.wait_words import EVERY
-from logstore.engine.waiting.queue import GroupTicket
+from logstore.engine.shm.waiters import PACE
+from logstore.engine.waiting.queue import Ticket
 from logstore.engine.waiting.wait import POLL_S
 from logstore.errors import ClosedError
 from logstore.log import names as files
@@ -34,8 +34,8 @@ from logstore.log import names as files
 R = TypeVar("R")
 
 
-class _Line:
-    """Who waits for the streams of a line, and its word when they were woken last."""
+class _Bucket:
+    """Who waits for the streams of a bucket, and its word when they were woken last."""
 
     def __init__(self, word: int) -> None:
         self.word = word
@@ -48,7 +48,7 @@ class Watcher:
     def __init__(self, engine: Callable[[], Engine]) -> None:
         self.engine = engine
         self._mutex = threading.Lock()
-        self._lines: dict[int, _Line] = {}
+        self._buckets: dict[int, _Bucket] = {}
         self._turns: set[Waiter] = set()  # those with tickets
         self.overflow: dict[int, deque[Waiter]] = {}  # of groups: those that found no free slot
         self._beat_s = 0.0
@@ -58,7 +58,7 @@ class Watcher:
     @contextmanager
     def waiting(
         self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
-        ticket: GroupTicket | None = None,
+        ticket: Ticket | None = None,
     ) -> Iterator[Waiter]:  # fmt: skip
         """A waiter that is woken whenever one of the streams changes, or with a ticket, when
         somebody calls it and now and then; try after this.
@@ -67,10 +67,10 @@ class Watcher:
         with self._mutex:
             if self._closed:
                 raise closed()
-            for line in waiter.lines:
-                if line not in self._lines:
-                    self._lines[line] = _Line(_word(engine, line))
-                self._lines[line].waiters.add(waiter)
+            for bucket in waiter.buckets:
+                if bucket not in self._buckets:
+                    self._buckets[bucket] = _Bucket(_word(engine, bucket))
+                self._buckets[bucket].waiters.add(waiter)
             if ticket is not None:
                 self._turns.add(waiter)
             if self._thread is None:
@@ -84,10 +84,10 @@ class Watcher:
         finally:
             with self._mutex:
                 self._turns.discard(waiter)
-                for line in waiter.lines:
-                    self._lines[line].waiters.discard(waiter)
-                    if not self._lines[line].waiters:
-                        del self._lines[line]
+                for bucket in waiter.buckets:
+                    self._buckets[bucket].waiters.discard(waiter)
+                    if not self._buckets[bucket].waiters:
+                        del self._buckets[bucket]
 
     def close(self) -> None:
         """Wake every waiter, to find the store closed; the thread ends soon."""
@@ -125,11 +125,11 @@ class Watcher:
             wake_all(waiters)  # whatever ended it: they look, and find out
 
     def _all(self) -> set[Waiter]:
-        return self._turns.union(*(line.waiters for line in self._lines.values()))
+        return self._turns.union(*(bucket.waiters for bucket in self._buckets.values()))
 
     def _goes_on(self) -> bool:
         with self._mutex:
-            if (self._lines or self._turns) and not self._closed:
+            if (self._buckets or self._turns) and not self._closed:
                 return True
             self._thread = None
             return False
@@ -139,11 +139,11 @@ class Watcher:
         everybody = everybody or engine.follow is not None
         changed: set[Waiter] = set()
         with self._mutex:
-            for number, line in self._lines.items():
+            for number, bucket in self._buckets.items():
                 word = _word(engine, number)
-                if everybody or word != line.word:
-                    line.word = word
-                    changed |= line.waiters
+                if everybody or word != bucket.word:
+                    bucket.word = word
+                    changed |= bucket.waiters
         wake_all(waiter for waiter in changed if not waiter.behind)
 
     def _call(self, engine: Engine) -> None:
@@ -168,11 +168,11 @@ class Watcher:
                     ticket.beat()
                     if ticket.offered():
                         called.add(waiter)
-                    among = ticket.key, ticket.wish
+                    among = ticket.key, ticket.min_idle_ms
                     if among not in first or ticket.number < first[among][0]:
                         first[among] = ticket.number, waiter
         if first:
-            lowest = engine.wake.waits.slots.lowest()
+            lowest = engine.wake.waits.waiters.lowest()
             for (key, _), (number, waiter) in first.items():
                 if waiter.applied != applied or lowest.get(key, number) < number:
                     waiter.applied = applied
@@ -187,8 +187,8 @@ def closed() -> ClosedError:
     return ClosedError("the store is closed: open it again")
 
 
-def _word(engine: Engine, line: int) -> int:
-    return 0 if engine.follow is not None else engine.wake.waits.load(line)
+def _word(engine: Engine, bucket: int) -> int:
+    return 0 if engine.follow is not None else engine.wake.waits.load(bucket)
 
 
 def _seen(engine: Engine) -> tuple[int, int | None]:

@@ -1,7 +1,7 @@
 """A task that waits, and its event: set by the thread that watches the store for all of them.
 
 Invariants: an event is set in the loop it belongs to; knows nothing of what is waited for but the
-lines of its streams, or its ticket (see ``aio.wait``).
+buckets of its streams, or its ticket (see ``aio.wait``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from logstore.engine.shm.wait_words import line_of
-from logstore.engine.waiting.queue import GroupTicket
+from logstore.engine.shm.wait_words import bucket_of
+from logstore.engine.waiting.queue import Ticket
 
 WOKEN_AT_ONCE = 16  # tasks of a loop
 
@@ -23,9 +23,9 @@ class Waiter:
 
     def __init__(
         self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
-        ticket: GroupTicket | None = None,
+        ticket: Ticket | None = None,
     ) -> None:  # fmt: skip
-        self.lines = {line_of(name) for name in names}
+        self.buckets = {bucket_of(name) for name in names}
         self.ticket = ticket
         self.word = 0  # of the ticket, when its event was set last
         self.applied = 0  # how far commits were published when it looked by itself last

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.api import arguments, group_wait, worker
+from logstore.api import arguments, worker
 from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, delivery_of
 from logstore.api.group_admin import GroupAdmin
@@ -20,6 +20,8 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.waiting import thread
+from logstore.engine.waiting.session import GroupRead
 from logstore.errors import InvalidIDError, OptionError, shown
 from logstore.ids import IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.options import Sync
@@ -76,23 +78,25 @@ class Group(GroupAdmin[T]):
         )  # fmt: skip
 
     def _read(
-        self, who: bytes, limit: int, deadline: float | None, **options: Any
-    ) -> list[Delivery[T]]:
-        """Read, and wait for what comes until the deadline; options as of ``_waiting``."""
-        wait = self._waiting(who, limit, **options)
+        self, who: bytes, limit: int, deadline: float | None,
+        alive: Callable[[], object] | None = None, **options: Any,
+    ) -> list[Delivery[T]]:  # fmt: skip
+        """Read, and wait for what comes until the deadline; options as of ``_waiting``. ``alive``
+        raises to end it.
+        """
+        read = self._waiting(who, limit, **options)
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
-            given = self._opened.commit_telling(wait.once, on_dead=wait.on_dead)
+            given: list[Delivered] = read.commit(read.once)
         else:
-            given = wait.until(deadline)
+            given = thread.read_group(read, deadline, alive or self._opened.engine)
         return self._deliveries(who, given)
 
     def _waiting(
         self, who: bytes, limit: int, *, noack: bool = False,
-        claim_idle_ms: int | None = None, alive: Callable[[], object] | None = None,
-        worker: bool = False, dead: Limit | None = None, on_dead: OnDead[T] | None = None,
-        max_bytes: int = 0,
-    ) -> group_wait.Wait:  # fmt: skip
-        """A read that may wait; ``alive`` raises to end it.
+        claim_idle_ms: int | None = None, worker: bool = False, dead: Limit | None = None,
+        on_dead: OnDead[T] | None = None, max_bytes: int = 0,
+    ) -> GroupRead:  # fmt: skip
+        """A read that may wait.
 
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
         ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
@@ -102,9 +106,12 @@ class Group(GroupAdmin[T]):
             noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,
             max_bytes=max_bytes,
         )  # fmt: skip
-        return group_wait.Wait(
-            self._opened, self._stream, self._name, who, once, limit, claim_idle_ms, alive,
-            noack, on_dead, worker or max_bytes > 0, max_bytes > 0,
+        opened = self._opened
+        shared = opened.live()
+        return GroupRead(
+            shared.engine, shared.committer, self._stream, self._name, who, once,
+            partial(opened.commit_telling, on_dead=on_dead), limit, claim_idle_ms, noack,
+            worker or max_bytes > 0, max_bytes > 0,
         )  # fmt: skip
 
     def backlog(

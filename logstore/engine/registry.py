@@ -22,7 +22,7 @@ from logstore.engine.commit.durability import Flusher
 from logstore.engine.maintenance.due_work import DueWorker
 from logstore.engine.maintenance.worker import Compact, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.waiting import arrivals
+from logstore.engine.waiting import handoff
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
 
@@ -41,7 +41,7 @@ class Shared:
         self.committer = Committer(engine)
         if not engine.options.readonly:
             engine.due_work = DueWorker(engine, self.committer)
-            engine.hand_out = arrivals.hand_out
+            engine.hand_out = handoff.hand_out
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
         self.maintenance = MaintenanceThread(engine, self.committer, compact)

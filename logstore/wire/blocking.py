@@ -18,10 +18,11 @@ from collections.abc import Awaitable, Callable
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import wait_for
 from logstore.aio.waiter import Waiter
-from logstore.api.group_wait import Wait
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.waiting.session import GroupRead
+from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait import wait_streams
 from logstore.errors import ClosedError, Error
 from logstore.wire.failures import UNBLOCKED, Failed, failure_of
@@ -30,7 +31,7 @@ from logstore.wire.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
 from logstore.wire.slowlog import took
-from logstore.wire.steps import Block, GroupRead
+from logstore.wire.steps import Block, QueuedRead
 
 log = logging.getLogger("logstore.server")
 SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop
@@ -81,7 +82,7 @@ class Blocked:
 
     def _group_thread(self, end: float | None) -> list[Reply] | None:
         try:
-            found = self._group_wait(self._alive).until(end, self._owner)
+            found = read_group(self._group_read(), end, self._alive, self._owner)
             return [self._replied(found)] if found else None
         except Unblocked:
             raise
@@ -117,7 +118,7 @@ class Blocked:
     async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
         try:
             found = await tasks.read(
-                self._group_wait(None), self._owner, self.deadline, alive=self._lives,
+                self._group_read(), self._owner, self.deadline, alive=self._lives,
                 begun=self._begun, most_s=slice_s,
             )  # fmt: skip
             if not found:
@@ -161,7 +162,7 @@ class Blocked:
         return None
 
     @property
-    def _group(self) -> GroupRead:
+    def _group(self) -> QueuedRead:
         assert self.step.group is not None
         return self.step.group
 
@@ -169,15 +170,17 @@ class Blocked:
     def _owner(self) -> tuple[object, bytes]:
         """Who keeps a place in the queue over time-outs, for as long as the client is there."""
         session = self._session
-        session.kept_in.add(session.database.store._engine().wake.waits.places)
+        session.kept_in.add(session.database.store._engine().wake.waits.saved)
         return session, self._group.consumer
 
-    def _group_wait(self, alive: Callable[[], object] | None) -> Wait:
-        read = self._group
-        return Wait(
-            opened_of(self._session.database.store), read.stream, read.group, read.consumer,
-            self._once, read.limit, read.claim_idle_ms, alive, read.noack, None, read.measured,
-            read.measured,
+    def _group_read(self) -> GroupRead:
+        read, opened = self._group, opened_of(self._session.database.store)
+        shared = opened.live()
+        return GroupRead(
+            shared.engine, shared.committer, read.stream, read.group, read.consumer, self._once,
+            opened.commit_telling, read.limit, read.claim_idle_ms, read.noack,
+            capped=True,  # also by what the client may owe
+            measured=read.measured,
         )  # fmt: skip
 
     def _once(self, txn: WriteTxn, takes_new: bool = True) -> list[Delivered]:

@@ -143,8 +143,8 @@ class Service:
         """The client went."""
         self.sessions.pop(session.id, None)
         self.monitors.pop(session.id, None)
-        for places in session.kept_in:
-            places.forget(session)
+        for saved in session.kept_in:
+            saved.forget(session)
 
     def attacked(self, session: Session) -> None:
         """A client sent what a web page would: its connection ends."""

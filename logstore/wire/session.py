@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.shm.saved_waiter import Places
+from logstore.engine.shm.waiters import SavedWaiters
 from logstore.wire.failures import Failed, failure_of
 from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
@@ -79,7 +79,7 @@ class Session:
         self.kill: Callable[[], object] | None = None  # CLIENT KILL: cut the connection
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
         self.look_again: Callable[[], object] | None = None  # wakes what blocks: ask for its right
-        self.kept_in: set[Places] = set()  # where it may keep places in queues of groups
+        self.kept_in: set[SavedWaiters] = set()  # where it may keep places in queues of groups
         self.owed = Owed()  # by the run of requests at hand
         self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
 

@@ -119,7 +119,7 @@ class Admin:
     asked: Asked | None = None
 
 
-class GroupRead(NamedTuple):
+class QueuedRead(NamedTuple):
     """New entries of one group, for which a client waits in the queue of the group."""
 
     stream: bytes
@@ -145,7 +145,7 @@ class Block:
     worth: Callable[[Reader], bool] | None = None  # looks first whether trying can give anything
     empty: Reply = NULL_ARRAY
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
-    group: GroupRead | None = None
+    group: QueuedRead | None = None
     refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
 
 

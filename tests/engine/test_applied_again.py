@@ -118,9 +118,9 @@ def test_who_waits_for_a_stream_is_woken(
         waits = type(store._engine().wake.waits)
         real = waits.bump_locked
 
-        def bumped(self: object, names: set[bytes], sated: set[int]) -> None:
+        def bumped(self: object, names: set[bytes], drained: set[int]) -> None:
             woken.update(names)
-            real(self, names, sated)
+            real(self, names, drained)
 
         monkeypatch.setattr(waits, "bump_locked", bumped)
         WAKING[name](store)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.shm.pace import PACE
+from logstore.engine.shm.waiters import PACE
 from tests.groups.shop import NOW_MS, numbers, shop
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.api import group_wait
+from logstore.engine.waiting.session import GroupRead
 from tests.conftest import ROOT
 from tests.engine.procs import Forked
 from tests.groups.shop import NOW_MS, numbers, shop
@@ -121,13 +121,13 @@ def test_a_waiting_reader_is_handed_what_a_killed_one_left(tmp_path: Path) -> No
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When readers look at a snapshot, from now on."""
     found: list[float] = []
-    plain = group_wait.Wait.look
+    plain = GroupRead.probe
 
     def look(self: Any, **options: Any) -> Any:
         found.append(time.monotonic())
         return plain(self, **options)
 
-    monkeypatch.setattr(group_wait.Wait, "look", look)
+    monkeypatch.setattr(GroupRead, "probe", look)
     return found
 
 

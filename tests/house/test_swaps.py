@@ -17,15 +17,13 @@ from tests.house.swaps import Store, found
 ONE_THREAD = {
     "Batch": "whoever leads has it, and hands it to nobody",
     "GroupState": "part of a transaction",
-    "GroupTicket": "of one waiter",
     "GroupTxn": "a transaction of LMDB, which one thread has",
     "IndexTxn": "a transaction of LMDB, which one thread has",
     "CommitQueue": "its batch is the leader's; its request is held by the thread that made it",
     "PendingSet": "part of a transaction",
-    "Queue": "of one waiter",
     "Request": "the leader's until it is done; its caller looks at what came of it behind that",
     "TxnView": "the view of one transaction",
-    "Stay": "of one waiter",
+    "WaitSession": "of one waiter",
 }
 # Set by who opens a store, before anybody else knows the engine; swapped when it is closed.
 WHEN_OPENED = {

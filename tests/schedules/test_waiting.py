@@ -22,7 +22,7 @@ from logstore import Entry
 from logstore.api.store import Store
 from logstore.engine.features import schedule
 from logstore.engine.maintenance import due_work
-from logstore.engine.shm.pace import PACE
+from logstore.engine.shm.waiters import PACE
 from logstore.errors import DiskFullError
 from tests.engine.procs import Forked
 

@@ -24,7 +24,7 @@ OF_PYTHON = re.compile(
 NOT_MET = {
     "arguments", "arrow", "clock", "configuring",
     "copy", "dead_letters", "delete", "delivery", "group",
-    "group_wait", "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing",
+    "handlers", "idempotency", "lifecycle", "linked", "options", "pool", "producing",
     "resp", "shape",
     "scheduling", "settings", "stream_reads", "transaction", "worker",
 }  # fmt: skip

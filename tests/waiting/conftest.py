@@ -11,8 +11,8 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import admin
-from logstore.engine.shm.pace import PACE
-from logstore.engine.waiting import arrivals
+from logstore.engine.shm.waiters import PACE
+from logstore.engine.waiting import handoff
 
 PATIENT_S = 900.0  # longer than any test may take
 
@@ -50,4 +50,4 @@ def patient(own_pace: None) -> None:
 @pytest.fixture
 def left_to_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who adds hands nothing to those who wait, as with large batches: they read for themselves."""
-    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", -1)
+    monkeypatch.setattr(handoff, "SERVED_MAX_ENTRIES", -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +12,13 @@ import logstore
 from logstore.api.group import Group
 from logstore.api.store import Store
 from logstore.engine.shm import process
-from logstore.engine.shm.carried import CARRIED_BYTES
 from logstore.engine.shm.mailbox import NO_ONE
 from logstore.engine.shm.waiters import FREE
-from logstore.engine.waiting.session import Stay, Tried
-from logstore.engine.waiting.tickets import take_turn
+from logstore.engine.waiting import thread
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 
 SOON_S = 60.0  # what is prompt takes milliseconds, on a busy machine some seconds: far below this
-BULKY = "x" * CARRIED_BYTES  # what a hand does not carry: who was given it looks it up
 LONG_S = 300.0  # a time-out is a last look, too: it must not come before a test gives up
 
 
@@ -42,21 +38,21 @@ def group_of(store: Store[Any], name: str = "work") -> Group[Any]:
 def queue(store: Store[Any], key: int | None = None) -> list[int]:
     """The living processes in the queue of the group, in order."""
     number = key if key is not None else key_of(store)
-    waiting = engine_of(store).wake.waits.slots.waiting(number)
+    waiting = engine_of(store).wake.waits.waiters.waiting(number)
     return [row.pid for row in waiting if row.alive()]
 
 
 def takers(store: Store[Any]) -> list[int]:
-    """The slots of those that wait, and that something can be handed to."""
+    """The waiters of those that wait, and that something can be handed to."""
     waits = engine_of(store).wake.waits
-    rows = waits.slots.waiting(key_of(store))
-    return [row.slot for row in rows if waits.hands.row(row.slot).consumer != NO_ONE]
+    rows = waits.waiters.waiting(key_of(store))
+    return [row.number for row in rows if waits.mailboxes.read(row.number).consumer != NO_ONE]
 
 
 def used(store: Store[Any]) -> list[int]:
-    """Slots that somebody has."""
-    slots = engine_of(store).wake.waits.slots
-    return [slot for slot in range(slots._used()) if slots.row(slot).state != FREE]
+    """Waiters that somebody has."""
+    waiters = engine_of(store).wake.waits.waiters
+    return [slot for slot in range(waiters._used()) if waiters.record(slot).state != FREE]
 
 
 def key_of(store: Store[Any]) -> int:
@@ -70,14 +66,23 @@ def key_of(store: Store[Any]) -> int:
 
 
 def take(
-    store: Store[Any], key: int, once: Callable[[], Tried[Any]], deadline: float | None, *,
-    owner: object = None, alive: Callable[[], object] | None = None,
-) -> Any:  # fmt: skip
-    """Stand in the queue of the group ``key`` of ``work`` until ``once`` finds something."""
-    shared = store._live()
-    whose = threading.get_ident() if owner is None else owner
-    stay = Stay(shared.engine, shared.committer, b"work", key, lambda _: once(), owner=whose)
-    return take_turn(shared.engine, b"work", stay, deadline, alive)
+    store: Store[Any], who: str, timeout: float | None = LONG_S,
+    once: Callable[[], object] | None = None, alive: Callable[[], object] | None = None,
+) -> list[Any]:  # fmt: skip
+    """Read one entry, in turn; ``once`` is called in the commit that reads it for itself."""
+    read = store.stream("work").group("g")._waiting(who.encode(), 1)
+    if once is not None:
+        real = read.once
+
+        def instead(txn: Any, takes_new: bool) -> Any:
+            found = real(txn, takes_new=takes_new)
+            if found and once is not None:
+                once()
+            return found
+
+        read = read._replace(once=instead)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    return thread.read_group(read, deadline, alive or store._engine)
 
 
 def owners(store: Store[Any]) -> list[str]:

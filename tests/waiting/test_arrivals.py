@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api import group_wait
 from logstore.api.store import Store
-from logstore.engine.commit import pipeline
 from logstore.engine.groups import deliver
-from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.wait_words import Waits, line_of
-from logstore.engine.waiting import arrivals
+from logstore.engine.shm.wait_words import Waits, bucket_of
+from logstore.engine.waiting import handoff
+from logstore.engine.waiting.session import WaitSession
+from tests.compaction.dumps import everywhere
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
@@ -102,8 +101,8 @@ def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> 
 
 def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
     """Both streams have the same word to wait on."""
-    line = line_of(b"work")
-    other = next(name for name in map(str, range(9999)) if line_of(name.encode()) == line)
+    line = bucket_of(b"work")
+    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == line)
     got: list[Any] = []
 
     def read() -> None:
@@ -143,14 +142,14 @@ def test_an_add_does_not_deliver_what_was_there_before_it(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who was woken for that is about to read it."""
-    held, attempt = threading.Event(), group_wait._Stand.attempt
+    held, attempt = threading.Event(), WaitSession._try
 
     def slow(self: Any, ahead: Any) -> Any:
         held.wait(SOON_S)
         return attempt(self, ahead)
 
-    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", 3)
-    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
+    monkeypatch.setattr(handoff, "SERVED_MAX_ENTRIES", 3)
+    monkeypatch.setattr(WaitSession, "_try", slow)
     (first,) = reading(store, "first", count=0)
     add(store, 0, 1, 2, 3)
     add(store, 4)
@@ -164,7 +163,7 @@ def test_what_was_left_over_is_for_those_who_come_themselves(
 ) -> None:
     """An add does not deliver more than it adds, nor large batches."""
     group_of(store)
-    monkeypatch.setattr(arrivals, "SERVED_MAX_ENTRIES", 3)
+    monkeypatch.setattr(handoff, "SERVED_MAX_ENTRIES", 3)
     (first,) = reading(store, "first", count=0)
     before = commits(store)
     add(store, 0, 1, 2, 3)
@@ -290,10 +289,10 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
     assert os.WTERMSIG(os.waitpid(child.pid, 0)[1]) == signal.SIGKILL
     if published:
         # Nobody woke it: the next commit does, whatever it is, or it looks once a slice.
-        slots = engine_of(store).wake.waits.slots
-        slots.wake(0)
-        slots.count_up(0)
-        slots.wake(0)
+        waiters = engine_of(store).wake.waits.waiters
+        waiters.wake(0)
+        waiters.count_up(0)
+        waiters.wake(0)
         assert first.wait() == [0]
     else:
         assert len(store.stream("work")) == 0
@@ -318,49 +317,11 @@ def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-class OwnTime:
-    """The module ``time``, with a clock that a test moves."""
-
-    now_ns = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
-
-    def monotonic_ns(self) -> int:
-        """What the test says that it is."""
-        return self.now_ns
-
-
-@pytest.mark.inside
-def test_who_was_served_runs_before_more_is_added(
-    store: Store[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The processor is offered to them, but not for long to others that take it instead."""
-    offered: list[int] = []
-    clock = OwnTime()
-    taken_s = 0.0
-
-    def let_run() -> None:
-        offered.append(clock.now_ns)
-        clock.now_ns += int(taken_s * 1e9)
-
-    monkeypatch.setattr(pipeline, "time", clock)
-    monkeypatch.setattr(futex, "let_run", let_run)
-    add(store, 0)
-    assert group_of(store).read("nobody waits", count=1)
-    assert offered == []
-
-    def served(n: int) -> int:
-        (waiting,) = reading(store, f"w{n}")
-        before = len(offered)
-        add(store, n)
-        assert waiting.wait() == [n]
-        return len(offered) - before
-
-    assert [served(1), served(2)] == [1, 1]
-    taken_s = 2.0
-    assert served(3) == 1
-    taken_s = 0.0
-    assert served(4) == 0  # for as long again
-    clock.now_ns = offered[-1] + int(4.1e9)
-    assert served(5) == 1
+def test_no_value_stands_in_shared_memory(store: Store[Any]) -> None:
+    """It would have to be erased there, too."""
+    secret = os.urandom(24)
+    (waiting,) = reading(store, "c")
+    store.stream("work").add({"n": 1, "pad": secret})
+    assert waiting.wait() == [1]
+    assert store.metrics()["handed"] == 1
+    assert "WAKE" not in everywhere(store.path, secret) != []

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api import group_wait
 from logstore.api.store import Store
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import SERVED
+from logstore.engine.waiting.session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
-    BULKY,
     LONG_S,
     SOON_S,
     eventually,
@@ -105,14 +104,14 @@ def test_each_gets_as_many_as_it_asks_for(store: Store[Any]) -> None:
 def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -> None:
     """The first was woken and is not awake yet: who comes meanwhile needs not wait for it."""
     held = threading.Event()
-    attempt = group_wait._Stand.attempt
+    attempt = WaitSession._try
 
     def slow(self: Any, ahead: Any) -> Any:
-        if self._wait.consumer == b"first" and store.stream("work").first is not None:
+        if self._read.consumer == b"first" and store.stream("work").first is not None:
             held.wait(SOON_S)
         return attempt(self, ahead)
 
-    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
+    monkeypatch.setattr(WaitSession, "_try", slow)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=2)
     add(store, *range(5))
     found = group_of(store).read("third", count=1, timeout=LONG_S)
@@ -163,16 +162,16 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
 def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     store: Store[Any], monkeypatch: Any
 ) -> None:
-    collect = group_wait._Stand.collect
+    collect = WaitSession._collect
 
     def late(self: Any, hand: Any) -> Any:
         if not store.metrics()["deleted_entries"]:
             store.stream("work").delete(hand.first)
         return collect(self, hand)
 
-    monkeypatch.setattr(group_wait._Stand, "collect", late)
+    monkeypatch.setattr(WaitSession, "_collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    add(store, 0, 1, pad=BULKY)
+    add(store, 0, 1)
     assert first.wait() == [0]
     eventually(lambda: store.metrics()["handed"] == 1 and len(queue(store)) == 1)
     assert second.is_alive()
@@ -204,7 +203,9 @@ def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
         else:
             begin = Wake.begin
             Wake.begin = lambda self, number: (  # type: ignore[method-assign, misc]
-                _kill() if any(self.waits.hands.state(n) for n in range(4)) else begin(self, number)
+                _kill()
+                if any(self.waits.mailboxes.state(n) for n in range(4))
+                else begin(self, number)
             )
 
     return _dies(when, store)
@@ -259,7 +260,7 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
     found: list[Any] = []
 
     def alive() -> None:
-        if stopped and engine_of(store).wake.waits.hands.state(1):
+        if stopped and engine_of(store).wake.waits.mailboxes.state(1):
             raise logstore.UsageError("stopped")
 
     def work() -> None:
@@ -277,10 +278,10 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
 
 
 def test_a_slot_that_was_left_while_it_was_served_is_used_again(store: Store[Any]) -> None:
-    slots = engine_of(store).wake.waits.slots
+    waiters = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         for _ in range(3):
-            slot, ticket = slots.take_locked(5, 1) or (-1, 0)
-            slots.free(slot, ticket)
-            slots._words[slots._at(slot) + 4 >> 2] = SERVED  # as if both were stored at once
-        assert slots._used() == 1
+            slot, ticket = waiters.take_locked(5, 1) or (-1, 0)
+            waiters.free(slot, ticket)
+            waiters._words[waiters._at(slot) + 4 >> 2] = SERVED  # as if both were stored at once
+        assert waiters._used() == 1

@@ -12,8 +12,8 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import admin
-from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.waiting import offers
+from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.waiting import probe
 from tests.support.inside import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
 from tests.waiting.test_handover import Reading, add, commits
@@ -29,7 +29,7 @@ def served_once(store: Store[Any], who: str = "c") -> None:
 
 def wish_of(store: Store[Any]) -> int:
     """What the first in the queue would take."""
-    return engine_of(store).wake.waits.slots.waiting(key_of(store))[0].wish
+    return engine_of(store).wake.waits.waiters.waiting(key_of(store))[0].min_idle_ms
 
 
 def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
@@ -64,7 +64,7 @@ def test_what_comes_while_it_joins_is_read(
     once more, under LOCK.
     """
     served_once(store)
-    vain, times = offers.vain, []
+    vain, times = probe.nothing_new, []
 
     def slow(*args: Any) -> int:
         found = vain(*args)
@@ -73,7 +73,7 @@ def test_what_comes_while_it_joins_is_read(
             store_of_another(store, looks)
         return found
 
-    monkeypatch.setattr(offers, "vain", slow)
+    monkeypatch.setattr(probe, "nothing_new", slow)
     found = group_of(store).read("c", timeout=30) if looks == 1 else None
     if looks == 2:
         waiting = Reading(store, "c", count=1)
@@ -119,7 +119,7 @@ def test_a_stream_that_was_made_anew_is_another(store: Store[Any]) -> None:
 def test_what_is_set_for_the_group_counts_for_the_next_who_waits(store: Store[Any]) -> None:
     served_once(store)
     first = Reading(store, "c", count=1)
-    assert wish_of(store) == PLAIN
+    assert wish_of(store) == NEW_ONLY
     add(store, 1)
     assert first.wait() == [1]
     group_of(store).configure(redeliver_after=3600)
@@ -129,7 +129,7 @@ def test_what_is_set_for_the_group_counts_for_the_next_who_waits(store: Store[An
     assert second.wait() == [2]
     group_of(store).configure(redeliver_after=None)
     third = Reading(store, "c", count=1)
-    eventually(lambda: wish_of(store) == PLAIN)
+    eventually(lambda: wish_of(store) == NEW_ONLY)
     add(store, 3)
     assert third.wait() == [3]
 

@@ -16,13 +16,12 @@ import logstore
 from logstore import aio
 from logstore.api.store import Store
 from logstore.engine.commit import durability
-from logstore.engine.shm import futex, saved_waiter
-from logstore.engine.shm.mailbox import Hands
-from logstore.engine.shm.pace import PACE
-from logstore.engine.shm.saved_waiter import BARE_MAX
-from logstore.engine.waiting import offers
+from logstore.engine.shm import futex, waiters
+from logstore.engine.shm.mailbox import Mailboxes
+from logstore.engine.shm.waiters import BARE_MAX, PACE
+from logstore.engine.waiting import probe
 from logstore.engine.waiting import queue as ticket
-from logstore.engine.waiting.queue import GroupTicket, Queue
+from logstore.engine.waiting.queue import Ticket
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
@@ -46,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("unhurried")
 
 def hand_of(store: Store[Any], slot: int) -> tuple[int, int]:
     """Which consumer takes what is put there, and how many at once."""
-    hand = engine_of(store).wake.waits.hands.row(slot)
+    hand = engine_of(store).wake.waits.mailboxes.read(slot)
     return hand.consumer, hand.most
 
 
@@ -78,7 +77,7 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
         held.goes_on.set()
         await until(lambda: not used(plain))
         second = Reading(plain, "b", count=1)
-        (slot,) = [row.slot for row in engine_of(plain).wake.waits.slots.waiting(key_of(plain))]
+        (slot,) = [row.number for row in engine_of(plain).wake.waits.waiters.waiting(key_of(plain))]
         await until(lambda: hand_of(plain, slot)[0] > 0)
         before = hand_of(plain, slot)
         again.set()
@@ -97,12 +96,12 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
 def test_interrupted_as_it_was_served_it_leaves_the_slot_to_others(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served, told = Queue.served, threading.Event()
+    served, told = Ticket.served, threading.Event()
     got: dict[str, Any] = {}
 
-    def cut_off(self: Queue) -> None:
+    def cut_off(self: Ticket) -> None:
         served(self)
-        monkeypatch.setattr(Queue, "served", served)
+        monkeypatch.setattr(Ticket, "served", served)
         raise KeyboardInterrupt
 
     def read() -> None:
@@ -111,13 +110,13 @@ def test_interrupted_as_it_was_served_it_leaves_the_slot_to_others(
         told.wait(SOON_S)
         got["a"] = group_of(store).read("a", count=5, timeout=LONG_S)
 
-    monkeypatch.setattr(Queue, "served", cut_off)
+    monkeypatch.setattr(Ticket, "served", cut_off)
     thread = threading.Thread(target=read)
     thread.start()
     eventually(lambda: len(queue(store)) == 1)
     add(store, 0)
-    eventually(lambda: Queue.served is served and used(store) == [])
-    assert engine_of(store).wake.waits.places._bare == {}
+    eventually(lambda: Ticket.served is served and used(store) == [])
+    assert engine_of(store).wake.waits.saved._bare == {}
     second = Reading(store, "b", count=1)
     eventually(lambda: len(takers(store)) == 1)
     told.set()
@@ -163,10 +162,10 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
     """The thread of the first read is not through when the task reads again."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        reads, pass_on = await group(store), GroupTicket.pass_on
+        reads, pass_on = await group(store), Ticket.pass_on
         reached, goes_on = threading.Event(), threading.Event()
 
-        def slow(self: GroupTicket, seen: int | None = None) -> None:
+        def slow(self: Ticket, seen: int | None = None) -> None:
             reached.set()
             goes_on.wait(SOON_S)
             pass_on(self, seen)
@@ -176,10 +175,10 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
                 async with asyncio.timeout(0.3):
                     await reads.read("a", count=1, timeout=0.1)
             except TimeoutError:
-                monkeypatch.setattr(GroupTicket, "pass_on", pass_on)
+                monkeypatch.setattr(Ticket, "pass_on", pass_on)
             return await reads.read("a", count=1, timeout=LONG_S)
 
-        monkeypatch.setattr(GroupTicket, "pass_on", slow)
+        monkeypatch.setattr(Ticket, "pass_on", slow)
         first = asyncio.create_task(twice())
         await until(reached.is_set)
         await until(lambda: len(takers(plain)) == 1)
@@ -201,7 +200,7 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
 def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
     """Not for longer than it takes to see that they do not stir."""
     group_of(store)
-    slots, key = engine_of(store).wake.waits.slots, key_of(store)
+    waiters, key = engine_of(store).wake.waits.waiters, key_of(store)
 
     def die() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
@@ -213,16 +212,16 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
             time.sleep(LONG_S)
 
     child = Forked(die)
-    eventually(lambda: len(slots.waiting(key)) == dead)
+    eventually(lambda: len(waiters.waiting(key)) == dead)
     child.kill()
     before = store.metrics()["handed"]
     add(store, 0)  # is given to whoever comes
     assert group_of(store).read("lives", count=1)
-    eventually(lambda: not any(row.alive() for row in slots.waiting(key)))
+    eventually(lambda: not any(row.alive() for row in waiters.waiting(key)))
     time.sleep(PACE.stale_ms / 1000)
     for n in (1, 2, 3):
         waiting = Reading(store, "lives", count=1)
-        eventually(lambda: len([row for row in slots.waiting(key) if row.alive()]) == 1)
+        eventually(lambda: len([row for row in waiters.waiting(key) if row.alive()]) == 1)
         add(store, n)
         assert waiting.wait() == [n]
     assert store.metrics()["handed"] - before == 3
@@ -234,14 +233,14 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add in that moment would pass it by, and serve one behind it."""
-    waiting, told = Again(store, "c"), Hands.set_taker
+    waiting, told = Again(store, "c"), Mailboxes.set_taker
     times: list[int] = []
 
-    def noted(self: Hands, slot: int, consumer: int, most: int) -> None:
+    def noted(self: Mailboxes, slot: int, consumer: int, most: int) -> None:
         times.append(consumer)
         told(self, slot, consumer, most)
 
-    monkeypatch.setattr(Hands, "set_taker", noted)
+    monkeypatch.setattr(Mailboxes, "set_taker", noted)
     metrics = store.metrics()["waits"]
     waiting.goes_on.set()
     eventually(lambda: store.metrics()["waits"] > metrics)
@@ -257,11 +256,11 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 ) -> None:
     """It was stopped between saying that it waits and looking, for longer than that holds."""
     PACE.set(0.05)
-    waiting, vain = Again(store, "c"), offers.vain
+    waiting, vain = Again(store, "c"), probe.nothing_new
 
     def slow(*args: Any) -> int:
         found = vain(*args)
-        monkeypatch.setattr(offers, "vain", vain)
+        monkeypatch.setattr(probe, "nothing_new", vain)
         time.sleep(PACE.announced_ms / 1000 + 0.1)
         adding = threading.Thread(target=add, args=(store, 1))
         adding.start()
@@ -269,7 +268,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
         PACE.set(60.0)  # only looking now finds it
         return found
 
-    monkeypatch.setattr(offers, "vain", slow)
+    monkeypatch.setattr(probe, "nothing_new", slow)
     waiting.goes_on.set()
     assert waiting.wait() == [0, 1]
 
@@ -279,8 +278,8 @@ def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a process that waits for nothing any more."""
-    monkeypatch.setattr(saved_waiter, "KEPT_S", 0.1)
-    monkeypatch.setattr(saved_waiter, "SWEEP_S", 0.0)
+    monkeypatch.setattr(waiters, "KEPT_S", 0.1)
+    monkeypatch.setattr(waiters, "SWEEP_S", 0.0)
     monkeypatch.setattr(durability, "READER_CHECK_POLLS", 1)
     with logstore.open(tmp_path / "store", sync="os") as store:
         group_of(store)
@@ -312,9 +311,9 @@ def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> N
     key = key_of(store)
     store.rename("work", "renamed")
     told.set()
-    eventually(lambda: len(engine_of(store).wake.waits.slots.waiting(key)) == 1)
-    (row,) = engine_of(store).wake.waits.slots.waiting(key)
-    assert row.line == ticket.line_of(b"renamed")
+    eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+    (row,) = engine_of(store).wake.waits.waiters.waiting(key)
+    assert row.bucket == ticket.bucket_of(b"renamed")
     store.stream("renamed").add({"n": 1})
     thread.join(SOON_S)
     assert len(got) == 1

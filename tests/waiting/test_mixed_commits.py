@@ -13,7 +13,7 @@ import pytest
 from logstore.api.store import Store
 from logstore.engine.groups import deliver as deliveries
 from logstore.engine.shm.mailbox import NOTHING
-from logstore.engine.shm.wait_words import Waits, line_of
+from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.errors import Error
 from logstore.log.writer import CommitBuffer
 from tests.support.inside import engine_of
@@ -66,8 +66,8 @@ def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
     store: Store[Any], at_once: bool
 ) -> None:
     """The new name has the same word to wait on, so that its waiters are found."""
-    line = line_of(b"work")
-    other = next(name for name in map(str, range(9999)) if line_of(name.encode()) == line)
+    line = bucket_of(b"work")
+    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == line)
     add(store, 0)
     group_of(store).read("c")
     errors: list[Error] = []
@@ -140,9 +140,9 @@ def test_what_was_offered_before_it_failed_is_withdrawn(
     states: list[list[int]] = []
     withdraw = Waits.withdraw_locked
 
-    def seen(self: Waits, slots: Any) -> None:
-        withdraw(self, slots)
-        states.append([self.hands.state(slot) for slot in (0, 1)])
+    def seen(self: Waits, waiters: Any) -> None:
+        withdraw(self, waiters)
+        states.append([self.mailboxes.state(slot) for slot in (0, 1)])
 
     monkeypatch.setattr(Waits, "withdraw_locked", seen)
     failing(monkeypatch)
@@ -170,7 +170,7 @@ def test_what_was_offered_is_withdrawn_if_the_commit_fails(
     monkeypatch.setattr(CommitBuffer, "encode", once)
     with pytest.raises(RuntimeError, match="mine"):
         add(store, 0)
-    assert engine_of(store).wake.waits.hands.state(0) == NOTHING
+    assert engine_of(store).wake.waits.mailboxes.state(0) == NOTHING
     assert first.is_alive()
     add(store, 1)
     assert first.wait() == [1]

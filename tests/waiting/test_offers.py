@@ -17,18 +17,18 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.api import arguments, group_wait
+from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.engine.groups import admin
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hands
+from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailboxes
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import IDLE
 from logstore.engine.streams import add as adds
 from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
+from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
-    BULKY,
     LONG_S,
     SOON_S,
     eventually,
@@ -45,18 +45,18 @@ from tests.waiting.test_turns import go, task, until
 pytestmark = pytest.mark.usefixtures("left_to_readers")
 
 
-def hand_over(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
-    """Add entries and hand them to those who wait, in one commit; what was in the hands then."""
+def hand_off(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
+    """Add entries and hand them to those who wait, in one commit; what mailboxes had then."""
     waits, key = engine_of(store).wake.waits, key_of(store)
 
     def step(state: Any) -> list[int]:
         batch = arguments.rows([{"n": n} for n in range(numbers)], None)
         adds.add(state, adds.Add(b"work", batch, 0, numbers, adds.AUTO))
         found = admin.existing(state, b"work", b"g")
-        rows = waits.slots.waiting(key)
+        rows = waits.waiters.waiting(key)
         for _ in range(times):
-            handoff.hand_over(state, waits, *found, rows)
-        return [waits.hands.state(row.slot) for row in rows]
+            handoff.hand_off(state, waits, *found, rows)
+        return [waits.mailboxes.state(row.number) for row in rows]
 
     given: list[int] = store._commit(step, None)
     return given
@@ -66,7 +66,7 @@ def hand_over(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
 def test_in_one_commit_nobody_is_handed_something_twice(store: Store[Any]) -> None:
     """As two threads do that share a commit."""
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    assert hand_over(store, 5, times=2) == [OFFERED, OFFERED]
+    assert hand_off(store, 5, times=2) == [OFFERED, OFFERED]
     assert [first.wait(), second.wait()] == [[0], [1]]
     assert owners(store) == ["first", "second"]
 
@@ -79,23 +79,23 @@ def test_who_is_leaving_is_offered_nothing(
 ) -> None:
     """It says so between the look at the queue and the offer, or comes back already."""
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    slots = engine_of(store).wake.waits.slots
-    leaving = slots.waiting(key_of(store))[0]
-    offer = Hands.offer_locked
+    waiters = engine_of(store).wake.waits.waiters
+    leaving = waiters.waiting(key_of(store))[0]
+    offer = Mailboxes.offer_locked
 
-    def late(self: Hands, slot: int, *args: Any) -> None:
+    def late(self: Mailboxes, slot: int, *args: Any) -> None:
         offer(self, slot, *args)
-        if slot == leaving.slot and rejoins:
+        if slot == leaving.number and rejoins:
             self.set_taker(slot, NO_ONE, 0)
-        elif slot == leaving.slot:
-            slots.set_state(slot, leaving.ticket, IDLE)
+        elif slot == leaving.number:
+            waiters.set_state(slot, leaving.ticket, IDLE)
 
-    monkeypatch.setattr(Hands, "offer_locked", late)
-    hand_over(store, 1)
+    monkeypatch.setattr(Mailboxes, "offer_locked", late)
+    hand_off(store, 1)
     monkeypatch.undo()
     assert second.wait() == [0]
     assert first.is_alive()
-    slots.set_state(leaving.slot, leaving.ticket, leaving.state)
+    waiters.set_state(leaving.number, leaving.ticket, leaving.state)
     add(store, 1)
     assert first.wait() == [1]
 
@@ -112,13 +112,13 @@ def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], wh
     found = group._opened.view(lambda view: pel.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
-    (row,) = waits.slots.waiting(key)
+    (row,) = waits.waiters.waiting(key)
     with store._live().committer.locked():
         time_ms = found.time_ms - (whose == "c")
-        waits.hands.offer_locked(row.slot, had.id, had.id, time_ms)
-        waits.slots.count_up(row.slot)
-    waits.slots.wake(row.slot)
-    eventually(lambda: waits.hands.state(row.slot) == NOTHING)
+        waits.mailboxes.offer_locked(row.number, had.id, had.id, time_ms)
+        waits.waiters.count_up(row.number)
+    waits.waiters.wake(row.number)
+    eventually(lambda: waits.mailboxes.state(row.number) == NOTHING)
     add(store, 1)
     assert waiting.wait() == [1]
 
@@ -138,10 +138,10 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     """It would lie there, while others could have it."""
     group_of(store)
     stopped = reader(store, "stopped")
-    eventually(lambda: engine_of(store).wake.waits.hands.row(0).consumer != NO_ONE)
+    eventually(lambda: engine_of(store).wake.waits.mailboxes.read(0).consumer != NO_ONE)
     stop(stopped.pid)
     try:
-        assert hand_over(store, 1) == [NOTHING]
+        assert hand_off(store, 1) == [NOTHING]
         assert owners(store) == []
     finally:
         os.kill(stopped.pid, signal.SIGCONT)
@@ -156,14 +156,14 @@ def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
 ) -> None:
     """They are awake by now, and two would do the work of one."""
     held = threading.Event()
-    attempt = group_wait._Stand.attempt
+    attempt = WaitSession._try
 
     def slow(self: Any, ahead: Any) -> Any:
-        if self._wait.consumer == b"first" and store.stream("work").first is not None:
+        if self._read.consumer == b"first" and store.stream("work").first is not None:
             held.wait(5)
         return attempt(self, ahead)
 
-    monkeypatch.setattr(group_wait._Stand, "attempt", slow)
+    monkeypatch.setattr(WaitSession, "_try", slow)
     first = Reading(store, "first", count=1)
     add(store, 0)
     second = Reading(store, "second", count=1)
@@ -179,19 +179,19 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
     """Else the same consumer in another thread may read it in the same millisecond: both got it."""
     waiting = Reading(store, "c", count=1)
     waits, number = engine_of(store).wake.waits, key_of(store)
-    rows = waits.slots.waiting(number)
+    rows = waits.waiters.waiting(number)
     offered: list[int] = []
 
     def fails(state: Any) -> None:
         adds.add(state, adds.Add(b"work", arguments.rows([{"n": 0}], None), 0, 1, adds.AUTO))
-        assert handoff.hand_over(state, waits, *admin.existing(state, b"work", b"g"), rows)
-        offered.append(waits.hands.state(rows[0].slot))
+        assert handoff.hand_off(state, waits, *admin.existing(state, b"work", b"g"), rows)
+        offered.append(waits.mailboxes.state(rows[0].number))
         raise logstore.UsageError("mine")
 
     with pytest.raises(logstore.UsageError):
         store._commit(fails, None)
     assert offered == [OFFERED]
-    assert waits.hands.state(rows[0].slot) == NOTHING
+    assert waits.mailboxes.state(rows[0].number) == NOTHING
     add(store, 1)
     assert waiting.wait() == [1]
 
@@ -200,7 +200,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody delivered that: it would come once more."""
-    collect = group_wait._Stand.collect
+    collect = WaitSession._collect
 
     def late(self: Any, hand: Any) -> Any:
         store.drop("work")
@@ -208,9 +208,9 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
         group_of(store)
         return collect(self, hand)
 
-    monkeypatch.setattr(group_wait._Stand, "collect", late)
+    monkeypatch.setattr(WaitSession, "_collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
-    add(store, 0, 1, pad=BULKY)
+    add(store, 0, 1)
     assert first.wait() == [0]
     assert second.wait() == [77]
     assert owners(store) == ["second"]
@@ -242,7 +242,7 @@ def test_what_it_is_handed_as_it_gives_up_it_returns(
     held = Held(monkeypatch, "give_up")
     late = Reading(store, "late", count=1, timeout=0.05)
     assert held.reached.wait(SOON_S)
-    assert hand_over(store, 1) == [OFFERED]
+    assert hand_off(store, 1) == [OFFERED]
     held.goes_on.set()
     assert late.wait() == [0]
 
@@ -257,7 +257,7 @@ def test_who_was_offered_something_by_the_dead_is_offered_nothing_besides(
     with monkeypatch.context() as patch:
         patch.setattr(Waits, "given_locked", lambda *_: None)  # died when it had published
         patch.setattr(Waits, "wake_pending", lambda *_: None)
-        assert hand_over(store, 1) == [OFFERED, NOTHING]
-    assert hand_over(store, 1) == [GIVEN, OFFERED]
+        assert hand_off(store, 1) == [OFFERED, NOTHING]
+    assert hand_off(store, 1) == [GIVEN, OFFERED]
     assert len(first.wait()) == len(second.wait()) == 1
     assert owners(store) == ["first", "second"]

@@ -19,8 +19,8 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.shm import waiters
-from logstore.engine.shm.pace import PACE
-from logstore.engine.waiting.session import Tried
+from logstore.engine.shm.waiters import PACE
+from logstore.engine.waiting.session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
@@ -113,20 +113,14 @@ def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
         eventually(lambda: owners(store) == ["second"])
 
 
+@pytest.mark.usefixtures("left_to_readers")
 def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
     """The wake-up died with it: the next one finds that out by looking, in this test alone."""
     group_of(store)
-    key = key_of(store)
 
     def die_at_work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
-
-            def once() -> Tried[None]:
-                if theirs.stream("work").first is not None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return Tried(None)
-
-            take(theirs, key, once, time.monotonic() + LONG_S, owner="first")
+            take(theirs, "first", once=lambda: os.kill(os.getpid(), signal.SIGKILL))
 
     PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
     try:
@@ -186,25 +180,28 @@ def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) 
     assert owners(store) == ["second", "first"]
 
 
-@pytest.mark.usefixtures("patient")
-def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> None:
+@pytest.mark.inside
+@pytest.mark.usefixtures("patient", "left_to_readers")
+def test_who_gives_up_after_it_was_woken_wakes_the_next(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     group_of(store)
     key, timeout = key_of(store), 0.5
-    began: list[float] = []
+    attempt, tried = WaitSession._try, threading.Event()
 
-    def give_up(store: Store[Any]) -> None:
-        def once() -> Tried[None]:
-            """Looks in vain; then, too late for it, an entry comes, and wakes it alone."""
-            began.append(time.monotonic())
-            if len(began) == 2:  # the first try was before it took its ticket
-                eventually(lambda: len(queue(store, key)) == 2)
-                store.stream("work").add({"a": "b"})
-                time.sleep(max(0.0, began[0] + timeout - time.monotonic()))
-            return Tried(None)
+    def late(self: Any, ahead: Any) -> Any:
+        """Looks in vain; then, too late for it, an entry comes, and wakes it alone."""
+        found = attempt(self, ahead)
+        if self._read.consumer == b"first" and not tried.is_set():
+            tried.set()
+            eventually(lambda: len(queue(store, key)) == 2)
+            store.stream("work").add({"a": "b"})
+            time.sleep(timeout)
+        return found
 
-        assert take(store, key, once, time.monotonic() + timeout, owner="first") is None
-
-    first = threading.Thread(target=give_up, args=(store,))
+    monkeypatch.setattr(WaitSession, "_try", late)
+    given: list[Any] = []
+    first = threading.Thread(target=lambda: given.append(take(store, "first", timeout)))
     first.start()
     eventually(lambda: len(queue(store, key)) == 1)
     second = threading.Thread(
@@ -214,11 +211,14 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(store: Store[Any]) -> No
     first.join(SOON_S)
     eventually(lambda: owners(store) == ["second"])
     second.join(SOON_S)
+    assert tried.is_set()
+    assert given == [[]]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("patient", "left_to_readers")
 @pytest.mark.parametrize("how", ["leaves some", "fails", "is interrupted"])
 def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> None:
+    """The second comes itself, so that nobody hands it anything."""
     group = group_of(store)
     key = key_of(store)
     stopped: list[bool] = []
@@ -227,27 +227,26 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
         if stopped:
             raise KeyboardInterrupt
 
-    def once() -> Tried[str]:
-        if store.stream("work").first is None:
-            return Tried(None)
-        if how == "leaves some":
-            return Tried("something", left=True)
-        raise logstore.UsageError(how)
+    def once() -> None:
+        if how == "fails":
+            raise logstore.UsageError(how)
 
     def work() -> None:
         with suppress(KeyboardInterrupt, logstore.UsageError):
-            take(store, key, once, None, alive=alive if how == "is interrupted" else None)
+            take(store, "first", None, once, alive if how == "is interrupted" else None)
 
     first = threading.Thread(target=work)
     first.start()
     eventually(lambda: len(queue(store, key)) == 1)
-    second = threading.Thread(target=group.read, args=("second",), kwargs={"timeout": LONG_S})
+    second = threading.Thread(
+        target=group.read, args=("second",), kwargs={"timeout": LONG_S, "claim_idle": 3600}
+    )
     second.start()
     eventually(lambda: len(queue(store, key)) == 2)
     stopped.append(True)
-    store.stream("work").add({"a": "b"})
+    store.stream("work").add_many([{"a": "b"}] * (2 if how == "leaves some" else 1))
     second.join(SOON_S)
-    assert owners(store) == ["second"]
+    assert owners(store) == (["first", "second"] if how == "leaves some" else ["second"])
     first.join(SOON_S)
 
 
@@ -290,7 +289,7 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
     assert {id for _, id, _ in got} == set(range(1, count + 1))
     first = [id for _, id, deliveries in got if deliveries == 1]
     assert len(first) == len(set(first))
-    assert not engine_of(store).wake.waits.slots._used() > 2 * WAITERS
+    assert not engine_of(store).wake.waits.waiters._used() > 2 * WAITERS
     for number in range(WAITERS // 2):  # these lived all the time
         share = sum(who == f"w{number}" for who, _, _ in got)
         assert count / WAITERS / 3 < share < 3 * count / WAITERS, got
@@ -300,9 +299,9 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
 def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiters, "SLOTS", 4)
+    monkeypatch.setattr(waiters, "WAITERS_MAX", 4)
     group = group_of(store)
-    table = engine_of(store).wake.waits.slots
+    table = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         taken = [table.take_locked(5, 1) for _ in range(5)]
     assert taken[-1] is None

@@ -22,10 +22,9 @@ from logstore.aio.wait import Watcher
 from logstore.api.store import Store
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import Waits, every_offset
-from logstore.engine.shm.waiters import PLAIN, WAITING
-from logstore.engine.waiting import queue as ticket
-from logstore.engine.waiting.queue import GroupTicket
-from logstore.engine.waiting.session import Stay
+from logstore.engine.shm.waiters import NEW_ONLY, WAITING
+from logstore.engine.waiting.queue import Ticket
+from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
 from tests.waiting.test_handover import Reading, add
@@ -37,7 +36,7 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
     raised: list[object] = []
     with logstore.open(tmp_path / "store", sync="os", background=False) as store:
         group = group_of(store)
-        hands, number = engine_of(store).wake.waits.hands, key_of(store)
+        mailboxes, number = engine_of(store).wake.waits.mailboxes, key_of(store)
 
         def work() -> None:
             try:
@@ -48,8 +47,8 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
         waiting = threading.Thread(target=work)
         waiting.start()
         eventually(lambda: len(queue(store)) == 1)
-        (row,) = engine_of(store).wake.waits.slots.waiting(number)
-    hands.offer_locked(row.slot, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
+        (row,) = engine_of(store).wake.waits.waiters.waiting(number)
+    mailboxes.offer_locked(row.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
     waiting.join(SOON_S)
     assert [type(each) for each in raised] == [logstore.ClosedError]
 
@@ -59,7 +58,7 @@ class Held:
 
     def __init__(self, patch: pytest.MonkeyPatch, name: str, *, after: bool = False) -> None:
         self.reached, self.goes_on = threading.Event(), threading.Event()
-        done = getattr(Stay, name)
+        done = getattr(WaitSession, name)
 
         def held(stay: Any, **options: Any) -> Any:
             found = done(stay, **options) if after else None
@@ -68,7 +67,7 @@ class Held:
                 self.goes_on.wait(SOON_S)
             return found if after else done(stay, **options)
 
-        patch.setattr(Stay, name, held)
+        patch.setattr(WaitSession, name, held)
 
 
 @pytest.mark.inside
@@ -88,9 +87,9 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
         await until(lambda: not used(plain))
         other = await task(store, "other")
         engine = engine_of(plain)
-        assert GroupTicket.kept(engine, b"work", key_of(plain), 5, owner) is None
-        (row,) = engine.wake.waits.slots.waiting(key_of(plain))
-        assert row.wish == PLAIN  # the other's, as it was
+        assert not Ticket(engine, b"work", key_of(plain), 5, owner).joined
+        (row,) = engine.wake.waits.waiters.waiting(key_of(plain))
+        assert row.min_idle_ms == NEW_ONLY  # the other's, as it was
         add(plain, 1)
         assert await asyncio.wait_for(other, 60)
 
@@ -168,7 +167,7 @@ def test_the_child_of_a_fork_gives_back_no_place_of_its_parent(store: Store[Any]
         child = os.fork()
         if child:
             os.waitpid(child, 0)
-            states.append(engine_of(store).wake.waits.slots.row(0).state)
+            states.append(engine_of(store).wake.waits.waiters.record(0).state)
 
     before = signal.signal(signal.SIGALRM, fork)
     parent = os.getpid()
@@ -195,13 +194,13 @@ def test_who_is_interrupted_as_it_joins_is_handed_nothing(
     former.wait()
     row = len(queue(store))
 
-    class Interrupted(GroupTicket):
-        def __init__(self, *_: Any) -> None:
-            monkeypatch.undo()
-            raise KeyboardInterrupt
+    def interrupted(self: Ticket, *_: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(ticket, "GroupTicket", Interrupted)
-    monkeypatch.setattr(Interrupted, "kept", lambda *_: None)
+    monkeypatch.setattr(Ticket, "_stands", interrupted)
+    monkeypatch.setattr(Ticket, "_resume", lambda _: None)
+    monkeypatch.setattr(Ticket, "rejoin", lambda *_: False)
     with pytest.raises(KeyboardInterrupt):
         group.read("interrupted", count=1, timeout=LONG_S)
     assert len(queue(store)) == row + 1  # that is what is left of it, for a second
@@ -218,11 +217,11 @@ def test_who_watches_sees_what_is_given_behind_its_look(
     given, call = Waits.given_locked, Watcher._call
     looked: list[float] = []
 
-    def given_late(self: Any, slots: Any) -> None:
+    def given_late(self: Any, waiters: Any) -> None:
         looked.append(time.monotonic())
         futex.wake(self._address + every_offset())
         time.sleep(0.3)
-        given(self, slots)
+        given(self, waiters)
 
     def call_late(self: Any, engine: Any) -> None:
         call(self, engine)

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.shm.wait_words import line_of
+from logstore.engine.shm.wait_words import bucket_of
 from tests.engine.procs import Forked
 from tests.waiting.crowd import LONG_S, SOON_S
 
@@ -149,7 +149,7 @@ def test_several_streams(store: Store[Any]) -> None:
 
 
 def test_streams_of_one_word_do_not_end_the_wait(store: Store[Any]) -> None:
-    twin = next(f"s{n}" for n in range(10_000) if line_of(b"s%d" % n) == line_of(b"a"))
+    twin = next(f"s{n}" for n in range(10_000) if bucket_of(b"s%d" % n) == bucket_of(b"a"))
     timer = later(0.05, lambda: store.stream(twin).add({"a": "b"}))
     found, seconds = took(lambda: store.stream("a").read(timeout=0.2))
     timer.join()

@@ -20,16 +20,14 @@ import logstore
 from logstore import aio
 from logstore.aio.group import AsyncGroup
 from logstore.api.store import Store
-from logstore.engine.shm import waiters as slots_module
-from logstore.engine.shm.pace import PACE
-from logstore.engine.waiting.session import Tried
+from logstore.engine.shm import waiters
+from logstore.engine.shm.waiters import PACE
 from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.crowd import (
     LONG_S,
     eventually,
     group_of,
-    key_of,
     owners,
     queue,
     reader,
@@ -74,9 +72,9 @@ async def task(store: aio.AsyncStore, who: str, **options: Any) -> asyncio.Task[
 
 
 def used(store: Store[Any]) -> list[int]:
-    """Slots that are not free, but for those that readers of this process keep for next time."""
+    """Waiters that are not free, but for those that readers of this process keep for next time."""
     waits = engine_of(store).wake.waits
-    bare = {place.slot for place in waits.places._bare.values()}
+    bare = {place.number for place in waits.saved._bare.values()}
     return [slot for slot in crowd.used(store) if slot not in bare]
 
 
@@ -108,20 +106,18 @@ def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once:
     go(tmp_path, work)
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("patient", "left_to_readers")
 def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -> None:
     """Its wake-up comes without a commit, and to a thread that sleeps on no slot."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        def once() -> Tried[None]:
-            if plain.stream("work").first is None:
-                return Tried(None)
+        def once() -> None:
             time.sleep(0.3)  # the watching thread has seen the commit, and sleeps again
             raise logstore.UsageError("mine")
 
         def fail() -> None:
             with suppress(logstore.UsageError):
-                take(plain, key_of(plain), once, None)
+                take(plain, "first", None, once)
 
         first = threading.Thread(target=fail)
         first.start()
@@ -210,10 +206,10 @@ def test_a_task_keeps_its_place_over_time_outs(tmp_path: Path) -> None:
 def test_without_a_ticket_it_is_served_without_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots_module, "SLOTS", 4)
+    monkeypatch.setattr(waiters, "WAITERS_MAX", 4)
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        table = engine_of(plain).wake.waits.slots
+        table = engine_of(plain).wake.waits.waiters
         with plain._live().committer.locked():
             while table.take_locked(5, 1):
                 pass

@@ -18,9 +18,9 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.runtime import snapshot
-from logstore.engine.shm.wait_words import line_of
-from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.waiting import offers
+from logstore.engine.shm.wait_words import bucket_of
+from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.waiting import probe
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting.crowd import (
@@ -114,33 +114,36 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     """Who looks on its own account yields to those before it that would take it as well."""
     deliver(store, "1-0")
     key = key_of(store)
-    slots = engine_of(store).wake.waits.slots
+    waiters = engine_of(store).wake.waits.waiters
     group = group_of(store)
     with store._live().committer.locked():
-        taken = slots.take_locked(key, line_of(b"work"), 100)  # it waits, and does nothing
+        taken = waiters.take_locked(key, bucket_of(b"work"), 100)  # it waits, and does nothing
     assert taken is not None
     time.sleep(0.15)
     assert group.read("second", timeout=0.3, claim_idle=0.05) == []
-    slots.set_wish(taken[0], line_of(b"work"), PLAIN)
+    waiters.set_wanted(taken[0], bucket_of(b"work"), NEW_ONLY)
     assert [each.id.ms for each in group.read("second", timeout=0.3, claim_idle=0.05)] == [1]
-    slots.free(*taken)
+    waiters.free(*taken)
 
 
 def test_whose_turn_it_can_be(store: Store[Any]) -> None:
-    slots = engine_of(store).wake.waits.slots
+    waiters = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
-        taken = [slots.take_locked(5, 1, wish) for wish in (PLAIN, 300, PLAIN, 300, 100, 200)]
+        taken = [
+            waiters.take_locked(5, 1, min_idle)
+            for min_idle in (NEW_ONLY, 300, NEW_ONLY, 300, 100, 200)
+        ]
     made = [each for each in taken if each is not None]
-    wishes = [slots.row(slot).wish for slot, _ in made]
-    ahead = [slots.ahead(5, made[at][1], wishes[at]) for at in range(6)]
-    assert ahead == [[], [PLAIN], None, None, [PLAIN, 300, PLAIN, 300], None]
-    before = [slots.load(slot) for slot, _ in made]
-    slots.wake_first(5)
-    assert [slots.load(slot) - was for (slot, _), was in zip(made, before, strict=True)] == [
+    min_idles = [waiters.record(slot).min_idle_ms for slot, _ in made]
+    ahead = [waiters.ahead(5, made[at][1], min_idles[at]) for at in range(6)]
+    assert ahead == [[], [NEW_ONLY], None, None, [NEW_ONLY, 300, NEW_ONLY, 300], None]
+    before = [waiters.load(slot) for slot, _ in made]
+    waiters.wake_first(5)
+    assert [waiters.load(slot) - was for (slot, _), was in zip(made, before, strict=True)] == [
         1, 1, 0, 0, 1, 0
     ]  # fmt: skip
     for slot, ticket in made:
-        slots.free(slot, ticket)
+        waiters.free(slot, ticket)
 
 
 def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
@@ -149,16 +152,16 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
     time.sleep(0.02)
     deliver(store, "3-0")
 
-    def look(idle_ms: int | None) -> offers.Offer:
+    def look(idle_ms: int | None) -> probe.Offer:
         found = snapshot.read(
-            engine_of(store), lambda view: offers.look(view, b"work", b"g", idle_ms)
+            engine_of(store), lambda view: probe.probe(view, b"work", b"g", idle_ms)
         )
         assert found is not None
         return found
 
     now_ms = engine_of(store).clock.now_ms()
     plain, first = look(None), look(500)
-    assert (plain.claimable_at_ms, plain.wish, plain.fresh) == (None, PLAIN, False)
+    assert (plain.claimable_at_ms, plain.min_idle_ms, plain.fresh) == (None, NEW_ONLY, False)
     assert first.claimable_at_ms is not None
     assert now_ms - 1_000 < first.claimable_at_ms - 500 <= now_ms
     group.ack("1-0")
@@ -169,7 +172,7 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
     assert third.claimable_at_ms >= first.claimable_at_ms + 20
     group.nack("3-0")
     assert look(10**6).claimable(now_ms)
-    assert look(1 << 50).wish == look(1 << 60).wish
+    assert look(1 << 50).min_idle_ms == look(1 << 60).min_idle_ms
 
 
 def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> None:

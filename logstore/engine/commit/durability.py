@@ -156,7 +156,7 @@ class Flusher:
         """Free the slots of killed readers, since one with a snapshot lets the index grow, and the
         slots of saved waiters that did not come back.
         """
-        self._engine.wake.waits.places.sweep()
+        self._engine.wake.waits.saved.sweep()
         generation = self._engine.generation
         if generation is not None:
             freed = self._engine.gate.through(generation.check_readers)

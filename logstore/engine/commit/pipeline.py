@@ -39,7 +39,6 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime import identity, reopen
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.writer_lock import PAUSE_S, StillHeld, through
 from logstore.errors import CommittedError, CorruptFrameError, FileSystemError, LockTimeoutError
@@ -57,7 +56,6 @@ DONE, ROLL, AGAIN = 0, 1, 2
 BATCH_MAX_REQUESTS = 256
 WAIT_SLICE_S = 0.1
 GATHER_S = 0.0005
-LONG_NS = 2_000_000  # more than readers need for what they were handed
 
 
 class Request:
@@ -93,8 +91,7 @@ class Batch:
     committed = False
     over = False  # every request has its outcome
     refused = 0  # requests whose operation raised
-    handed: Sequence[int] = ()  # slots of waiters that this run through the pipeline offered to
-    serves = False  # it added what others wait for, and handed it to them
+    handed: Sequence[int] = ()  # numbers of waiters that this run through the pipeline offered to
     hands_out = True  # what is added goes to those who wait for it
 
     def __init__(self, requests: list[Request]) -> None:
@@ -121,7 +118,6 @@ class CommitQueue:
         self.queue: deque[Request] = deque()
         self.leader: Request | None = None
         self.batch: Batch | None = None
-        self._keeps_until_ns = 0  # the processor is not given away before
         self._expected = 0  # how many may want to share the next sync
         self.stalled = False  # the last request that waited for LOCK waited in vain
 
@@ -177,8 +173,6 @@ class CommitQueue:
             time.sleep(PAUSE_S)  # others of this process may have the mutex
             batch = self._commit()
         self.hand_on(batch)
-        if batch.serves:
-            self._yield_processor()
 
     def _commit(self) -> Batch | None:
         """Commit for all that wait; None if another process still has LOCK."""
@@ -225,19 +219,6 @@ class CommitQueue:
                 request.taken = True
                 self.queue.popleft()
         return batch
-
-    def _yield_processor(self) -> None:
-        """Let the readers run that were handed what was added: with every processor busy, the
-        kernel puts a woken thread behind the one that runs, for a slice of some milliseconds.
-
-        If others took the processor for as long, it is not offered again for a while.
-        """
-        now_ns = time.monotonic_ns()
-        if now_ns >= self._keeps_until_ns:
-            futex.let_run()
-            took_ns = time.monotonic_ns() - now_ns
-            if took_ns > LONG_NS:
-                self._keeps_until_ns = now_ns + 2 * took_ns
 
     def _gather(self) -> None:
         """Under ``always``, let threads whose commit just ended queue up again and share a sync.
@@ -340,7 +321,7 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         engine.publish(meta)
         if txn.handed:  # before the word of all streams: who saw it looks for what was given
             wake.waits.given_locked(txn.handed)
-        wake.waits.bump_locked(txn.woken, txn.sated)
+        wake.waits.bump_locked(txn.woken, txn.drained)
         batch.committed = batch.over = True
     except BaseException:
         if batch.index_txn is not None:
@@ -382,7 +363,6 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
     if txn.grown and batch.hands_out and hand_out is not None:
         try:
             hand_out(txn, engine.wake.waits)
-            batch.serves = bool(txn.handed)
         except SegmentTooFull:
             return ROLL
         except Exception:  # noqa: BLE001  the reader meets the same error itself, and raises it

@@ -282,7 +282,7 @@ class Engine:
         """
         self.closed = True
         self.segments.forget()
-        self.wake.waits.slots.give_back()
+        self.wake.waits.waiters.give_back()
         active = self._active
         self._active = None
         if active is not None:
@@ -323,7 +323,7 @@ class Engine:
     def set_aside(self) -> None:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""
         self.closed = True
-        self.wake.waits.slots.set_aside()
+        self.wake.waits.waiters.set_aside()
         active = [] if self._active is None else [self._active]
         for file in [self.lock.file, self.users, *self.care_files, *active]:
             file.close()

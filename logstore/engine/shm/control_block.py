@@ -20,8 +20,8 @@ from logstore.engine.shm.wait_words import Waits
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x04"
-SIZE_BYTES = 672 * 1024
+MAGIC = b"LGSTWAK\x05"
+SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS = struct.Struct("@7Q")
 _ONE = struct.Struct("@Q")
@@ -315,8 +315,8 @@ class Wake:
 
     @property
     def readers_changed(self) -> int:
-        """Counts up when a process opened the index, or freed slots of its readers: if somebody
-        had taken a living process's lock away, its slots are gone from then on (``reopen``).
+        """Counts up when a process opened the index, or freed waiters of its readers: if somebody
+        had taken a living process's lock away, its waiters are gone from then on (``reopen``).
         """
         return self._words[_READERS_OFFSET >> 3]
 

@@ -1,4 +1,4 @@
-"""What waiters of a group were handed while they slept: a row beside each slot, in WAKE.
+"""What waiters of a group were handed while they slept: a row beside each number, in WAKE.
 
 Who reads gives to those before it in the queue what is theirs, in its own commit, as the peers'
 server does for blocked clients: they need no turn of their own, and find here which entries are
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from logstore.ids import StreamID
 
-HAND_BYTES = 64
-_HAND = struct.Struct("@8Q")
+MAILBOX_BYTES = 64
+_MAILBOX = struct.Struct("@8Q")
 _STATE, _CONSUMER, _COUNT = 0, 1, 2  # words of a row
 NOTHING, OFFERED, GIVEN = 0, 1, 2
 NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
 
 
-class Hand(NamedTuple):
+class Mailbox(NamedTuple):
     """One row: what its owner would take, and what it got."""
 
     state: int
@@ -48,47 +48,47 @@ class Hand(NamedTuple):
         return StreamID(self.last_ms, self.last_seq)
 
 
-class Hands:
+class Mailboxes:
     """The rows, in memory that all processes of a store share."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         self._longs = memory.cast("Q")
 
-    def set_taker(self, slot: int, consumer: int, most: int) -> None:
+    def set_taker(self, number: int, consumer: int, most: int) -> None:
         """From now on this consumer takes so many entries at once, or ``NO_ONE`` any."""
-        at = slot * HAND_BYTES >> 3
+        at = number * MAILBOX_BYTES >> 3
         self._longs[at + _CONSUMER] = NO_ONE
         self._longs[at + _COUNT] = most
         self._longs[at + _CONSUMER] = consumer  # last: the count is whole when this is seen
 
-    def takes(self, slot: int, hand: Hand) -> bool:
+    def takes(self, number: int, hand: Mailbox) -> bool:
         """Whether its taker is as it was."""
-        at = slot * HAND_BYTES >> 3
+        at = number * MAILBOX_BYTES >> 3
         return (
             self._longs[at + _CONSUMER] == hand.consumer and self._longs[at + _COUNT] == hand.most
         )
 
-    def offer_locked(self, slot: int, first: StreamID, last: StreamID, time_ms: int) -> None:
+    def offer_locked(self, number: int, first: StreamID, last: StreamID, time_ms: int) -> None:
         """These are its, if the commit at hand comes about."""
-        longs, at = self._longs, slot * HAND_BYTES >> 3
+        longs, at = self._longs, number * MAILBOX_BYTES >> 3
         longs[at + 3], longs[at + 4] = first
         longs[at + 5], longs[at + 6] = last
         longs[at + 7] = time_ms
         longs[at + _STATE] = OFFERED  # last: the rest is whole when this is seen
 
-    def set_locked(self, slot: int, state: int) -> None:
+    def set_locked(self, number: int, state: int) -> None:
         """What became of an offer."""
-        self._longs[(slot * HAND_BYTES >> 3) + _STATE] = state
+        self._longs[(number * MAILBOX_BYTES >> 3) + _STATE] = state
 
-    def empty(self, slot: int) -> None:
+    def empty(self, number: int) -> None:
         """Its owner, who does not wait, took what it was given."""
-        self._longs[(slot * HAND_BYTES >> 3) + _STATE] = NOTHING
+        self._longs[(number * MAILBOX_BYTES >> 3) + _STATE] = NOTHING
 
-    def state(self, slot: int) -> int:
+    def state(self, number: int) -> int:
         """Whether something was handed to it."""
-        return self._longs[(slot * HAND_BYTES >> 3) + _STATE]
+        return self._longs[(number * MAILBOX_BYTES >> 3) + _STATE]
 
-    def row(self, slot: int) -> Hand:
+    def read(self, number: int) -> Mailbox:
         """One row."""
-        return Hand._make(_HAND.unpack_from(self._memory, slot * HAND_BYTES))
+        return Mailbox._make(_MAILBOX.unpack_from(self._memory, number * MAILBOX_BYTES))

@@ -1,190 +1,259 @@
-"""Who waits for entries of a group, in which order: a table of slots in WAKE.
+"""Who waits for entries of a group, in which order: a table of waiters in WAKE.
 
-A slot belongs to one waiter, from its first sleep until it was served: the ticket in it is its
-place in the queue, and outlives time-outs. Its wish says what it would take besides new entries:
-those that nobody acked for so many milliseconds, or for shorter; ``PLAIN`` is none of them.
+A waiter is a record that belongs to one reader, from its first sleep until it was served: the
+ticket in it is its place in the queue, and outlives time-outs. Its minimum idle time says what it
+would take besides new entries: those that nobody acked for so many milliseconds; ``NEW_ONLY`` says
+that it takes none of these.
 
 Whose turn it can be: that of the lowest ticket, which takes anything; and that of a ticket whose
-wish is smaller than all before it, for what these would not take. A waiter that has one with the
-same or a smaller wish before it is never first in line for anything.
+minimum idle time is smaller than all before it, for what these would not take. A waiter that has
+one with the same or a smaller time before it is never first in line for anything.
 
-Invariants: slots are taken, those of dead processes taken back, and waiters ``SERVED`` under the
-writer lock; all else in a slot is written by its owner alone, but for its futex word, which whoever
-wakes it counts up (two at once may count once: both published before, so the waiter sees both).
-Tickets are times, and never given twice: the owner of a slot that was served needs no lock to wait
-at the end of the queue once more. A slot read without the lock may be half new: that costs a
-wake-up too many, and what is missed is found by the waiters, who look once a slice (``pace``). A
-waiter that died, or that did not stir for ten slices (a stopped process), stands in nobody's way.
+Invariants: records are taken, those of dead processes taken back, and waiters ``SERVED`` under the
+writer lock; all else in a record is written by its owner alone, but for its futex word, which
+whoever wakes it counts up (two at once may count once: both published before, so the waiter sees
+both). Tickets are times, and never given twice: the owner of a record that was served needs no lock
+to wait at the end of the queue once more. A record that is read without the lock may be half new:
+that costs a wake-up too many, and what is missed is found by the waiters, who look once a slice
+(``Pace``). A waiter that died, or that did not stir for ten slices (a stopped process), stands in
+nobody's way.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex, process
-from logstore.engine.shm.pace import PACE
-from logstore.engine.shm.waiter_record import Row
 
-SLOTS = 1024
-SLOT_BYTES = 64
-TABLE_BYTES = 64 + SLOTS * SLOT_BYTES  # a head that says how many slots are in use
+WAITERS_MAX = 1024
+WAITER_BYTES = 64
+TABLE_BYTES = 64 + WAITERS_MAX * WAITER_BYTES  # a head that says how many waiters are in use
 FREE, IDLE, WAITING = 0, 1, 2
 SERVED = 3  # in the commit of another: what it got is in its hand (``shm.mailbox``)
-PLAIN = (1 << 64) - 1  # the wish of who wants new entries only
+NEW_ONLY = (1 << 64) - 1  # the minimum idle time of who wants new entries only
 # Native: the fields stand at their own size, each is stored and loaded whole.
-_SLOT = struct.Struct("@IIQQQQQIQ")
-_WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _LINE, _WISH = 0, 4, 8, 16, 24, 32, 40, 48, 56
+_RECORD = struct.Struct("@IIQQQQQIQ")
+_WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _BUCKET, _MIN_IDLE = (
+    0,
+    4,
+    8,
+    16,
+    24,
+    32,
+    40,
+    48,
+    56,
+)
+SLICE_S = 0.15
+KEPT_S = 60.0  # for an owner that did not come back
+SWEEP_S = 1.0
+BARE_MAX = 8
 
 
-class Slots:
+class Pace:
+    """The length of a slice, and its multiples."""
+
+    __slots__ = ("announced_ms", "fresh_ms", "slice_s", "stale_ms")
+
+    def __init__(self, slice_s: float) -> None:
+        self.set(slice_s)
+
+    def set(self, slice_s: float) -> None:
+        """Look every ``slice_s`` seconds from now on."""
+        self.slice_s = slice_s
+        slice_ms = int(slice_s * 1000)
+        self.fresh_ms = slice_ms + slice_ms // 2  # who stirred since then is taken for alive
+        self.stale_ms = 10 * slice_ms  # who did not is taken for stopped: it loses its turn
+        self.announced_ms = 10 * slice_ms  # for how long a waiter announces itself
+
+
+PACE = Pace(SLICE_S)
+
+
+class WaiterRecord(NamedTuple):
+    """One number as it was read."""
+
+    word: int
+    state: int
+    ticket: int
+    key: int
+    pid: int
+    start: int
+    beat_ms: int
+    bucket: int
+    min_idle_ms: int
+    number: int
+
+    def alive(self) -> bool:
+        """Whether its owner lives and stirs."""
+        return self.owner_state() != process.GONE
+
+    def owner_state(self) -> int:
+        """As ``process.state_of`` says; gone, too, is one that does not stir."""
+        if monotonic_ms() - self.beat_ms > PACE.stale_ms:
+            return process.GONE
+        return process.RUNS if self.pid == os.getpid() else process.state_of(self.pid, self.start)
+
+
+class Waiters:
     """The table, in memory that all processes of a store share."""
 
     def __init__(self, memory: memoryview, address: int, poke: Callable[[], object] = bool) -> None:
         self._memory = memory
-        self._poke = poke  # wake threads that watch many slots
+        self._poke = poke  # wake threads that watch many waiters
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
         self._self = struct.unpack("<QQ", process.packed_self())
-        self._mine: dict[int, int] = {}  # slots of this process, and their tickets
+        self._mine: dict[int, int] = {}  # waiters of this process, and their tickets
 
     @staticmethod
-    def _at(slot: int) -> int:
-        return 64 + slot * SLOT_BYTES
+    def _at(number: int) -> int:
+        return 64 + number * WAITER_BYTES
 
     def _used(self) -> int:
-        return min(self._longs[1], SLOTS)
+        return min(self._longs[1], WAITERS_MAX)
 
-    def row(self, slot: int) -> Row:
-        """One slot."""
-        return Row._make((*_SLOT.unpack_from(self._memory, self._at(slot)), slot))
+    def record(self, number: int) -> WaiterRecord:
+        """One number."""
+        return WaiterRecord._make((*_RECORD.unpack_from(self._memory, self._at(number)), number))
 
-    def _rows(self) -> Iterator[Row]:
-        return (self.row(slot) for slot in range(self._used()))
+    def _records(self) -> Iterator[WaiterRecord]:
+        return (self.record(number) for number in range(self._used()))
 
     # -- the owner's ---------------------------------------------------------------------------
     def take_locked(
-        self, key: int, line: int, wish: int = PLAIN, prepare: Callable[[int], object] = bool
+        self,
+        key: int,
+        bucket: int,
+        min_idle_ms: int = NEW_ONLY,
+        prepare: Callable[[int], object] = bool,
     ) -> tuple[int, int] | None:
-        """A slot at the end of the queue, and its ticket; None if all are taken.
+        """A record at the end of the queue: its number, and its ticket; None if all are taken.
 
-        ``prepare`` is given the slot before it is seen to wait.
+        ``prepare`` is given the number before it is seen to wait.
         """
         used = self._used()
         while used and self._words[self._at(used - 1) + _STATE >> 2] == FREE:
             used -= 1
-        slot = self._vacant(used)
-        if slot >= SLOTS:
+        number = self._vacant(used)
+        if number >= WAITERS_MAX:
             return None
-        longs, at = self._longs, self._at(slot)
+        longs, at = self._longs, self._at(number)
         self._words[at + _STATE >> 2] = FREE
         longs[at + _PID >> 3], longs[at + _START >> 3] = self._self
-        prepare(slot)
-        ticket = self._wait(slot, longs[at + _TICKET >> 3], key, line, wish)
-        longs[1] = max(used, slot + 1)
-        return slot, ticket
+        prepare(number)
+        ticket = self._wait(number, longs[at + _TICKET >> 3], key, bucket, min_idle_ms)
+        longs[1] = max(used, number + 1)
+        return number, ticket
 
     def _vacant(self, used: int) -> int:
-        for slot in range(used):
-            if self._words[self._at(slot) + _STATE >> 2] == FREE:
-                return slot
+        for number in range(used):
+            if self._words[self._at(number) + _STATE >> 2] == FREE:
+                return number
         # Who stirred lately lives, as long as there is room enough to believe it.
-        since_ms = monotonic_ms() - PACE.stale_ms if used < SLOTS else PLAIN
-        for slot in range(used):
-            at = self._at(slot)
+        since_ms = monotonic_ms() - PACE.stale_ms if used < WAITERS_MAX else NEW_ONLY
+        for number in range(used):
+            at = self._at(number)
             lately = self._longs[at + _BEAT >> 3] >= since_ms
             if lately and self._longs[at + _PID >> 3] != self._self[0]:
                 continue
-            if not self._owned(self.row(slot)):
-                return slot
+            if not self._owned(self.record(number)):
+                return number
         return used
 
-    def rejoin(self, slot: int, ticket: int, key: int, line: int, wish: int) -> int:
-        """Wait at its end with a slot that was kept: its new ticket; 0 if it was given back."""
-        return self._wait(slot, ticket, key, line, wish) if self.holds(slot, ticket) else 0
+    def rejoin(self, number: int, ticket: int, key: int, bucket: int, min_idle_ms: int) -> int:
+        """Wait at its end with a record that was kept: its new ticket; 0 if it was given back."""
+        return (
+            self._wait(number, ticket, key, bucket, min_idle_ms)
+            if self.holds(number, ticket)
+            else 0
+        )
 
-    def _wait(self, slot: int, before: int, key: int, line: int, wish: int) -> int:
-        longs, at = self._longs, self._at(slot)
-        # The time in us, and the slot: no other ticket is the same, nor was one of this slot.
-        ticket = max(time.monotonic_ns() // 1000 * SLOTS + slot, before + SLOTS)
-        self._mine[slot] = ticket
+    def _wait(self, number: int, before: int, key: int, bucket: int, min_idle_ms: int) -> int:
+        longs, at = self._longs, self._at(number)
+        # The time in us, and the number: no other ticket is the same, nor was one of this number.
+        ticket = max(time.monotonic_ns() // 1000 * WAITERS_MAX + number, before + WAITERS_MAX)
+        self._mine[number] = ticket
         longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
-        longs[at + _BEAT >> 3], longs[at + _WISH >> 3] = monotonic_ms(), wish
-        self._words[at + _LINE >> 2] = line
+        longs[at + _BEAT >> 3], longs[at + _MIN_IDLE >> 3] = monotonic_ms(), min_idle_ms
+        self._words[at + _BUCKET >> 2] = bucket
         self._words[at + _STATE >> 2] = WAITING  # last: what is read before is not a waiter
         return ticket
 
-    def holds(self, slot: int, ticket: int) -> bool:
-        """Whether a slot is this process's, and has this ticket still."""
-        return self._mine.get(slot) == ticket
+    def holds(self, number: int, ticket: int) -> bool:
+        """Whether a number is this process's, and has this ticket still."""
+        return self._mine.get(number) == ticket
 
-    def set_state(self, slot: int, ticket: int, state: int) -> None:
-        """Waiting, or between two calls; nothing if the slot was given back, and may be another's:
-        who fails gives back once more, and so does the child of a fork.
+    def set_state(self, number: int, ticket: int, state: int) -> None:
+        """Waiting, or between two calls; nothing if the record was given back, and may be
+        another's: who fails gives back once more, and so does the child of a fork.
         """
-        if self._mine.get(slot) == ticket:
-            self._words[self._at(slot) + _STATE >> 2] = state
+        if self._mine.get(number) == ticket:
+            self._words[self._at(number) + _STATE >> 2] = state
 
-    def served_locked(self, slot: int) -> None:
+    def served_locked(self, number: int) -> None:
         """Its owner need not wait any more; nothing if it has just left the queue."""
-        at = self._at(slot) + _STATE >> 2
+        at = self._at(number) + _STATE >> 2
         if self._words[at] != FREE:
             self._words[at] = SERVED
 
-    def _owned(self, row: Row) -> bool:
-        """Whether the process of a slot lives, however long it did not stir.
+    def _owned(self, record: WaiterRecord) -> bool:
+        """Whether the process of a number lives, however long it did not stir.
 
         One of this process that it gave back may stand there as served: both stored at once.
         """
-        if row.pid == self._self[0] and row.start == self._self[1]:
-            return row.slot in self._mine
-        return row.state != FREE and process.lives(row.pid, row.start)
+        if record.pid == self._self[0] and record.start == self._self[1]:
+            return record.number in self._mine
+        return record.state != FREE and process.lives(record.pid, record.start)
 
-    def set_wish(self, slot: int, line: int, wish: int) -> None:
+    def set_wanted(self, number: int, bucket: int, min_idle_ms: int) -> None:
         """For what it waits, and what it would take besides new entries; before it waits."""
-        self._words[self._at(slot) + _LINE >> 2] = line
-        self._longs[self._at(slot) + _WISH >> 3] = wish
+        self._words[self._at(number) + _BUCKET >> 2] = bucket
+        self._longs[self._at(number) + _MIN_IDLE >> 3] = min_idle_ms
 
-    def free(self, slot: int, ticket: int) -> None:
-        """Give a slot back; nothing if that was done before."""
-        self.set_state(slot, ticket, FREE)
-        if self._mine.get(slot) == ticket:
-            del self._mine[slot]
+    def free(self, number: int, ticket: int) -> None:
+        """Give a number back; nothing if that was done before."""
+        self.set_state(number, ticket, FREE)
+        if self._mine.get(number) == ticket:
+            del self._mine[number]
 
     def give_back(self) -> None:
-        """Give back all slots of this process: it closes the store."""
-        for slot, ticket in list(self._mine.items()):
-            self.free(slot, ticket)
+        """Give back all waiters of this process: it closes the store."""
+        for number, ticket in list(self._mine.items()):
+            self.free(number, ticket)
         process.forget()
 
     def set_aside(self) -> None:
-        """In a child after fork: the slots are its parent's."""
+        """In a child after fork: the waiters are its parent's."""
         self._mine.clear()
 
-    def beat(self, slot: int) -> None:
+    def beat(self, number: int) -> None:
         """The owner stirs."""
-        self._longs[self._at(slot) + _BEAT >> 3] = monotonic_ms()
+        self._longs[self._at(number) + _BEAT >> 3] = monotonic_ms()
 
-    def load(self, slot: int) -> int:
+    def load(self, number: int) -> int:
         """The futex word."""
-        return self._words[self._at(slot) >> 2]
+        return self._words[self._at(number) >> 2]
 
-    def sleep(self, slot: int, seen: int, timeout_s: float) -> None:
+    def sleep(self, number: int, seen: int, timeout_s: float) -> None:
         """Sleep while the futex word is ``seen``, at most so long."""
-        futex.wait(self._address + self._at(slot), seen, timeout_s)
+        futex.wait(self._address + self._at(number), seen, timeout_s)
 
     # -- the queue -----------------------------------------------------------------------------
-    def waiting(self, key: int) -> list[Row]:
+    def waiting(self, key: int) -> list[WaiterRecord]:
         """Who waits for a group, in the order of the tickets."""
         words, longs = self._words, self._longs
-        found: list[Row] = []
-        for slot in range(self._used()):
-            at = self._at(slot)
+        found: list[WaiterRecord] = []
+        for number in range(self._used()):
+            at = self._at(number)
             if words[at + _STATE >> 2] == WAITING and longs[at + _KEY >> 3] == key:
-                found.append(self.row(slot))
+                found.append(self.record(number))
         found.sort(key=_by_ticket)
         return found
 
@@ -192,99 +261,181 @@ class Slots:
         """The lowest ticket that waits, by group."""
         words, longs = self._words, self._longs
         found: dict[int, int] = {}
-        for slot in range(self._used()):
-            at = self._at(slot)
+        for number in range(self._used()):
+            at = self._at(number)
             if words[at + _STATE >> 2] == WAITING:
                 key, ticket = longs[at + _KEY >> 3], longs[at + _TICKET >> 3]
                 if ticket < found.get(key, ticket + 1):
                     found[key] = ticket
         return found
 
-    def waits(self, row: Row) -> bool:
+    def waits(self, record: WaiterRecord) -> bool:
         """Whether it is as it was: waiting, with the same ticket."""
-        at = self._at(row.slot)
+        at = self._at(record.number)
         return (
             self._words[at + _STATE >> 2] == WAITING
-            and self._longs[at + _TICKET >> 3] == row.ticket
+            and self._longs[at + _TICKET >> 3] == record.ticket
         )
 
     def fence(self) -> None:
         """Order what was stored before and what is loaded after, for all processes."""
         futex.fence(self._address)
 
-    def ahead(self, key: int, ticket: int, wish: int) -> list[int] | None:
-        """The wishes of those that live and wait with lower tickets, all of them larger than
-        ``wish``; None if one is not: it would take whatever this one could.
+    def ahead(self, key: int, ticket: int, min_idle_ms: int) -> list[int] | None:
+        """The min_idles of those that live and wait with lower tickets, all of them larger than
+        ``min_idle_ms``; None if one is not: it would take whatever this one could.
         """
         found: list[int] = []
-        for row in self.waiting(key):
-            if row.ticket >= ticket:
+        for record in self.waiting(key):
+            if record.ticket >= ticket:
                 break
-            if row.alive():
-                if row.wish <= wish:
+            if record.alive():
+                if record.min_idle_ms <= min_idle_ms:
                     return None
-                found.append(row.wish)
+                found.append(record.min_idle_ms)
         return found
 
     def wake_first(self, key: int) -> None:
         """Wake those of a group whose turn it can be."""
         self._wake(self.waiting(key))
 
-    def count_up(self, slot: int) -> None:
+    def count_up(self, number: int) -> None:
         """Something happened for its owner, who sees it before it sleeps."""
-        at = self._at(slot) >> 2
+        at = self._at(number) >> 2
         self._words[at] = (self._words[at] + 1) & 0xFFFFFFFF
 
-    def wake(self, slot: int) -> int:
+    def wake(self, number: int) -> int:
         """Wake its owner; 0 if nobody slept there."""
-        return futex.wake(self._address + self._at(slot))
+        return futex.wake(self._address + self._at(number))
 
     def queues(
-        self, lines: set[int], without: Collection[int] = (), most: int = SLOTS
-    ) -> dict[int, list[Row]]:
+        self, buckets: set[int], without: Collection[int] = (), most: int = WAITERS_MAX
+    ) -> dict[int, list[WaiterRecord]]:
         """Who waits, in order, by the groups of which the stream has one of these words, the first
         ``most`` of each; but for those who want new entries only, in the groups ``without``.
         """
         words, longs = self._words, self._longs
-        since_ms = monotonic_ms() - PACE.stale_ms if most < SLOTS else 0  # those that may live
+        since_ms = (
+            monotonic_ms() - PACE.stale_ms if most < WAITERS_MAX else 0
+        )  # those that may live
         queues: dict[int, list[tuple[int, int]]] = {}
-        for slot in range(self._used()):
-            at = self._at(slot)
-            if words[at + _STATE >> 2] == WAITING and words[at + _LINE >> 2] in lines:
+        for number in range(self._used()):
+            at = self._at(number)
+            if words[at + _STATE >> 2] == WAITING and words[at + _BUCKET >> 2] in buckets:
                 key = longs[at + _KEY >> 3]
                 if longs[at + _BEAT >> 3] < since_ms:
                     continue
-                if key not in without or longs[at + _WISH >> 3] != PLAIN:
-                    queues.setdefault(key, []).append((longs[at + _TICKET >> 3], slot))
-        return {key: [self.row(at) for _, at in sorted(all)[:most]] for key, all in queues.items()}
+                if key not in without or longs[at + _MIN_IDLE >> 3] != NEW_ONLY:
+                    queues.setdefault(key, []).append((longs[at + _TICKET >> 3], number))
+        return {
+            key: [self.record(at) for _, at in sorted(all)[:most]] for key, all in queues.items()
+        }
 
-    def wake_lines(self, lines: set[int], sated: set[int]) -> None:
+    def wake_buckets(self, buckets: set[int], drained: set[int]) -> None:
         """Wake those whose turn it can be in each group whose stream has one of these words; of
-        ``sated`` ones who would claim what the commit may have given back.
+        ``drained`` ones who would claim what the commit may have given back.
         """
-        for queue in self.queues(lines, sated).values():
+        for queue in self.queues(buckets, drained).values():
             self._wake(queue)
 
-    def _wake(self, queue: list[Row]) -> None:
-        """Wake each whose wish is smaller than all before it, of those that stirred lately and
-        still wait; and those of doubt before it.
+    def _wake(self, queue: list[WaiterRecord]) -> None:
+        """Wake each whose minimum idle time is smaller than all before it, of those that stirred
+        lately and still wait; and before it those of whom that is not known.
         """
-        now, least = monotonic_ms(), PLAIN + 1
-        for row in queue:
-            if row.wish >= least:
+        now, least = monotonic_ms(), NEW_ONLY + 1
+        for record in queue:
+            if record.min_idle_ms >= least:
                 continue
-            self.count_up(row.slot)
-            woken = self.wake(row.slot)
+            self.count_up(record.number)
+            woken = self.wake(record.number)
             if not woken:
                 self._poke()
             # Once more: who stopped waiting before it was woken may not have seen it.
-            if not self.waits(row):
+            if not self.waits(record):
                 continue
             # Nobody slept there: it is about to look, or was killed.
-            again = self.row(row.slot)
+            again = self.record(record.number)
             if now - again.beat_ms <= PACE.fresh_ms and (woken > 0 or again.alive()):
-                least = row.wish
+                least = record.min_idle_ms
 
 
-def _by_ticket(row: Row) -> int:
-    return row.ticket
+def _by_ticket(record: WaiterRecord) -> int:
+    return record.ticket
+
+
+class SavedWaiter(NamedTuple):
+    """A number that is kept, and what was known of its owner."""
+
+    number: int
+    ticket: int
+    since_s: float
+    consumer: int = 0  # of one that was served: its number in the group
+
+
+class SavedWaiters:
+    """All that is kept by this process, by group and owner."""
+
+    def __init__(self, waiters: Waiters) -> None:
+        self._waiters = waiters
+        self._kept: dict[tuple[int, object], SavedWaiter] = {}
+        self._bare: dict[tuple[int, object], SavedWaiter] = {}  # of those that were served
+        self._next_s = 0.0
+
+    def holds(self, key: int, owner: object) -> bool:
+        """Whether a place in the queue is kept for it."""
+        return (key, owner) in self._kept
+
+    def keep(self, key: int, owner: object, number: int, ticket: int) -> None:
+        """Keep the place of one that rests."""
+        self._give_back(self._bare.pop((key, owner), None))
+        self.sweep()
+        before = self._kept.pop((key, owner), None)
+        self._kept[key, owner] = SavedWaiter(number, ticket, time.monotonic())
+        self._give_back(before)
+
+    def keep_bare(self, key: int, owner: object, number: int, ticket: int, consumer: int) -> None:
+        """Keep the number of one that was served; it is given back if many are kept."""
+        self.sweep()
+        if len(self._bare) >= BARE_MAX or (key, owner) in self._bare:
+            self._waiters.free(number, ticket)
+        else:
+            self._bare[key, owner] = SavedWaiter(number, ticket, time.monotonic(), consumer)
+
+    def take(self, key: int, owner: object) -> SavedWaiter | None:
+        """The place in the queue that its owner kept, who came back."""
+        return self._kept.pop((key, owner), None)
+
+    def take_bare(self, key: int, owner: object) -> SavedWaiter | None:
+        """The number that its owner kept, who came back."""
+        return self._bare.pop((key, owner), None)
+
+    def withdraw(self, key: int, owner: object, number: int, ticket: int) -> bool:
+        """It failed behind keeping this: whether it is its own again, and nobody took it since."""
+        for kept in (self._kept, self._bare):
+            place = kept.get((key, owner))
+            if place is not None and place[:2] == (number, ticket):
+                return kept.pop((key, owner), None) is not None
+        return False
+
+    def forget(self, whose: object) -> None:
+        """Give back what is kept for one that does not come back: the first part of its owner."""
+        for kept in (self._kept, self._bare):
+            for key in list(kept):
+                if isinstance(key[1], tuple) and key[1][0] == whose:
+                    self._give_back(kept.pop(key, None))
+
+    def sweep(self) -> None:
+        """Give back what was kept for too long; called now and then."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + SWEEP_S
+        old = now_s - KEPT_S
+        for kept in (self._kept, self._bare):
+            for key, place in list(kept.items()):
+                if place.since_s < old:
+                    self._give_back(kept.pop(key, None))
+
+    def _give_back(self, place: SavedWaiter | None) -> None:
+        if place is not None:
+            self._waiters.free(place.number, place.ticket)

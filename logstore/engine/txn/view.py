@@ -42,6 +42,7 @@ class TxnView:
         "cache",
         "counts",
         "dead_lettered",
+        "drained",
         "grown",
         "handed",
         "index",
@@ -51,7 +52,6 @@ class TxnView:
         "new_rows",
         "next_due_ms",
         "now_ms",
-        "sated",
         "woken",
     )
 
@@ -78,7 +78,7 @@ class TxnView:
         self.dead_lettered: list[Any] = []
         self.handed: list[int] = []  # slots of waiters that were offered entries (``waiting``)
         self.grown: dict[int, BeforeImage] = {}  # streams that this commit adds to, as they were
-        self.sated: set[int] = set()  # groups that got all of it (``waiting.arrivals``)
+        self.drained: set[int] = set()  # groups to which nothing of that is left (``handoff``)
         self.counts: dict[str, int] = defaultdict(int)  # for the metrics, once it is committed
         self._groups: GroupState | None = None
         self._settings: TxnSettings | None = None

@@ -1,8 +1,9 @@
-"""A ticket: a place in the queue of one group, and the hand that goes with it.
+"""The queue of one group, and the ticket with which a reader stands in it.
 
 Invariants: a ticket is kept over time-outs, so that its owner's next call waits where it stood
 (taking a new one would invert the order); between two calls it stands in nobody's way; it ends when
-its owner was served. Who stops waiting looks at its hand after it said so (``waiting.handoff``).
+its owner was served, who keeps the waiter's record alone. Who stops waiting looks into its mailbox
+after it said so (``waiting.handoff``).
 """
 
 from __future__ import annotations
@@ -10,216 +11,151 @@ from __future__ import annotations
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Hand
-from logstore.engine.shm.pace import PACE
-from logstore.engine.shm.wait_words import line_of
-from logstore.engine.shm.waiter_record import Row
-from logstore.engine.shm.waiters import IDLE, WAITING
+from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
+from logstore.engine.shm.wait_words import bucket_of
+from logstore.engine.shm.waiters import IDLE, PACE, WAITING, WaiterRecord
 from logstore.engine.waiting import handoff
 
+NONE = -1  # as the number of a waiter: it has none
 
-class GroupTicket:
-    """A place in the queue of one group."""
+
+class Ticket:
+    """A reader's place in the queue: before it joined, while it waits, and once it was served.
+
+    Attributes:
+        key: the number of the group.
+        min_idle_ms: what it takes besides new entries; ``NEW_ONLY``: nothing.
+        waiter: the number of its waiter record; ``NONE`` before it joined, and if all are taken.
+        number: its place in the order, among those of the group.
+    """
 
     def __init__(
-        self, engine: Engine, line: int, key: int, slot: int, number: int, wish: int
+        self, engine: Engine, stream: bytes, key: int, min_idle_ms: int, owner: object = None
     ) -> None:
-        self._waits = engine.wake.waits
-        self._line = line
-        self.slot = slot
-        self.wish = wish
         self.key = key
-        self.number = number
-        self._kept_by: tuple[object, ...] = ()  # the owner for whom it was kept, once it was
+        self.min_idle_ms = min_idle_ms
+        self.waiter = NONE
+        self.number = 0
+        self.waits = engine.wake.waits
+        self._bucket = bucket_of(stream)
+        self._owner = owner
+        self._kept = False  # its record, or its place, for the owner's next call
+        self._taker = (NO_ONE, 0)  # to which consumer how many entries may be handed
+        self._armed = (NO_ONE, 0)  # and what its record says of that
+        self._word: int | None = None  # of its record, if there was nothing for it when it came
+        self._until_ms = 0
+        self._resume()
 
-    @classmethod
-    def kept(
-        cls, engine: Engine, stream: bytes, key: int, wish: int, owner: object
-    ) -> GroupTicket | None:
-        """The ticket that ``owner`` kept from its last call; it waits again."""
-        waits = engine.wake.waits
-        place = waits.places.take(key, owner)
-        if place is None or not waits.slots.holds(place.slot, place.ticket):
-            return None  # or given back by who was interrupted when it was kept
-        waits.slots.beat(place.slot)
-        waits.slots.set_wish(place.slot, line_of(stream), wish)
-        waits.hands.set_taker(place.slot, NO_ONE, 0)  # until it joins
-        waits.slots.set_state(place.slot, place.ticket, WAITING)
-        return cls(engine, line_of(stream), key, place.slot, place.ticket, wish)
+    @property
+    def joined(self) -> bool:
+        """Whether it has a place in the queue."""
+        return self.waiter != NONE
 
+    # -- joining --------------------------------------------------------------------------------
+    def _resume(self) -> None:
+        """Wait again with the ticket that the owner kept from its last call, if it did."""
+        waits = self.waits
+        saved = waits.saved.take(self.key, self._owner)
+        if saved is None or not waits.waiters.holds(saved.number, saved.ticket):
+            return  # or given back by who was interrupted when it was kept
+        waits.waiters.beat(saved.number)
+        waits.waiters.set_wanted(saved.number, self._bucket, self.min_idle_ms)
+        waits.mailboxes.set_taker(saved.number, NO_ONE, 0)  # until it joins
+        waits.waiters.set_state(saved.number, saved.ticket, WAITING)
+        self._stands(saved.number, saved.ticket)
+
+    def _stands(self, waiter: int, number: int) -> None:
+        self.waiter, self.number = waiter, number
+
+    def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
+        """Wait at the end of the queue, unless it has its place already; it gets none if all
+        records are taken. To this consumer up to ``most`` (0: any number of) entries may be handed.
+        """
+        waits = self.waits
+        self._taker = consumer, most
+        if self.joined:
+            return
+
+        def prepare(waiter: int) -> None:  # what its last owner would have taken counts no more
+            waits.mailboxes.set_locked(waiter, NOTHING)
+            waits.mailboxes.set_taker(waiter, NO_ONE, 0)
+
+        waits.announce(self._bucket, group=True)
+        found = waits.waiters.take_locked(self.key, self._bucket, self.min_idle_ms, prepare)
+        if found is not None:
+            self._stands(*found)
+
+    def rejoin(self, most: int) -> bool:
+        """Wait at the end of the queue without LOCK, if the owner kept a record when it was served;
+        to the consumer it read for up to ``most`` entries may be handed at once. Look for entries
+        after this: who adds from now on knows of it.
+        """
+        waits = self.waits
+        if self.joined:
+            return False
+        saved = waits.saved.take_bare(self.key, self._owner)
+        if saved is None or not waits.waiters.holds(saved.number, saved.ticket):
+            return False
+        waits.announce(self._bucket, group=True)
+        self._until_ms = monotonic_ms() + PACE.fresh_ms
+        self._taker = self._armed = saved.consumer, most
+        waits.mailboxes.set_taker(saved.number, saved.consumer, most)
+        self._word = waits.waiters.load(saved.number)
+        self.waiter = saved.number
+        self.number = waits.waiters.rejoin(
+            saved.number, saved.ticket, self.key, self._bucket, self.min_idle_ms
+        )
+        waits.waiters.fence()
+        return True
+
+    def takes(self, consumer: int, most: int) -> None:
+        """To this consumer up to ``most`` (0: any number of) entries may be handed."""
+        self._taker = consumer, most
+
+    def arm(self) -> None:
+        """The commit in which it joined came about, and so its consumer is there: from now on it
+        may be handed something. Before it comes itself, and nobody gets past it.
+        """
+        if not self.joined or self._taker == self._armed:
+            return  # others count on it already: they must not see it change
+        if self.waits.waiters.holds(self.waiter, self.number):
+            self._armed = self._taker
+            self.waits.mailboxes.set_taker(self.waiter, *self._taker)
+
+    # -- inside of a commit -----------------------------------------------------------------------
+    def others_locked(self, *, ahead: bool = False) -> list[WaiterRecord]:
+        """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
+        records = self.waits.waiters.waiting(self.key)
+        if not self.joined:
+            return records
+        return [
+            each for each in records
+            if each.ticket < self.number or (each.ticket > self.number and not ahead)
+        ]  # fmt: skip
+
+    def handed_locked(self, txn: WriteTxn) -> bool:
+        """Whether something was handed to this one: it must not read as well."""
+        if not self.joined:
+            return False
+        if self.waiter in txn.handed:
+            return True
+        return handoff.settle_locked(txn.groups.index, self.waits, self.key, self.waiter)
+
+    def read_locked(self, *, served: bool) -> None:
+        """It read for itself; if that gave something it waits no more: nothing is handed to it."""
+        if self.joined:
+            state = IDLE if served else WAITING
+            self.waits.waiters.set_state(self.waiter, self.number, state)
+
+    # -- waiting ----------------------------------------------------------------------------------
     def load(self) -> int:
         """Say that it waits, then the word to sleep on; try after it."""
         self.beat()
         return self.word()
 
-    def ahead(self) -> list[int] | None:
-        """The wishes of those before it; None if it is not its turn, whatever there is."""
-        return self._waits.slots.ahead(self.key, self.number, self.wish)
-
-    def beat(self) -> None:
-        """Its owner stirs, and waits on."""
-        self._waits.announce(self._line, group=True)
-        self._waits.slots.beat(self.slot)
-
-    def word(self) -> int:
-        """The word to sleep on."""
-        return self._waits.slots.load(self.slot)
-
-    def wait(self, seen: int, timeout_s: float) -> bool:
-        """Sleep until woken, at most so long; whether it was woken since ``seen``."""
-        self._waits.slots.sleep(self.slot, seen, timeout_s)
-        return self._waits.slots.load(self.slot) != seen
-
-    def pass_on(self, seen: int | None = None) -> None:
-        """Wake whose turn it can be; with ``seen`` only if this one was woken since.
-
-        Call it when this one no longer waits: who wakes it in between is seen by one of the two.
-        """
-        if seen is None or self._waits.slots.load(self.slot) != seen:
-            self._waits.slots.wake_first(self.key)
-
-    def offered(self) -> bool:
-        """Whether there is something in its hand, given or not."""
-        return self._waits.hands.state(self.slot) != NOTHING
-
-    def handed(self, engine: Engine, committer: Committer) -> Hand | None:
-        """What another handed to it; LOCK is taken only if that one may have died over it."""
-        waits, slot = self._waits, self.slot
-        state = waits.hands.state(slot)
-        if state == NOTHING:
-            return None
-        if state != GIVEN:
-            engine.check_open()
-            with committer.locked():
-                came = snapshot.read(
-                    engine,
-                    lambda view: handoff.settle_locked(view.index.groups, waits, self.key, slot),
-                )
-            if not came:
-                return None
-        return waits.hands.row(slot)
-
-    def rest(self) -> None:
-        """Stop waiting: what it holds in its hand after this is all it gets."""
-        self._waits.slots.set_state(self.slot, self.number, IDLE)
-        self._waits.slots.fence()
-
-    def keep(self, owner: object) -> None:
-        """Keep the place of one that rests for the next call of ``owner``."""
-        self._kept_by = (owner,)
-        self._waits.places.keep(self.key, owner, self.slot, self.number)
-
-    def served(self, owner: object, consumer: int) -> None:
-        """Leave the queue with what it waited for, and keep the slot for ``owner``'s next call."""
-        waits = self._waits
-        if not waits.slots.holds(self.slot, self.number):
-            return
-        waits.slots.set_state(self.slot, self.number, IDLE)
-        if consumer == NO_ONE or waits.hands.state(self.slot) == OFFERED:
-            self.close()
-        else:
-            waits.hands.empty(self.slot)
-            self._kept_by = (owner,)
-            waits.places.keep_slot(self.key, owner, self.slot, self.number, consumer)
-
-    def close(self) -> None:
-        """Leave the queue; harmless if it did. What was kept since may be another stay's by now."""
-        kept_by, waits = self._kept_by, self._waits
-        if kept_by and not waits.places.withdraw(self.key, kept_by[0], self.slot, self.number):
-            return
-        waits.slots.free(self.slot, self.number)
-
-
-class Queue:
-    """The queue of one group, as one finds it who comes to read; used inside of its commit."""
-
-    def __init__(
-        self, engine: Engine, stream: bytes, key: int, wish: int, owner: object = None
-    ) -> None:
-        self.ticket = GroupTicket.kept(engine, stream, key, wish, owner)
-        self.waits = engine.wake.waits
-        self._engine = engine
-        self._line = line_of(stream)
-        self._key = key
-        self._wish = wish
-        self._owner = owner
-        self._taker = (NO_ONE, 0)  # to which consumer how many entries may be handed
-        self._armed = (NO_ONE, 0)  # and what its slot says of that
-        self._word: int | None = None  # of its slot, if there was nothing for it when it came
-        self._until_ms = 0
-
-    def others_locked(self, *, ahead: bool = False) -> list[Row]:
-        """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
-        rows = self.waits.slots.waiting(self._key)
-        ticket = self.ticket
-        if ticket is None:
-            return rows
-        return [
-            row for row in rows
-            if row.ticket < ticket.number or (row.ticket > ticket.number and not ahead)
-        ]  # fmt: skip
-
-    def handed_locked(self, state: WriteTxn) -> bool:
-        """Whether something was handed to this one: it must not read as well."""
-        ticket = self.ticket
-        if ticket is None:
-            return False
-        if ticket.slot in state.handed:
-            return True
-        return handoff.settle_locked(state.groups.index, self.waits, self._key, ticket.slot)
-
-    def served_locked(self, served: bool) -> None:
-        """Whether this one read something: then it waits no more, and nothing is handed to it."""
-        ticket = self.ticket
-        if ticket is not None:
-            self.waits.slots.set_state(ticket.slot, ticket.number, IDLE if served else WAITING)
-
-    def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
-        """Wait at the end of it, unless it has its place already; ``ticket`` stays None if all
-        are taken. To this consumer up to ``most`` (0: any number of) entries may be handed.
-        """
-        waits = self.waits
-        self._taker = consumer, most
-        if self.ticket is not None:
-            return
-
-        def prepare(slot: int) -> None:  # what its last owner would have taken counts no more
-            waits.hands.set_locked(slot, NOTHING)
-            waits.hands.set_taker(slot, NO_ONE, 0)
-
-        waits.announce(self._line, group=True)
-        found = waits.slots.take_locked(self._key, self._line, self._wish, prepare)
-        if found is not None:
-            self.ticket = GroupTicket(self._engine, self._line, self._key, *found, self._wish)
-
-    def rejoin(self, most: int) -> bool:
-        """Wait at the end of it without LOCK, if it has a slot from last time; to the consumer it
-        read for up to ``most`` entries may be handed at once. Then look whether there is something:
-        who adds from now on knows of it.
-        """
-        waits = self.waits
-        if self.ticket is not None:
-            return False
-        place = waits.places.take_slot(self._key, self._owner)
-        if place is None or not waits.slots.holds(place.slot, place.ticket):
-            return False
-        waits.announce(self._line, group=True)
-        self._until_ms = monotonic_ms() + PACE.fresh_ms
-        self._taker = self._armed = place.consumer, most
-        waits.hands.set_taker(place.slot, place.consumer, most)
-        self._word = waits.slots.load(place.slot)
-        ticket = GroupTicket(self._engine, self._line, self._key, place.slot, 0, self._wish)
-        ticket.number = waits.slots.rejoin(
-            place.slot, place.ticket, self._key, self._line, self._wish
-        )
-        self.ticket = ticket
-        waits.slots.fence()
-        return True
-
-    def vain(self, word: int) -> bool:
+    def nothing_new(self, word: int) -> bool:
         """Whether it looked when it came, there was nothing for it, and it was not called since:
         neither while others knew that it waits, nor while they might have forgotten.
         """
@@ -230,29 +166,81 @@ class Queue:
         """It is not known whether there is something for it."""
         self._word = None
 
-    def carried(self, hand: Hand) -> list[Delivered] | None:
-        """The entries it was handed; None if they must be looked up."""
-        found = None if self.ticket is None else self.waits.carried.get(self.ticket.slot, hand)
-        if found is None:
-            return None
-        return [Delivered(id, items, 0, 1, hand.time_ms) for id, items in found]
+    def ahead(self) -> list[int] | None:
+        """The minimum idle times of those before it; None if it cannot be its turn."""
+        return self.waits.waiters.ahead(self.key, self.number, self.min_idle_ms)
 
-    def takes(self, consumer: int, most: int) -> None:
-        """To this consumer up to ``most`` (0: any number of) entries may be handed."""
-        self._taker = consumer, most
+    def beat(self) -> None:
+        """Its owner stirs, and waits on."""
+        self.waits.announce(self._bucket, group=True)
+        self.waits.waiters.beat(self.waiter)
+
+    def word(self) -> int:
+        """The word to sleep on."""
+        return self.waits.waiters.load(self.waiter)
+
+    def sleep(self, seen: int, timeout_s: float) -> bool:
+        """Sleep until woken, at most so long; whether it was woken since ``seen``."""
+        self.waits.waiters.sleep(self.waiter, seen, timeout_s)
+        return self.waits.waiters.load(self.waiter) != seen
+
+    def pass_on(self, seen: int | None = None) -> None:
+        """Wake whose turn it can be; with ``seen`` only if this one was woken since.
+
+        Call it when this one no longer waits: who wakes it in between is seen by one of the two.
+        """
+        if seen is None or self.waits.waiters.load(self.waiter) != seen:
+            self.waits.waiters.wake_first(self.key)
+
+    def offered(self) -> bool:
+        """Whether there is something in its mailbox, given or not."""
+        return self.joined and self.waits.mailboxes.state(self.waiter) != NOTHING
+
+    def handed(self, engine: Engine, committer: Committer) -> Mailbox | None:
+        """What another handed to it; LOCK is taken only if that one may have died over it."""
+        waits, waiter = self.waits, self.waiter
+        state = waits.mailboxes.state(waiter)
+        if state == NOTHING:
+            return None
+        if state != GIVEN:
+            engine.check_open()
+            with committer.locked():
+                came = snapshot.read(
+                    engine,
+                    lambda view: handoff.settle_locked(view.index.groups, waits, self.key, waiter),
+                )
+            if not came:
+                return None
+        return waits.mailboxes.read(waiter)
+
+    # -- leaving ----------------------------------------------------------------------------------
+    def rest(self) -> None:
+        """Stop waiting: what is in its mailbox after this is all it gets."""
+        self.waits.waiters.set_state(self.waiter, self.number, IDLE)
+        self.waits.waiters.fence()
+
+    def keep(self) -> None:
+        """Keep the place of one that rests for the owner's next call."""
+        self._kept = True
+        self.waits.saved.keep(self.key, self._owner, self.waiter, self.number)
 
     def served(self) -> None:
-        """Leave it with what one waited for, if one stood there."""
-        if self.ticket is not None:
-            self.ticket.served(self._owner, self._taker[0])
+        """Leave the queue with what one waited for, and keep the record for the next call."""
+        waits = self.waits
+        if not self.joined or not waits.waiters.holds(self.waiter, self.number):
+            return
+        waits.waiters.set_state(self.waiter, self.number, IDLE)
+        consumer = self._taker[0]
+        if consumer == NO_ONE or waits.mailboxes.state(self.waiter) == OFFERED:
+            self.close()
+        else:
+            waits.mailboxes.empty(self.waiter)
+            self._kept = True
+            waits.saved.keep_bare(self.key, self._owner, self.waiter, self.number, consumer)
 
-    def joined(self) -> None:
-        """The commit in which it joined came about, and so its consumer is there: from now on it
-        may be handed something. Before it comes itself, and nobody gets past it.
-        """
-        ticket = self.ticket
-        if ticket is None or self._taker == self._armed:
-            return  # others count on it already: they must not see it change
-        if self.waits.slots.holds(ticket.slot, ticket.number):
-            self._armed = self._taker
-            self.waits.hands.set_taker(ticket.slot, *self._taker)
+    def close(self) -> None:
+        """Leave the queue; harmless if it did. What was kept since may be another's by now."""
+        saved, waiter, number = self.waits.saved, self.waiter, self.number
+        if self._kept and not saved.withdraw(self.key, self._owner, waiter, number):
+            return
+        self.waits.waiters.free(waiter, number)

@@ -1,156 +1,371 @@
-"""One stay of a reader in the queue of its group, in steps: threads and tasks take the same.
+"""One wait of a reader for entries of a group, as a small state machine.
 
-``begin`` reads or joins; then ``step`` again and again, whenever it was woken, and once a slice;
-``give_up`` at the deadline, ``stop`` if waiting is over for another reason, ``leave`` if it failed.
+Threads, asyncio tasks, embedded clients and clients of a server take the same steps, and differ
+only in how they sleep in between: ``begin`` once; then ``step`` whenever it was woken, and once a
+slice; ``give_up`` at the deadline; ``stop`` if waiting is over for another reason; ``leave`` if
+it failed, or was cancelled.
 
-Invariants: whatever a step gives, the stay is over then, and the place given back or kept; what was
-handed to one that waits is given by its next step, also by ``give_up`` and ``stop``. What time
-alone brings (an entry that becomes idle) wakes nobody: ``due_ms`` says when that will be. Nothing
-here sleeps.
+    PROBING --begin--> SERVED          it found entries at once
+            --begin--> QUEUED          it has a ticket, or all were taken (``ticket`` tells)
+    QUEUED, SLEEPING --step--> SERVED  it was handed entries, or it was its turn and it read some
+                     --step--> SLEEPING
+                     --give_up, stop--> SERVED   it was handed entries all the same
+                     --give_up--> GONE           its ticket is kept for the owner's next call
+    any --leave--> GONE                the ticket is given back, and the turn passed on
+
+Invariants: a wait is over when it gave entries; what was handed to one that waits is given by its
+next step, also by ``give_up`` and ``stop``. What time alone brings (an entry that becomes idle)
+wakes nobody: ``due_ms`` says when that will be. After the commit with which it joined waiting
+writes nothing to the log, since each try looks at a snapshot first; who stands behind others takes
+only what they would not. Nothing here sleeps, and no lock is held between two steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from logstore.engine.commit.committer import Committer
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer, Op
+from logstore.engine.groups import admin, deliver
+from logstore.engine.groups.deliver import Delivered
+from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import Hand
-from logstore.engine.shm.waiters import PLAIN
-from logstore.engine.waiting.queue import GroupTicket, Queue
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.shm.mailbox import NO_ONE, Mailbox
+from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.streams import read as reading
+from logstore.engine.streams.read import Batch
+from logstore.engine.waiting import handoff, probe
+from logstore.engine.waiting.probe import Offer
+from logstore.engine.waiting.queue import Ticket
+from logstore.ids import StreamID
+from logstore.index.group_keys import GroupRecord
+from logstore.index.keys import StreamRecord
 
-T = TypeVar("T")
-
-
-class Tried(NamedTuple, Generic[T]):
-    """What a try gave."""
-
-    found: T | None
-    left: bool = True  # whether others may find something after it
-    due_ms: int | None = None  # when time alone will bring something, by the store's clock
-
-
-Try = Callable[[Sequence[int]], Tried[T]]  # given the wishes of those before it, () if it is first
-Enter = Callable[[Queue], Tried[T]]  # finds something at once, or joins the queue: one commit
-Collect = Callable[[Hand], T]  # what another handed to it
+PROBING, QUEUED, SLEEPING, SERVED, GONE = range(5)
+KNOWN_MAX = 1024  # groups that are remembered
 
 
-class Stay(Generic[T]):
-    """One reader in the queue."""
+class Moved(Exception):  # noqa: N818  (control flow)
+    """The group was removed, or another one of its name stands in its place."""
 
-    def __init__(
-        self, engine: Engine, committer: Committer, stream: bytes, key: int, try_once: Try[T], *,
-        wish: int = PLAIN, owner: object = None, enter: Enter[T] | None = None,
-        collect: Collect[T] | None = None,
-    ) -> None:  # fmt: skip
-        self._engine = engine
-        self._committer = committer
-        self._stream = stream
-        self.key = key
-        self._wish = wish
-        self._owner = owner
-        self._try = try_once
-        self._enter = enter or self._join
-        self._collect = collect
-        self._queue: Queue | None = None
-        self._tried: tuple[tuple[int, int], list[int]] | None = None
-        self.seen = 0  # the word to sleep on
-        self.due_ms: int | None = None
 
-    @property
-    def ticket(self) -> GroupTicket | None:
-        """Its ticket; None before it began, and if all were taken."""
-        return None if self._queue is None else self._queue.ticket
+class GroupRead(NamedTuple):
+    """A read of new entries of a group, which may wait."""
 
-    def begin(self) -> T | None:
-        """Read what is there, or join the queue."""
-        self._queue = queue = Queue(self._engine, self._stream, self.key, self._wish, self._owner)
-        found, left, _ = self._enter(queue)
-        if not found:
-            queue.joined()
-            self._engine.metrics.count("waits")
-            return None
-        queue.served()
-        if left:
-            self._engine.wake.waits.slots.wake_first(self.key)
+    engine: Engine
+    committer: Committer
+    stream: bytes
+    group: bytes
+    consumer: bytes
+    once: Callable[..., list[Delivered]]  # the read; ``takes_new=False``: only what it claims
+    commit: Callable[[Op], Any]  # runs an operation in a commit, and tells of what became dead
+    limit: int = 0  # of entries; 0: none
+    claim_idle_ms: int | None = None
+    noack: bool = False
+    capped: bool = False  # not only by a count: it may leave something however few it takes
+    measured: bool = False  # it counts bytes
+
+    def at_once(self) -> list[Delivered]:
+        """Read, and ask for nothing that only those who wait need."""
+        found: list[Delivered] = self.commit(lambda txn: self.once(txn, takes_new=True))
         return found
 
-    def step(self) -> T | None:
+    def probe(self, *, first: bool = True) -> Offer | None:
+        """What there is for it; None if the group is gone."""
+        return snapshot.read(
+            self.engine,
+            lambda view: probe.probe(
+                view, self.stream, self.group, self.claim_idle_ms, first=first, noack=self.noack
+            ),
+        )
+
+    def last(self, *, shown: bool) -> list[Delivered]:
+        """What it gives at its deadline without having waited, or of a group that is gone. With
+        ``shown`` it was handed something, which is deleted by now: it had its read.
+        """
+        return [] if shown and self.probe() is not None else self.at_once()
+
+    def session(self, owner: object) -> WaitSession | None:
+        """A wait that has not begun; None if the group is gone. ``owner`` keeps a place over
+        time-outs: a thread, task or client, and its consumer.
+        """
+        waits, name = self.engine.wake.waits, (self.stream, self.group)
+        known = waits.plain
+        number, min_idle_ms = known.get(name, 0), NEW_ONLY
+        # A place that was kept is not risked on what may have been set for the group since.
+        kept = waits.saved.holds(number, owner)
+        if not number or kept or self.claim_idle_ms is not None:
+            offer = self.probe()
+            if offer is None:
+                return None
+            number, min_idle_ms = offer.group, offer.min_idle_ms
+            if self.claim_idle_ms is None and not self.noack and min_idle_ms == NEW_ONLY:
+                if len(known) >= KNOWN_MAX:
+                    known.clear()
+                known[name] = number
+        return WaitSession(self, number, min_idle_ms, owner)
+
+    def moved(self) -> Moved:
+        """To be raised: what was known of the group does not hold any more."""
+        self.engine.wake.waits.plain.pop((self.stream, self.group), None)
+        return Moved()
+
+
+class WaitSession:
+    """One wait of a reader."""
+
+    def __init__(self, read: GroupRead, key: int, min_idle_ms: int, owner: object) -> None:
+        self.state = PROBING
+        self.key = key
+        self.seen = 0  # the word to sleep on
+        self.due_ms: int | None = None  # when time alone will bring something, by the store's clock
+        self._read = read
+        self._min_idle_ms = min_idle_ms
+        self._owner = owner
+        self._ticket: Ticket | None = None
+        self._tried: tuple[tuple[int, int], list[int]] | None = None
+        # To others only what is new can be handed, by count, and so that it is pending after.
+        self._takes_handoff = min_idle_ms == NEW_ONLY and not read.noack and not read.measured
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """Its ticket; None before it began, and if all were taken."""
+        ticket = self._ticket
+        return None if ticket is None or not ticket.joined else ticket
+
+    # -- the steps ------------------------------------------------------------------------------
+    def begin(self) -> list[Delivered] | None:
+        """Read what is there, or join the queue."""
+        read = self._read
+        ticket = self._ticket = Ticket(
+            read.engine, read.stream, self.key, self._min_idle_ms, self._owner
+        )
+        found: list[Delivered] = []
+        left = True
+        if not (self._takes_handoff and self._joins(ticket)):
+            found, left = read.commit(self._enter)
+        if not found:
+            ticket.arm()
+            self.state = QUEUED
+            read.engine.metrics.count("waits")
+            return None
+        self._serve(ticket)
+        if left:
+            read.engine.wake.waits.waiters.wake_first(self.key)
+        return found
+
+    def step(self) -> list[Delivered] | None:
         """What was handed to it, or what it finds if it is its turn."""
-        ticket = self._place()
-        looked = ticket.load(), self._engine.wake.applied
+        ticket = self._joined()
+        looked = ticket.load(), self._read.engine.wake.applied
         self.seen = looked[0]
-        if self._stand().vain(looked[0]):
+        self.state = SLEEPING
+        if ticket.nothing_new(looked[0]):
             return None  # it has just looked
-        if (had := self._handed()) is not None:
+        if (had := self._handed(ticket)) is not None:
             return had
         # Once a slice, also if nobody called: one before it that died leaves it to this one.
         ahead = ticket.ahead()
         if ahead is None:
             self._tried = self.due_ms = None
         elif (looked, ahead) != self._tried or self._due():
-            found, left, self.due_ms = self._try(ahead)
+            found, left = self._try(ahead)
             self._tried = looked, ahead
             if found:
-                self._stand().served()
+                self._serve(ticket)
                 ticket.pass_on(None if left else self.seen)
                 return found
         return None
 
-    def out_of_turn(self) -> T | None:
-        """What there is, whoever waits for it."""
-        return self._try(()).found or None
+    def out_of_turn(self) -> list[Delivered] | None:
+        """What there is, whoever waits for it: of one that found no free record."""
+        return self._try(())[0] or None
 
-    def give_up(self) -> T | None:
+    def give_up(self) -> list[Delivered] | None:
         """It is too late; the place is kept for its owner's next call."""
-        ticket = self._place()
+        ticket = self._joined()
         ticket.rest()
-        if (had := self._handed()) is not None:
+        if (had := self._handed(ticket)) is not None:
             return had
-        ticket.keep(self._owner)
+        ticket.keep()
         ticket.pass_on(self.seen)
+        self.state = GONE
         return None
 
-    def stop(self) -> T | None:
+    def stop(self) -> list[Delivered] | None:
         """Waiting is over: what was handed to it all the same; if there is nothing, ``leave``."""
-        self._place().rest()
-        return self._handed()
+        ticket = self._joined()
+        ticket.rest()
+        return self._handed(ticket)
 
     def leave(self) -> None:
         """Give the place back, and the turn to the next."""
         ticket = self.ticket
+        self.state = GONE
         if ticket is not None:
             ticket.close()
             ticket.pass_on()
 
-    def _stand(self) -> Queue:
-        assert self._queue is not None
-        return self._queue
-
-    def _place(self) -> GroupTicket:
+    def _joined(self) -> Ticket:
         ticket = self.ticket
         assert ticket is not None
         return ticket
 
-    def _join(self, queue: Queue) -> Tried[T]:
-        """Try at once if nobody waits; then take a ticket."""
-        if queue.ticket is None and not queue.others_locked():
-            tried = self._try(())
-            if tried.found:
-                return Tried(tried.found, left=False)
-        with self._committer.locked():
-            queue.join_locked()
-        return Tried(None)
+    def _serve(self, ticket: Ticket) -> None:
+        ticket.served()
+        self.state = SERVED
 
-    def _handed(self) -> T | None:
-        hand = self._place().handed(self._engine, self._committer)
-        if hand is None or self._collect is None:
+    # -- what happens in them -------------------------------------------------------------------
+    def _joins(self, ticket: Ticket) -> bool:
+        """Join the queue without a commit, if that is all that it would do."""
+        read = self._read
+        engine = read.engine
+
+        def nothing_new(view: Snapshot) -> int:
+            return probe.nothing_new(view, read.stream, read.group, self.key, read.consumer)
+
+        if ticket.offered():
+            return False
+        if ticket.rejoin(read.limit):
+            consumer = snapshot.read(engine, nothing_new)
+            if consumer:
+                ticket.takes(consumer, read.limit)
+            else:
+                ticket.look_again()
+            return consumer > 0
+        applied = engine.wake.applied
+        consumer = snapshot.read(engine, nothing_new)
+        if consumer:
+            with read.committer.locked():  # for as short as can be
+                if engine.wake.applied != applied:
+                    consumer = snapshot.read(engine, nothing_new)
+                if consumer:
+                    ticket.join_locked(consumer, read.limit)
+        return consumer > 0
+
+    def _enter(self, txn: WriteTxn) -> tuple[list[Delivered], bool]:
+        """In its first commit: read, if those before it in the queue can be served by the way; else
+        join them. What it read, and whether others may find something after it.
+        """
+        read, ticket = self._read, self._ticket
+        assert ticket is not None
+        record, group = self._group(txn)
+        settings = txn.settings.group(group.number)
+        wanted_ms = probe.min_idle_ms(settings, read.claim_idle_ms, noack=read.noack)
+        if wanted_ms != self._min_idle_ms:
+            raise read.moved()  # it was configured since
+        if ticket.handed_locked(txn):
+            return [], True  # before it gave up last time, or rather not quite
+        who = admin.consumer(txn, group, read.consumer)
+        ahead = ticket.others_locked(ahead=True)
+        if not ahead or (
+            group.last < record.last
+            and handoff.hand_off(txn, ticket.waits, record, group, ahead, spare=True)
+        ):
+            found, left = self._read_locked(txn, takes_new=True)
+            if found:
+                return found, left
+        else:
+            admin.seen(txn, group, who)
+        ticket.join_locked(who.number if self._takes_handoff else NO_ONE, read.limit)
+        return [], True
+
+    def _try(self, ahead: Sequence[int]) -> tuple[list[Delivered], bool]:
+        """Read if there is something for it that those before it in the queue would not take, whose
+        minimum idle times these are. What it read, and whether others may find something after it.
+        """
+        read = self._read
+        offer = read.probe(first=not ahead)
+        if offer is None or offer.group != self.key:
+            raise read.moved()
+        now_ms = read.engine.clock.now_ms()
+        self.due_ms = None
+        claimable = offer.claimable(now_ms)
+        if not ahead and (offer.fresh or claimable):
+            return self._commit(takes_new=True)
+        if ahead and claimable:
+            if any(offer.suits(each, now_ms) for each in ahead):
+                return [], True  # theirs, and they pass on what they leave
+            return self._commit(takes_new=False)
+        self.due_ms = offer.claimable_at_ms
+        return [], True
+
+    def _commit(self, *, takes_new: bool) -> tuple[list[Delivered], bool]:
+        found, left = self._read.commit(lambda txn: self._read_locked(txn, takes_new=takes_new))
+        return found, left
+
+    def _read_locked(self, txn: WriteTxn, *, takes_new: bool) -> tuple[list[Delivered], bool]:
+        """Its own read, then for those that wait behind it; whether something is left."""
+        read, ticket = self._read, self._ticket
+        assert ticket is not None
+        if ticket.handed_locked(txn):
+            return [], True  # by who had LOCK before: it is in its mailbox
+        found = read.once(txn, takes_new=takes_new)
+        ticket.read_locked(served=bool(found))
+        left = self._left(txn, found)
+        if found and left and takes_new:
+            others = ticket.others_locked()
+            record, group = self._group(txn)
+            if others and group.last < record.last:
+                handoff.hand_off(txn, ticket.waits, record, group, others)
+                left = self._left(txn, found)
+        return found, left
+
+    def _left(self, txn: WriteTxn, found: list[Delivered]) -> bool:
+        read = self._read
+        return deliver.left(
+            txn, read.stream, read.group, read.claim_idle_ms, noack=read.noack,
+            limited=read.capped or 0 < read.limit <= len(found),
+        )  # fmt: skip
+
+    def _group(self, txn: WriteTxn) -> tuple[StreamRecord, GroupRecord]:
+        found = admin.maybe(txn, self._read.stream, self._read.group)
+        if found is None or found[1].number != self.key:
+            raise self._read.moved()
+        return found
+
+    def _handed(self, ticket: Ticket) -> list[Delivered] | None:
+        read = self._read
+        mailbox = ticket.handed(read.engine, read.committer)
+        if mailbox is None:
             return None
-        found = self._collect(hand)
-        self._stand().served()
-        self._engine.metrics.count("handed")
+        found = self._collect(mailbox)
+        self._serve(ticket)
+        read.engine.metrics.count("handed")
+        return found
+
+    def _collect(self, mailbox: Mailbox) -> list[Delivered]:
+        """What another handed to it, but for what was deleted since."""
+        read, number = self._read, self.key
+        names = [read.stream]  # and the one it has now
+
+        def once(batch: Callable[[Snapshot], Batch]) -> Batch:
+            def look(view: Snapshot) -> Batch:
+                record = view.record(names[-1])
+                if record and view.index.groups.number(record.number, read.group) == number:
+                    return batch(view)
+                group = view.index.groups.group(number)
+                renamed = None if group is None else view.index.record(group.stream)
+                if renamed is not None and renamed.name not in names:
+                    names.append(renamed.name)
+                return Batch([], None)  # or made anew: what is there now was given to nobody
+
+            return snapshot.read(read.engine, look)
+
+        found: list[Delivered] = []
+        for name in names:  # grows meanwhile
+            start = found[-1].id.next() if found else mailbox.first
+            rest: tuple[StreamID, StreamID] | None = (start, mailbox.last)
+            while rest is not None:
+                entries, rest = reading.read_on(once, name, *rest, -1)
+                read.engine.metrics.count("read_entries", len(entries))
+                found += [
+                    Delivered(StreamID(ms, seq), items, 0, 1, mailbox.time_ms)
+                    for _, ms, seq, items in entries
+                ]
         return found
 
     def _due(self) -> bool:
-        return self.due_ms is not None and self._engine.clock.now_ms() >= self.due_ms
+        return self.due_ms is not None and self._read.engine.clock.now_ms() >= self.due_ms

@@ -1,7 +1,7 @@
-"""Waiting for entries: try, then sleep until a commit touches one of the streams.
+"""How a thread waits for new entries: try, then sleep until a commit touches one of the streams.
 
 Invariants: nothing is held while a thread sleeps, no lock, no snapshot; no wake-up is lost (see
-``waitwords``); a sleep is never longer than a slice (``pace``), so that an interrupt, a closed
+``shm.wait_words``); a sleep is never longer than a slice (``Pace``), so that an interrupt, a closed
 store and a writer that died between publishing and waking are noticed; a time-out is never early.
 The clock is the monotonic one, never the store's.
 """
@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.pace import PACE
 from logstore.engine.shm.readonly_watch import watching
-from logstore.engine.shm.wait_words import EVERY, line_of
+from logstore.engine.shm.wait_words import EVERY, bucket_of
+from logstore.engine.shm.waiters import PACE
 from logstore.log import names as files
 
 T = TypeVar("T")
@@ -37,13 +37,13 @@ def wait_streams(
     if engine.follow is not None:
         return _poll(engine, try_once, deadline, check)
     wake, waits = engine.wake, engine.wake.waits
-    lines = sorted({line_of(name) for name in names})
-    line = lines[0] if len(lines) == 1 else EVERY
+    buckets = sorted({bucket_of(name) for name in names})
+    bucket = buckets[0] if len(buckets) == 1 else EVERY
     count, slept = engine.metrics.count, False
     while True:
-        waits.announce(line)
-        seen = waits.load(line)  # before the words of the streams: it is counted up behind them
-        words = [waits.load(each) for each in lines]
+        waits.announce(bucket)
+        seen = waits.load(bucket)  # before the words of the streams: it is counted up behind them
+        words = [waits.load(each) for each in buckets]
         applied = wake.applied
         found = try_once()
         if found:
@@ -54,13 +54,13 @@ def wait_streams(
             count("waits")
             slept = True
         while True:
-            waits.sleep(line, seen, background.sleep_within(engine, left_of(deadline)))
-            unchanged = waits.load(line) == seen
+            waits.sleep(bucket, seen, background.sleep_within(engine, left_of(deadline)))
+            unchanged = waits.load(bucket) == seen
             check()
             engine.notice_drops()
-            waits.announce(line)
-            seen = waits.load(line)
-            if [waits.load(each) for each in lines] != words:
+            waits.announce(bucket)
+            seen = waits.load(bucket)
+            if [waits.load(each) for each in buckets] != words:
                 break
             if unchanged and wake.applied != applied:
                 break  # its writer died between publishing and counting up

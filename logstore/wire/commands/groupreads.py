@@ -14,13 +14,13 @@ from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
-from logstore.engine.waiting import offers
+from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, Change, GroupRead, Reader, Step
+from logstore.wire.steps import Block, Change, QueuedRead, Reader, Step
 from logstore.wire.table import Command
 from logstore.wire.words import Words, integer, strict_id
 
@@ -160,7 +160,7 @@ class _GroupRead:
         """Entries by stream; the null array if there are none."""
         return by_stream(self._session, found) if found else NULL_ARRAY
 
-    def in_queue(self, key: bytes) -> GroupRead:
+    def in_queue(self, key: bytes) -> QueuedRead:
         """The read of the one stream, for the queue of its group."""
         asked = self._asked
         left = Budget(asked.options)
@@ -176,7 +176,7 @@ class _GroupRead:
         def reply(found: list[Delivered]) -> Reply:
             return self.reply([(key, self._told(list(found)))] if found else [])
 
-        return GroupRead(
+        return QueuedRead(
             key, asked.group, asked.consumer, once, reply, count, asked.claim_idle_ms,
             asked.noack, max_bytes > 0,
         )  # fmt: skip
@@ -203,14 +203,14 @@ class _GroupRead:
                 least = pause if least is None else min(least, pause)
         return least
 
-    def _look(self, view: Snapshot, key: bytes) -> offers.Offer | None:
+    def _look(self, view: Snapshot, key: bytes) -> probe.Offer | None:
         asked = self._asked
-        return offers.look(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
+        return probe.probe(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
 
 
 COMMANDS = [
     Command("xreadgroup", -7, xreadgroup, ("write", "blocking", "movablekeys"), (0, 0, 0), "5.0.0",
             "O(M), M entries given",
-            summary="Hands new entries of streams to a consumer, or tells its own history.",
+            summary="Mailboxes new entries of streams to a consumer, or tells its own history.",
             categories=("write", "stream", "slow", "blocking"), access=("r",)),
 ]  # fmt: skip

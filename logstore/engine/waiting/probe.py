@@ -13,7 +13,7 @@ from logstore.codec import codec
 from logstore.engine.groups import admin, dead_letter, deliver
 from logstore.engine.groups.deliver import GIVEN_BACK_MS
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.shm.waiters import PLAIN
+from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.features.settings import SettingRows
@@ -28,7 +28,7 @@ class Offer(NamedTuple):
 
     group: int  # its number: one that was made anew has another
     fresh: bool  # something that nobody got yet
-    wish: int  # as a slot carries it: what the reader takes besides what is fresh
+    min_idle_ms: int  # as a slot carries it: what the reader takes besides what is fresh
     oldest_ms: int | None = None  # last delivery of what it could claim first, now or later
     claimable_at_ms: int | None = None  # when that is idle for long enough
 
@@ -36,12 +36,12 @@ class Offer(NamedTuple):
         """Whether there is something to claim."""
         return self.claimable_at_ms is not None and self.claimable_at_ms <= now_ms
 
-    def suits(self, wish: int, now_ms: int) -> bool:
-        """Whether a reader with this wish would take what can be claimed."""
-        return self.oldest_ms is not None and wish <= now_ms - self.oldest_ms
+    def suits(self, min_idle_ms: int, now_ms: int) -> bool:
+        """Whether a reader with this min_idle_ms would take what can be claimed."""
+        return self.oldest_ms is not None and min_idle_ms <= now_ms - self.oldest_ms
 
 
-def look(
+def probe(
     view: Snapshot, stream: bytes, group: bytes, asked_idle_ms: int | None, *, first: bool = True,
     noack: bool = False,
 ) -> Offer | None:  # fmt: skip
@@ -56,7 +56,7 @@ def look(
     settings = SettingRows(view.index).group(found.number)
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     fresh = _fresh(view, record, found)
-    wished = wish(settings, asked_idle_ms, noack=noack)
+    wished = min_idle_ms(settings, asked_idle_ms, noack=noack)
     if idle_ms is None or not found.pending or (fresh and first):
         return Offer(found.number, fresh, wished)
     clears = dead_letter.clears(settings)  # then what is gone is there for a read, too
@@ -67,16 +67,16 @@ def look(
     return Offer(found.number, fresh, wished, oldest_ms, at_ms)
 
 
-def wish(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
+def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
     """What a slot says that its reader takes besides new entries."""
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     # Who asks for more takes only what was given back.
-    return PLAIN if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
+    return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
 
 
-def vain(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
+def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
     """The number of a reader that wants new entries only, if there is none for it, and it was seen
-    so lately that a read in vain changes nothing; else 0.
+    so lately that a read in nothing_new changes nothing; else 0.
     """
     record = view.record(stream)
     found = None if record is None else view.index.group(record.number, group)

@@ -1,0 +1,79 @@
+"""How a thread waits for its turn in the queue of a group: the steps of a session, and sleeps.
+
+Tasks of asyncio take the same steps (``aio.turn``). Invariants: as of ``waiting.wait``; no sleep is
+longer than until time alone brings something.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from logstore.engine.groups.deliver import Delivered
+from logstore.engine.runtime import background
+from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
+from logstore.engine.waiting.wait import left_of, over, wait_streams
+
+
+def read_group(
+    read: GroupRead, deadline: float | None, alive: Callable[[], object],
+    owner: tuple[object, bytes] | None = None,
+) -> list[Delivered]:  # fmt: skip
+    """What a read of a group gives, in the order of its queue; [] at the deadline.
+
+    Args:
+        read: the read.
+        deadline: of ``time.monotonic``; None: none.
+        alive: raises when waiting is over; asked about every 150 ms.
+        owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
+            the thread.
+    """
+    owner = owner or (threading.get_ident(), read.consumer)
+    shown = False
+    while not over(deadline):
+        session = read.session(owner)
+        if session is None:
+            break  # the group is gone: reading says so
+        try:
+            found = _in_turn(read, session, deadline, alive)
+        except Moved:
+            session.leave()
+            continue
+        except BaseException:
+            session.leave()
+            raise
+        if found or found is None:
+            return found or []
+        shown = True  # what it was handed was deleted since
+    return read.last(shown=shown)
+
+
+def _in_turn(
+    read: GroupRead, session: WaitSession, deadline: float | None, alive: Callable[[], object]
+) -> list[Delivered] | None:
+    engine = read.engine
+    found = session.begin()
+    if found:
+        return found
+    ticket = session.ticket
+    if ticket is None:  # more waiters than records: without order
+        return wait_streams(engine, [read.stream], session.out_of_turn, deadline, alive)
+    while True:
+        found = session.step()
+        if found is not None:
+            return found
+        if over(deadline):
+            return session.give_up()
+        left_s = background.sleep_within(engine, left_of(deadline))
+        if session.due_ms is not None:
+            left_s = min(left_s, (session.due_ms - engine.clock.now_ms()) / 1000)
+        if ticket.sleep(session.seen, left_s):
+            engine.metrics.count("wakeups")
+        else:
+            engine.notice_drops()
+        try:
+            alive()
+        except Exception:
+            if (had := session.stop()) is not None:
+                return had
+            raise
