@@ -20,6 +20,7 @@ from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
 from logstore.engine.features import expiry
 from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
     Error,
@@ -69,7 +70,7 @@ class Intake:
 
     def record(self, name: bytes) -> StreamRecord | None:
         """What the store has under a name."""
-        return snapshot.read(self._store._engine(), lambda view: view.record(name))
+        return snapshot.read(self._store._engine(), Snapshot.record, name)
 
     def takes(self, name: bytes, claim: Claim) -> bool:
         """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""

@@ -184,6 +184,7 @@ def install(stop: Callable[[str], None]) -> Stops:
     _around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     _around(Engine, "use_generation", mark("open the index"), None)
     _around(write_txn, "begin", mark("decide"), None)
+    _around(pipeline, "WriteTxn", mark("decide"), None)
     _around(CommitBuffer, "encode", mark("encode"), None)
     _around(Wake, "begin", mark("announce the commit in WAKE"), None)
     _around(pipeline, "_keep_promise", mark("keep the promise"), mark("commit in LMDB"))

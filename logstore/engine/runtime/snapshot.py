@@ -114,16 +114,12 @@ class Snapshot:
                 yield found
 
 
-def read(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     """Run one batch of reading on a fresh snapshot; what it returns.
 
-    It is called again, on a newer snapshot, if what it read was moved meanwhile.
+    ``batch`` takes the snapshot, then ``args``. It is called again, on a newer snapshot, if what it
+    read was moved meanwhile.
     """
-    return read_with(engine, batch)
-
-
-def read_with(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
-    """The same with ``args`` behind the snapshot: what is read often needs no closure."""
     missing: int | None = None
     doubted = False
     tries = 0

@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 def get(engine: Engine, name: bytes, id: StreamID) -> NodeEntry | None:
     """The entry with this ID; None if there is none. LostRowsError as ``read_batch``."""
-    entry = snapshot.read_with(engine, _get, name, id)
+    entry = snapshot.read(engine, _get, name, id)
     if entry is not None:
         engine.metrics.count("read_entries", 1)
     return entry
@@ -82,7 +82,7 @@ def read_batch(
     """
     if start > end or limit == 0:
         return Batch([], None)
-    batch = snapshot.read_with(engine, _read, name, start, end, limit, reverse, walked)
+    batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch

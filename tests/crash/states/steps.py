@@ -29,7 +29,7 @@ class Step(NamedTuple):
 CALLERS: dict[tuple[str, str], tuple[str, str]] = {
     ("pipeline", "commit_locked"): (COMMIT, ""),
     ("committer", "run"): (COMMIT, ""),
-    ("roll", "roll_locked"): (ROLL, ""),
+    ("log_tail", "roll_locked"): (ROLL, ""),
     ("checkpoint", "take_alone"): (CHECKPOINT, ""),
     ("create", "create_store"): (CREATE, ""),
     ("open_store", "_upgrade"): (UPGRADE, ""),
