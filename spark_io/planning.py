@@ -11,6 +11,7 @@ from pathlib import Path
 
 from logstore.api import arguments
 from logstore.api.open_store import open_store
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.engine.shm import process
@@ -64,7 +65,7 @@ def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Sp
         for name in names[:SAMPLED_STREAMS]:
             _check_case(store.stream(name), options, fields)
         made = plan.make(
-            store._engine(), names, options.start, options.end,  # noqa: SLF001
+            opened_of(store).engine(), names, options.start, options.end,
             min_partitions=options.min_partitions, cores=cores, ttl_ms=options.pin_ms,
             home=Path(options.snapshot_dir) if options.snapshot_dir else None,
             owner=driver(), purpose="spark",

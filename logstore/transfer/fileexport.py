@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.api.dump import Peer
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import listpack
 from logstore.engine.dump import export as exports
@@ -34,12 +35,12 @@ def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
     def find(view: Snapshot) -> list[bytes]:
         return sorted(record.name for record in view.records() if wanted.wants(record.name))
 
-    return snapshot.read(store._engine(), find)
+    return snapshot.read(opened_of(store).engine(), find)
 
 
 def expires_ms(store: Store[Any], name: bytes) -> int | None:
     """When a stream expires (unix ms), None: never."""
-    record = snapshot.read(store._engine(), lambda view: view.record(name))
+    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
     return None if record is None else record.expires_ms or None
 
 
@@ -98,7 +99,7 @@ def _write(
         progress(min(at, total), total)
 
     writer = FileWriter(write, [(b"logstore", b"1")])
-    engine = store._engine()
+    engine = opened_of(store).engine()
     for name in found:
         expires = expires_ms(store, name)
         try:
@@ -114,5 +115,5 @@ def _write(
 
 
 def _node_bytes(store: Store[Any], name: bytes) -> int:
-    record = snapshot.read(store._engine(), lambda view: view.record(name))
+    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
     return 0 if record is None else record.node_bytes

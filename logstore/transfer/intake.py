@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from logstore.api import arguments
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
@@ -70,7 +71,7 @@ class Intake:
 
     def record(self, name: bytes) -> StreamRecord | None:
         """What the store has under a name."""
-        return snapshot.read(self._store._engine(), Snapshot.record, name)
+        return snapshot.read(opened_of(self._store).engine(), Snapshot.record, name)
 
     def takes(self, name: bytes, claim: Claim) -> bool:
         """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""
@@ -96,7 +97,7 @@ class Intake:
 
     def now_ms(self) -> int:
         """The time of the store's clock, unix ms."""
-        return self._store._engine().clock.now_ms()
+        return opened_of(self._store).engine().clock.now_ms()
 
     # -- whole streams --------------------------------------------------------------------------
     def value(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
@@ -127,7 +128,7 @@ class Intake:
         self._report.entries += prepared.info.length
 
     def _commit(self, op: Callable[[WriteTxn], Any]) -> Any:
-        return self._store._commit(op, None)
+        return opened_of(self._store).commit(op, None)
 
     def flush(self) -> None:
         """Commit what waits."""
@@ -141,7 +142,7 @@ class Intake:
                 restore.install(state, name, prepared, replace=replace)
                 _expire(state, name, expires_ms)
 
-        self._store._commit(step, None)
+        opened_of(self._store).commit(step, None)
         self._report.streams += len(waiting)
         self._report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
 
@@ -150,21 +151,21 @@ class Intake:
     def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: restore.Temporary = self._store._commit(
+        temporary: restore.Temporary = opened_of(self._store).commit(
             lambda state: restore.begin(state, name), None
         )
         try:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                self._store._commit(lambda state: restore.discard(state, temporary), None)
+                opened_of(self._store).commit(lambda state: restore.discard(state, temporary), None)
             raise
 
     def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
         step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
-        self._store._commit(step, None)
+        opened_of(self._store).commit(step, None)
         return after
 
     def finish(

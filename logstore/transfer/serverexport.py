@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from logstore.api.dump import Peer
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.dump import export as exports
 from logstore.errors import (
@@ -72,7 +73,7 @@ class _Export:
 
     def bring(self, name: bytes, progress: Any) -> None:
         """Bring one stream there; nothing if it is gone by now."""
-        engine = self._store._engine()
+        engine = opened_of(self._store).engine()
         try:
             with exports.pinned(engine, name) as export:
                 target = self._wanted.target(name)

@@ -90,7 +90,7 @@ class Blocked:
             return [_failed(exc)]
 
     def _streams_thread(self, end: float | None) -> list[Reply] | None:
-        engine = self._session.database.store._engine()
+        engine = opened_of(self._session.database.store).engine()
         while True:
             pause_s = self._pause_s
             until = end if pause_s is None else time.monotonic() + pause_s
@@ -170,7 +170,7 @@ class Blocked:
     def _owner(self) -> tuple[object, bytes]:
         """Who keeps a place in the queue over time-outs, for as long as the client is there."""
         session = self._session
-        session.kept_in.add(session.database.store._engine().wake.waits.saved)
+        session.kept_in.add(opened_of(session.database.store).engine().wake.waits.saved)
         return session, self._group.consumer
 
     def _group_read(self) -> GroupRead:
@@ -241,7 +241,7 @@ class Blocked:
 
     def _alive(self) -> None:
         """Asked by a thread whenever it was woken, and once a slice."""
-        self._session.database.store._engine()
+        opened_of(self._session.database.store).engine()
         self.waited = True
         self._check()
 

@@ -20,6 +20,7 @@ from typing import Any
 import logstore
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
+from logstore.api.opening import opened_of
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.reply import NO_REPLY, Reply, encode
@@ -244,7 +245,7 @@ class Shared:
             if found is None:
                 store: Any = logstore.open(path, **options)
                 service = Service(store, profile=profile, allow_flush=True)
-                found = (service, Watcher(store._engine), 0)
+                found = (service, Watcher(opened_of(store).engine), 0)
             cls._open[key] = (*found[:2], found[2] + 1)
         return key
 

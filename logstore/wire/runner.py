@@ -37,7 +37,7 @@ class StoreReader:
     """Reads of the store as it stands."""
 
     def __init__(self, store: Store[bytes], owed: Owed) -> None:
-        self._engine = store._engine()
+        self._engine = opened_of(store).engine()
         self.rows = owed.rows
         self.check = owed.check
 
@@ -223,7 +223,7 @@ class Runner:
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""
-        with self.store._live().committer.wanted_since(since_ns):
+        with opened_of(self.store).live().committer.wanted_since(since_ns):
             return work(*given)
 
     def transaction(
@@ -269,7 +269,7 @@ class Runner:
     def _row(self, step: AddRow) -> Reply:
         """One add by itself, the short way."""
         try:
-            return step.change.reply(self.store._commit(step.change.op, None))
+            return step.change.reply(opened_of(self.store).commit(step.change.op, None))
         except (Error, Failed) as exc:
             return failure_of(exc)
         except Exception as exc:

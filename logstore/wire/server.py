@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
+from logstore.api.opening import opened_of
 from logstore.wire.arrivals import Arrivals, Place
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
@@ -53,7 +54,8 @@ class Server:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._watchers = {
-            number: Watcher(each.store._engine) for number, each in service.databases.items()
+            number: Watcher(opened_of(each.store).engine)
+            for number, each in service.databases.items()
         }
         # A commit may wait for a process that stands still: no read stands behind one.
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
@@ -352,7 +354,7 @@ class _Connection:
 
     def _push(self, data: bytes) -> None:
         """Send what was not asked for; who does not read it is cut off."""
-        if asyncio._get_running_loop() is not self._loop:  # a long request is read in a thread
+        if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001  a thread reads a long one
             self._loop.call_soon_threadsafe(self._push, data)
             return
         transport = self._writer.transport

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
@@ -69,7 +70,7 @@ class Database(NamedTuple):
             positions = tuple((each.number, each.position) for each in groups)
             return record.number, record.position, positions
 
-        return snapshot.read(self.store._engine(), look)
+        return snapshot.read(opened_of(self.store).engine(), look)
 
 
 class Service:
@@ -119,7 +120,9 @@ class Service:
     @property
     def commits(self) -> int:
         """Commits of all its stores so far, of every process."""
-        return sum(each.store._engine().wake.log().commit for each in self.databases.values())
+        return sum(
+            opened_of(each.store).engine().wake.log().commit for each in self.databases.values()
+        )
 
     @property
     def server_name(self) -> bytes:

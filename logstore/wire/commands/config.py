@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from logstore.api.opening import opened_of
 from logstore.engine.features import node_limits
 from logstore.options import ENTRY_MAX_BYTES
 from logstore.wire.commands.helping import help_of
@@ -41,7 +42,7 @@ SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
 
 def _settings(session: Session) -> dict[str, str]:
     service, store = session.service, session.database.store
-    limits, options = store._engine().limits, store._engine().options
+    limits, options = opened_of(store).engine().limits, opened_of(store).engine().options
     return {
         "stream-node-max-bytes": str(limits.node_max_bytes),
         "stream-node-max-entries": str(limits.node_max_entries),
@@ -110,7 +111,7 @@ def config_set(session: Session, words: Words) -> Step:
 
     if not wanted:
         return Tell(begin)
-    shared = session.database.store._live()
+    shared = opened_of(session.database.store).live()
 
     def change() -> Reply:
         node_limits.change(shared.engine, shared.committer, wanted)

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import logstore
+from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
@@ -99,7 +100,7 @@ def _expiring(service: Service, database: Database) -> str:
                 count, sum_ms = count + 1, sum_ms + when_ms - now_ms
         return f"expires={count},avg_ttl={sum_ms // count if count else 0},{none_in_keys}=0"
 
-    return snapshot.read(database.store._engine(), look)
+    return snapshot.read(opened_of(database.store).engine(), look)
 
 
 def _memory() -> dict[str, object]:
