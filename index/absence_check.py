@@ -16,7 +16,7 @@ from typing import Any
 from logstore.errors import CorruptionError
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
-from logstore.sealed import unseal
+from logstore.row_seal import unseal
 
 _LOST = "the index lost a name: delete its directory and reopen"
 

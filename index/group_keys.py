@@ -13,7 +13,7 @@ import struct
 from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.codec.runs import PendingRun
 from logstore.ids import ZERO_ID, StreamID
-from logstore.sealed import digest
+from logstore.row_seal import digest
 
 NO_ONE = 0  # the consumer of a pending entry that was given back
 FIRST_CONSUMER = 1

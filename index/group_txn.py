@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
-from logstore.sealed import fetch, seal, unseal
+from logstore.row_seal import fetch, seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
 END = LAST + b"\x00"  # above every ID

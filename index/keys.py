@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.ids import ZERO_ID, StreamID
-from logstore.sealed import seal
+from logstore.row_seal import seal
 
 NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")

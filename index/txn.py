@@ -17,10 +17,10 @@ from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
-from logstore.sealed import fetch as _fetch
-from logstore.sealed import key_parts as _parts
-from logstore.sealed import seal as _seal
-from logstore.sealed import unseal as _unseal
+from logstore.row_seal import fetch as _fetch
+from logstore.row_seal import key_parts as _parts
+from logstore.row_seal import seal as _seal
+from logstore.row_seal import unseal as _unseal
 
 _NODE = keys.NODE_KEY
 # What every commit writes is sealed in place: the layers would cost more than the work.

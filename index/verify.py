@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from logstore.index import keys
 from logstore.index.env import DATABASES, Generation
-from logstore.sealed import unseal
+from logstore.row_seal import unseal
 
 
 def every_row(own: Generation) -> int:

@@ -21,7 +21,7 @@ from logstore.tools.redis_options import MIB, is_server
 if TYPE_CHECKING:
     from logstore.transfer.following import Deletes, Follow, Trim
     from logstore.transfer.report import Report
-    from logstore.transfer.wanted import Wanted
+    from logstore.transfer.selection import Wanted
 
 
 @click.command("import")

@@ -14,8 +14,8 @@ from logstore.errors import OptionError
 from logstore.tools.options import F
 
 if TYPE_CHECKING:
+    from logstore.transfer.selection import Policy, Wanted
     from logstore.transfer.server import Server
-    from logstore.transfer.wanted import Policy, Wanted
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 MIB = 1 << 20
@@ -45,7 +45,7 @@ def is_server(target: str) -> bool:
 
 def wanted(patterns: tuple[str, ...], prefix: str, *, replace: bool, skip: bool) -> Wanted:
     """What is to be carried."""
-    from logstore.transfer.wanted import Wanted
+    from logstore.transfer.selection import Wanted
 
     if replace and skip:
         raise click.UsageError("give one of --replace and --skip")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from logstore import format as fmt
 from logstore.features.feature import Compared, Feature, FrameKind, Index, Record, Txn
 from logstore.format import Kind
-from logstore.sealed import seal, unseal
+from logstore.row_seal import seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "expiries"

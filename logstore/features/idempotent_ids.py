@@ -26,7 +26,7 @@ from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.sealed import LostRowsError, digest, seal, unseal
+from logstore.row_seal import LostRowsError, digest, seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "producers"

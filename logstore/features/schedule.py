@@ -25,7 +25,7 @@ from logstore import format as fmt
 from logstore.errors import CorruptionError
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
-from logstore.sealed import key_parts, seal, unseal
+from logstore.row_seal import key_parts, seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "schedule"

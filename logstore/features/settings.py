@@ -22,7 +22,7 @@ import msgpack
 from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
-from logstore.sealed import key_parts, seal, unseal
+from logstore.row_seal import key_parts, seal, unseal
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
 
 DATABASE = "settings"

@@ -34,9 +34,9 @@ from logstore.format import segment_of
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import pinfile
+from logstore.row_seal import LostRowsError
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.snapshot import Item, Section, Split, Writer
-from logstore.sealed import LostRowsError
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024

@@ -12,10 +12,10 @@ from logstore.transfer.fileexport import export_file
 from logstore.transfer.fileimport import import_file
 from logstore.transfer.following import Follow, follow
 from logstore.transfer.report import Report
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import Server
 from logstore.transfer.serverexport import export_server
 from logstore.transfer.serverimport import import_server
-from logstore.transfer.wanted import Wanted
 
 __all__ = [
     "Follow",

@@ -24,7 +24,7 @@ from logstore.fs import LOCAL, File
 from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.value import Node
 from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.wanted import Wanted
+from logstore.transfer.selection import Wanted
 
 PART = ".part"
 

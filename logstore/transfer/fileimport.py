@@ -20,10 +20,10 @@ from logstore.rdb.crc64 import crc64
 from logstore.rdb.filereader import FileReader, StreamKey
 from logstore.rdb.value import StreamInfoValue
 from logstore.transfer import streampieces
-from logstore.transfer.ahead import ahead
 from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake
+from logstore.transfer.read_ahead import ahead
 from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.wanted import Wanted
+from logstore.transfer.selection import Wanted
 
 READ_BYTES = 1 << 18
 _HEADS = (b"REDIS", b"VALKEY")

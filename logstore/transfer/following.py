@@ -24,10 +24,10 @@ from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCo
 from logstore.transfer.mirroring import Mirroring
 from logstore.transfer.replies import by_stream, rows
 from logstore.transfer.report import Progress, Report, unwatched
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import GroupFacts, PeerGone, Server, checked, is_no_stream
 from logstore.transfer.serverimport import DUMP_MAX_BYTES, ServerImport
 from logstore.transfer.trimming import Trimming
-from logstore.transfer.wanted import Wanted
 
 log = logging.getLogger("logstore.transfer")
 BLOCK_MS = 500

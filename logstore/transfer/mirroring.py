@@ -13,8 +13,8 @@ from typing import Any
 from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.transfer.report import Report
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import Server, StreamFacts, pages
-from logstore.transfer.wanted import Wanted
 
 PAGE = 1000
 

@@ -29,7 +29,7 @@ from logstore.transfer.replies import (
     stream_id,
     value,
 )
-from logstore.transfer.wanted import Wanted
+from logstore.transfer.selection import Wanted
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 FIXED = ("protocol", "decode_responses")

@@ -26,9 +26,9 @@ from logstore.transfer.fileexport import expires_ms, names, spelt
 from logstore.transfer.pushing import Pushing
 from logstore.transfer.replies import UnexpectedReply, blob, count
 from logstore.transfer.report import Progress, Report, unwatched
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import Server, checked
 from logstore.transfer.serverimport import DUMP_MAX_BYTES
-from logstore.transfer.wanted import Wanted
 
 
 def export_server(

@@ -16,8 +16,8 @@ from logstore.transfer import paging
 from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
 from logstore.transfer.replies import blob, integer
 from logstore.transfer.report import Progress, Report, unwatched
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import Server, checked
-from logstore.transfer.wanted import Wanted
 
 DUMP_MAX_BYTES = 128 << 20  # a server makes the payload in one step, and in its memory
 MISSING = -2

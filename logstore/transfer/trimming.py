@@ -16,8 +16,8 @@ from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.transfer.replies import count, listed, stream_id
 from logstore.transfer.report import Report
+from logstore.transfer.selection import Wanted
 from logstore.transfer.server import Server, checked, pages
-from logstore.transfer.wanted import Wanted
 
 PAGE = 1000
 

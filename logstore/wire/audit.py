@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from logstore.wire.log_limiter import Seldom, shown
 from logstore.wire.redaction import REDACTED, without_passwords
-from logstore.wire.seldom import Seldom, shown
 
 if TYPE_CHECKING:
     from logstore.wire.denials import Reason

@@ -26,8 +26,8 @@ from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait import wait_streams
 from logstore.errors import ClosedError, Error
 from logstore.wire.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.owed import Cut
 from logstore.wire.reply import Failure, Reply
+from logstore.wire.reply_budget import Cut
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
 from logstore.wire.slowlog import took

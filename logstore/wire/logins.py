@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
-from logstore.wire.seldom import Seldom, shown
+from logstore.wire.log_limiter import Seldom, shown
 
 FIRST_S = 0.05
 MOST_S = 2.0

@@ -21,9 +21,9 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError, Error
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.owed import Cut, Owed
+from logstore.wire.joined_adds import Adding, Again, Run, each_reply, encoded, refused
 from logstore.wire.reply import Failure, Reply
-from logstore.wire.rows import Adding, Again, Run, each_reply, encoded, refused
+from logstore.wire.reply_budget import Cut, Owed
 from logstore.wire.slowlog import took
 from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
 

@@ -23,12 +23,12 @@ from typing import Any, TypeVar
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
-from logstore.wire.arrivals import Arrivals, Place
+from logstore.wire.admission import Arrivals, Place
 from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.listening import Listen, UnixSocket, tcp_sockets
-from logstore.wire.owed import Cut, Owed, OwedBytes
 from logstore.wire.reply import Made, Reply, encode
+from logstore.wire.reply_budget import Cut, Owed, OwedBytes
 from logstore.wire.runner import Runner, told
 from logstore.wire.service import Service
 from logstore.wire.session import Session

@@ -18,18 +18,18 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import OptionError
 from logstore.wire.acl import RuleError
 from logstore.wire.audit import Audit
+from logstore.wire.command_words import quoted
 from logstore.wire.commands import commands_of
-from logstore.wire.counts import Counts
 from logstore.wire.denials import Denials
+from logstore.wire.log_limiter import Seldom
 from logstore.wire.logins import Logins
 from logstore.wire.redaction import without_passwords
 from logstore.wire.runner import Runner
-from logstore.wire.seldom import Seldom
+from logstore.wire.server_stats import Counts
 from logstore.wire.session import Session
 from logstore.wire.slowlog import SlowLog
 from logstore.wire.table import Command, Table
 from logstore.wire.users import User, Users
-from logstore.wire.words import quoted
 
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
 CLIENTS_MAX = 10_000

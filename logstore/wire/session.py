@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.shm.waiters import SavedWaiters
+from logstore.wire.command_words import Words
 from logstore.wire.failures import Failed, failure_of
-from logstore.wire.owed import Owed
 from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
+from logstore.wire.reply_budget import Owed
 from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
 from logstore.wire.table import Command
-from logstore.wire.words import Words
 
 if TYPE_CHECKING:
     from logstore.wire.acl import Denied

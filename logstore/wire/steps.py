@@ -15,8 +15,8 @@ from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.wire.owed import Rows
 from logstore.wire.reply import NULL_ARRAY, OK, Reply
+from logstore.wire.reply_budget import Rows
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from logstore.wire.command_words import SHOWN_MAX, Words, shown
 from logstore.wire.failures import Failed, wrong_arity
 from logstore.wire.steps import Step
-from logstore.wire.words import SHOWN_MAX, Words, shown
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session

@@ -17,7 +17,7 @@ from logstore.index import keys
 from logstore.log.frame import Create, Record
 from logstore.log.writer import CommitBuffer
 from logstore.rdb.writer import string
-from logstore.sealed import seal
+from logstore.row_seal import seal
 
 COVERED = FRAME_HEAD_AFTER_CRC.pack(5 << 32, 0, 7, 8, 9, Kind.NODE, 0, FRAME_MARK)
 

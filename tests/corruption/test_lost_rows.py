@@ -22,7 +22,7 @@ from logstore.features.idempotent_ids import ProducerRows
 from logstore.ids import StreamID
 from logstore.index import keys
 from logstore.index.txn import IndexTxn
-from logstore.sealed import digest
+from logstore.row_seal import digest
 
 SMALL, LARGE = 90, 2000
 Store = logstore.Store[bytes]

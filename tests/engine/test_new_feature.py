@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind
-from logstore.sealed import seal, unseal
+from logstore.row_seal import seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "labels"

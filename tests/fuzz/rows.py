@@ -14,7 +14,7 @@ from logstore.codec import native_or_none, run
 from logstore.errors import CorruptionError, Error
 from logstore.ids import StreamID
 from logstore.index import group_keys, keys
-from logstore.sealed import seal, unseal
+from logstore.row_seal import seal, unseal
 
 KEY = b"key"
 NATIVE_RUN = None if native_or_none is None else native_or_none.PendingRun

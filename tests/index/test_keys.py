@@ -10,7 +10,7 @@ from logstore import CorruptionError, StreamID
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID
 from logstore.index import keys
 from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
-from logstore.sealed import seal, unseal
+from logstore.row_seal import seal, unseal
 
 u64 = st.integers(0, U64_MAX)
 u32 = st.integers(0, 2**32 - 1)

@@ -28,7 +28,7 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.index import env
 from logstore.index.env import Generation
 from logstore.log import names
-from logstore.sealed import LostRowsError
+from logstore.row_seal import LostRowsError
 
 REBUILDS_MAX = 3  # of one process: a loss that a rebuild does not end is the log's
 

@@ -20,7 +20,7 @@ from logstore.index.env import Generation
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.options import IMPORTING
-from logstore.sealed import LostRowsError
+from logstore.row_seal import LostRowsError
 
 T = TypeVar("T")
 TRIES = 5

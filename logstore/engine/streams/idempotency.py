@@ -24,7 +24,7 @@ from logstore.errors import IDOrderError, UsageError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
-from logstore.sealed import digest
+from logstore.row_seal import digest
 from logstore.settings import StreamSettings
 from logstore.tuples import NamedTuple
 

@@ -16,10 +16,10 @@ from logstore.wire.commands import (
     info,
     keys,
     lifetimes,
+    monitoring,
     pending,
     reading,
     server,
-    standing,
     transactions,
     trimming,
 )
@@ -28,7 +28,7 @@ from logstore.wire.table import Command
 FAMILIES = (
     adding, reading, deleting, trimming, groups, groupreads, pending, info, keys, lifetimes,
     dumping, connection, acl, clients, transactions, catalogue, config, server,
-    standing,
+    monitoring,
 )  # fmt: skip
 
 

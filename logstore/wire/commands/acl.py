@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from logstore.wire.acl import CATEGORIES, RuleError, Selector, shown
+from logstore.wire.command_words import Words
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed, wrong_arity
 from logstore.wire.reply import OK, Ordered, Reply
@@ -14,7 +15,6 @@ from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command, Parse, fits_arity
 from logstore.wire.users import User
-from logstore.wire.words import Words
 
 PASSWORD_BITS = 256
 PASSWORD_MAX_BITS = 4096

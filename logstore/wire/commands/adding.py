@@ -15,13 +15,13 @@ from logstore.engine.streams.trim import TrimRule
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
+from logstore.wire.command_words import Words, strict_id
 from logstore.wire.commands.trimming import trim_options
 from logstore.wire.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
 from logstore.wire.reply import Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import AddRow, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
-from logstore.wire.words import Words, strict_id
 
 
 class _Options(NamedTuple):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from logstore.wire.command_words import Words, shown
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.globs import Glob
 from logstore.wire.reply import NULL_ARRAY, Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command
-from logstore.wire.words import Words, shown
 
 NAMES_AT_ONCE = 100
 _BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from logstore.wire.command_words import Words, integer, printable, shown
 from logstore.wire.commands.connection import checked_name
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words, integer, printable, shown
 
 if TYPE_CHECKING:
     from logstore.wire.service import Service

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from logstore.api.opening import opened_of
 from logstore.engine.features import node_limits
 from logstore.options import ENTRY_MAX_BYTES
+from logstore.wire.command_words import I64_MAX, Words, shown
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed
 from logstore.wire.globs import Glob
@@ -16,7 +17,6 @@ from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import I64_MAX, Words, shown
 
 if TYPE_CHECKING:
     from logstore.wire.service import Service

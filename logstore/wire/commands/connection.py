@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from logstore.wire.command_words import Words, printable, shown
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import OK, PONG, Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Step, Tell
 from logstore.wire.table import Command, Parse
 from logstore.wire.users import DEFAULT
-from logstore.wire.words import Words, printable, shown
 
 _NOT_LOGGED_IN = (
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "

@@ -5,12 +5,12 @@ from __future__ import annotations
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import delete, lifecycle
 from logstore.ids import StreamID
+from logstore.wire.command_words import Words, ids, integer, strict_id
 from logstore.wire.commands.trimming import REFERENCES
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step, ok
 from logstore.wire.table import Command
-from logstore.wire.words import Words, ids, integer, strict_id
 
 SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 

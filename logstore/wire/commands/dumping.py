@@ -12,12 +12,12 @@ from logstore.engine.features import expiry
 from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.engine.features.schedule import When
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
+from logstore.wire.command_words import Words
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
-from logstore.wire.words import Words
 
 if TYPE_CHECKING:
     from logstore.wire.service import Database

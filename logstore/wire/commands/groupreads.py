@@ -16,13 +16,13 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
+from logstore.wire.command_words import Words, integer, strict_id
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Change, QueuedRead, Reader, Step
 from logstore.wire.table import Command
-from logstore.wire.words import Words, integer, strict_id
 
 _MEANINGLESS = (
     "ERR The {} ID is meaningless in the context of XREADGROUP: you want to read the history of "

@@ -6,12 +6,12 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.admin import NO_KEY
 from logstore.ids import StreamID
+from logstore.wire.command_words import Words, loose_id, strict_id
 from logstore.wire.failures import Failed
 from logstore.wire.reply import Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step, Tell, ok
 from logstore.wire.table import Command
-from logstore.wire.words import Words, loose_id, strict_id
 
 _HELP = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from logstore.wire.command_words import Words
 from logstore.wire.reply import Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Step, Tell
 from logstore.wire.table import Command
-from logstore.wire.words import Words
 
 
 def help_of(

@@ -11,13 +11,13 @@ from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
 from logstore.engine.groups import describe as describing
 from logstore.engine.txn.groups import signed
+from logstore.wire.command_words import Words
 from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.owed import Rows
 from logstore.wire.reply import Reply, Simple
+from logstore.wire.reply_budget import Rows
 from logstore.wire.session import Session
 from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words
 
 _HELP = (
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

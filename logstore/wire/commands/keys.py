@@ -11,6 +11,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
+from logstore.wire.command_words import I64_MAX, Words, unsigned
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.globs import Glob
@@ -18,7 +19,6 @@ from logstore.wire.reply import Reply, Simple
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import I64_MAX, Words, unsigned
 
 SCAN_COUNT = 10
 LOOKED_AT_MAX = 1000

@@ -12,12 +12,12 @@ from logstore.engine.features.expiry import EXPIRES_MAX_MS, Condition
 from logstore.engine.features.schedule import When
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
+from logstore.wire.command_words import I64_MIN, Words, shown
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Look, Reader, Step, ok
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import I64_MIN, Words, shown
 
 SAME = "ERR source and destination objects are the same"
 NO_KEY, NEVER = -2, -1  # instead of a time

@@ -9,14 +9,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams.budget import ByteBudget
-from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
-from logstore.wire.commands.info import every_consumer
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NULL_ARRAY, Reply
-from logstore.wire.session import Session
-from logstore.wire.steps import Change, Look, Reader, Step
-from logstore.wire.table import Command
-from logstore.wire.words import (
+from logstore.wire.command_words import (
     Words,
     ids,
     integer,
@@ -26,6 +19,13 @@ from logstore.wire.words import (
     shown,
     strict_id,
 )
+from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
+from logstore.wire.commands.info import every_consumer
+from logstore.wire.failures import SYNTAX, Failed
+from logstore.wire.reply import NULL_ARRAY, Reply
+from logstore.wire.session import Session
+from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.table import Command
 
 AUTOCLAIM_COUNT = 100
 CLAIM_PART = 4  # XAUTOCLAIM takes at most one of so many parts of what its client may still owe

@@ -8,12 +8,12 @@ from logstore.codec import NodeEntry
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.ids import MAX_ID, StreamID
+from logstore.wire.command_words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NULL_ARRAY, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Look, Reader, Step
 from logstore.wire.table import Command
-from logstore.wire.words import Words, integer, interval_end, interval_start, strict_id
 
 LAST, NEWEST = "$", "+"
 

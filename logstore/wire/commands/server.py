@@ -15,13 +15,13 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.features.expiry import ExpiryRows
 from logstore.log import frame as frames
-from logstore.wire.counts import human
+from logstore.wire.command_words import Words, shown
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
+from logstore.wire.server_stats import human
 from logstore.wire.session import Session
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words, shown
 
 if TYPE_CHECKING:
     from logstore.wire.service import Database, Service

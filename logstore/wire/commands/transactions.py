@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from logstore.wire.command_words import Words
 from logstore.wire.session import Session
 from logstore.wire.steps import Step
 from logstore.wire.table import Command
-from logstore.wire.words import Words
 
 _FLAGS = ("noscript", "loading", "stale", "fast", "allow_busy")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from logstore.engine.streams import trim
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
+from logstore.wire.command_words import I64_MAX, Words, strict_id
 from logstore.wire.failures import SYNTAX, Failed
 from logstore.wire.session import Session
 from logstore.wire.steps import Change, Step
 from logstore.wire.table import Command
-from logstore.wire.words import I64_MAX, Words, strict_id
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}

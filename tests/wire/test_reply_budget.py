@@ -12,9 +12,9 @@ import pytest
 import redis
 
 import logstore
-from logstore.wire import owed as owing
-from logstore.wire.owed import Cut, OwedBytes
+from logstore.wire import reply_budget as owing
 from logstore.wire.reply import NULL_ARRAY, Array, Failure, Made, encode
+from logstore.wire.reply_budget import Cut, OwedBytes
 from logstore.wire.service import Service
 from tests.wire.lines import request
 from tests.wire.served import serving

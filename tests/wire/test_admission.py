@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from logstore.errors import FileSystemError
-from logstore.wire import arrivals
+from logstore.wire import admission
 from logstore.wire.listening import Listen
 from tests.peers.servers import Peer
 from tests.tools.commands import process
@@ -126,7 +126,7 @@ def test_strangers_have_a_part_of_the_places_and_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who comes with the password gets in while others hold all places that strangers may have."""
-    monkeypatch.setattr(arrivals, "STAY_S", 0.2)
+    monkeypatch.setattr(admission, "STAY_S", 0.2)
     with serving(tmp_path / "store", password=SECRET) as served:
         served.service.clients_max = 40
         silent = [plain(served.port) for _ in range(30)]
@@ -135,7 +135,7 @@ def test_strangers_have_a_part_of_the_places_and_make_room(
                 assert line("AUTH", SECRET) == b"OK"
                 told = line("INFO", "clients")
                 connected = int(told.split(b"connected_clients:")[1].split(b"\r")[0])
-                assert connected <= 11 + arrivals.ACCEPTS_STRANGERS, number
+                assert connected <= 11 + admission.ACCEPTS_STRANGERS, number
         assert served.service.counts.rejected > 0
         for each in silent:
             each.close()
@@ -169,13 +169,13 @@ def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_pee
 
 def test_silent_connections_cost_little(tmp_path: Path) -> None:
     """Nothing is made of TLS for one that has sent nothing, and little for one that has."""
-    assert arrivals._Tls.max_size <= 32 * 1024
+    assert admission._Tls.max_size <= 32 * 1024
     listen = Listen(port=0, tls=context(tmp_path))
     with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
         found = [plain(served.port) for _ in range(50)]
         until(lambda: len(served.service.sessions) == 50)
         gc.collect()
-        assert not [each for each in gc.get_objects() if type(each) is arrivals._Tls]
+        assert not [each for each in gc.get_objects() if type(each) is admission._Tls]
         for each in found:
             each.close()
         until(lambda: not served.service.sessions)

@@ -24,11 +24,11 @@ from functools import partial
 from typing import cast
 
 from logstore.wire.listening import OUT_OF_FILES, Listen
+from logstore.wire.log_limiter import Lasting, Seldom
 from logstore.wire.reply import Failure, encode
-from logstore.wire.seldom import Lasting, Seldom
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.turns import Turns
+from logstore.wire.stranger_turns import Turns
 
 STRANGERS_MAX = 1024
 STRANGERS_PART = 4  # of all places, at most one in so many is a stranger's

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from logstore.wire.command_words import Words, integer
 from logstore.wire.commands.helping import help_of
 from logstore.wire.failures import Failed
 from logstore.wire.reply import OK, Reply
 from logstore.wire.session import Session
 from logstore.wire.steps import Step, Tell
 from logstore.wire.table import Command, Parse
-from logstore.wire.words import Words, integer
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
