@@ -85,7 +85,7 @@ class Compactor:
     def _round(self, pause: Pause) -> None:
         engine, started_ns = self._engine, time.monotonic_ns()
         if not self._tidy:
-            segments.remove_garbage(engine)
+            segments.remove_garbage(engine, self._committer)
             self._tidy = True
         victims = {victim.number for victim in self._victims()}  # others may have been quicker
         if not victims:

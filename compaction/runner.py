@@ -43,7 +43,7 @@ def run(
     complete = True
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with maintenance_locks.alone(engine):
-        segments.remove_garbage(engine)
+        segments.remove_garbage(engine, committer)
         try:
             _pass(engine, committer, report, 0.0 if purge else threshold)
         except DiskFullError:
@@ -93,7 +93,7 @@ def _one_by_one(
     Each gives back its space before the next one is moved. DiskFullError if not even one could be.
     """
     reserve.release(engine)
-    segments.remove_garbage(engine)
+    segments.remove_garbage(engine, committer)
     segments.seal(engine, committer)
     sweep(engine, committer, report, set(), 1.0)
     rows, _ = measure.rows_and_active(engine)
@@ -106,7 +106,7 @@ def _one_by_one(
             if not report.segments_dropped:
                 raise
             log.warning("compaction went as far as the disk had room: run it again")
-            segments.remove_garbage(engine)
+            segments.remove_garbage(engine, committer)
             return
 
 

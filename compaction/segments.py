@@ -286,12 +286,18 @@ def _rewrite_open(txn: WriteTxn, record: StreamRecord, *, purge: bool) -> int:
     return len(lp)
 
 
-def remove_garbage(engine: Engine) -> None:
+def remove_garbage(engine: Engine, committer: Committer) -> None:
     """Compacted segments that no adopt commit ever named, dropped ones not yet unlinked, and what
     a process that died left of a checkpoint or a hint.
 
     The maintenance lock is held: nobody adopts or drops anything meanwhile, nor takes a checkpoint.
+
+    Crash order: a compaction that was killed may have left an adopt that is complete in the log,
+    and so counts, and that no index has yet. So its commit is finished first; asked before that,
+    the index would call the segment garbage, and every node in it would be lost.
     """
+    with committer.locked():
+        pass  # the tail was checked
     keep = snapshot.read(
         engine, lambda view: {*view.index.segment_rows(), view.meta.active_segment}
     )

@@ -99,7 +99,7 @@ def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
     chain.segment.create(
         LOCAL, engine.path, head._replace(number=max(numbers) + 1, role=fmt.Role.MAIN)
     ).close()
-    segments.remove_garbage(engine)
+    segments.remove_garbage(engine, store._live().committer)
     assert not dropped.exists()
     assert begun.exists()
     begun.unlink()

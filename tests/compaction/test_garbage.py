@@ -4,6 +4,9 @@ report that counts only the last of many commits.
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import logstore
 from logstore.compaction import segments
 from logstore.log import names
+from logstore.recovery.check import check
 from tests.corruption import shop
 
 
@@ -36,12 +40,45 @@ def test_leftovers_go_and_nothing_else(tmp_path: Path) -> None:
         stays = [path / names.LOG / "notes.txt", path / names.LOG / f"x{half.suffix}"]
         for each in (*left, *stays):
             each.write_bytes(b"left")
-        segments.remove_garbage(engine)
+        segments.remove_garbage(engine, store._live().committer)
         assert not any(each.exists() for each in left)
         assert all(each.exists() for each in stays)
         now = {each.name for folder in (names.LOG, names.CHECKPOINTS)
                for each in (path / folder).iterdir()}  # fmt: skip
         assert now == kept | {each.name for each in stays}
+
+
+KILLED_AT_ADOPT = """
+import os, signal, sys
+import logstore
+from logstore.compaction import segments
+from logstore.engine.commit import pipeline
+
+adopt = segments.adopt
+
+def dies(*args, **kwargs):
+    # Behind the append, before LMDB's commit: it counts, and no index knows of it.
+    pipeline._keep_promise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    return adopt(*args, **kwargs)
+
+segments.adopt = dies
+with logstore.open(sys.argv[1], background=False) as store:
+    store.compact(threshold=0.1)
+"""
+
+
+def test_what_a_killed_compaction_adopted_is_no_garbage(tmp_path: Path) -> None:
+    """Its last commit is finished by the next writer, so the next compaction asks only then."""
+    path = tmp_path / "store"
+    shop.make(path, 3, compacted=False)
+    with _store(path) as store:
+        before = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
+        died = subprocess.run([sys.executable, "-c", KILLED_AT_ADOPT, str(path)], check=False)
+        assert died.returncode == -signal.SIGKILL
+        store.compact(threshold=0.1)
+        after = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
+        assert after == before
+    assert not check(path).damage
 
 
 def test_every_commit_of_a_compaction_is_counted(

@@ -63,7 +63,7 @@ def test_a_checkpoint_while_all_changes(
     with opened(tmp_path / "s", clock) as store:
         read = checkpoint.snapshot.read
 
-        def between(engine: Engine, batch: Any) -> Any:
+        def between(engine: Engine, batch: Any, *args: Any) -> Any:
             nonlocal pages
             which = getattr(batch, "func", None)
             if which is checkpoint._groups:
@@ -73,7 +73,7 @@ def test_a_checkpoint_while_all_changes(
                 pages += 1
                 for _ in range(chance.randrange(4)):
                     step(store, clock, chance)
-            return read(engine, batch)
+            return read(engine, batch, *args)
 
         monkeypatch.setattr(schedule, "ROWS_A_CHUNK", 2)
         monkeypatch.setattr(checkpoint.snapshot, "read", between)

@@ -253,14 +253,13 @@ class CommitQueue:
 
 def ready_locked(engine: Engine) -> LogWords:
     """After taking LOCK: is the store sound, is the index there, did the last writer finish?"""
-    wake = engine.wake
-    if wake.failed_at:
+    if engine.wake.failed_at:
         engine.check_failed()
-    words = wake.log()
+    words = engine.wake.log()
     generation = engine.generation
     if generation is None or generation.number != words.generation:
         engine.ensure_index_locked()
-        words = wake.log()
+        words = engine.wake.log()
     if words.in_progress:
         words = log_tail.finish_locked(engine)
     # Now and then: StoreGoneError if the commit would go to files without a name.
@@ -271,7 +270,8 @@ def ready_locked(engine: Engine) -> LogWords:
 
 def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
     """Decide all, then write; ``ROLL`` or ``AGAIN`` if it must be decided once more."""
-    cache, wake, generation = engine.cache, engine.wake, engine.generation
+    # No local variable for WAKE: an error keeps this frame, and would keep it mapped behind a close.
+    cache, generation = engine.cache, engine.generation
     if generation is None or generation.number != words.generation:
         generation = engine.index()
     number, start = words.commit + 1, fmt.start_of_next(words.applied, words.active_segment)
@@ -297,9 +297,9 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
             step = ROLL
         if step >= 0:
             index_txn.abort()
-            wake.waits.withdraw_locked(txn.handed)
+            engine.wake.waits.withdraw_locked(txn.handed)
             return step
-        data = buffer.encode(engine.seed, wake.durable_upto)
+        data = buffer.encode(engine.seed, engine.wake.durable_upto)
         meta = txn.meta = _new(
             Meta, (buffer.end, number, buffer.last_start, buffer.last_crc, *txn.meta[4:])
         )
@@ -311,17 +311,17 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
             buffer.last_crc,
         )
         file = engine.active_file(words.active_segment)
-        wake.begin(number)
+        engine.wake.begin(number)
         file.pwrite(data, offset)
         batch.appended = True
         _keep_promise(engine, file, batch.rank, start, buffer.end)
         index_txn.commit()
         if txn.next_due_ms is not None:
-            wake.next_due_ms = txn.next_due_ms  # or the tail check does it
+            engine.wake.next_due_ms = txn.next_due_ms  # or the tail check does it
         engine.publish(meta)
         if txn.handed:  # before the word of all streams: who saw it looks for what was given
-            wake.waits.given_locked(txn.handed)
-        wake.waits.bump_locked(txn.woken, txn.drained)
+            engine.wake.waits.given_locked(txn.handed)
+        engine.wake.waits.bump_locked(txn.woken, txn.drained)
         batch.committed = batch.over = True
     except BaseException:
         if batch.index_txn is not None:

@@ -161,15 +161,16 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
 def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
     if engine.closed or engine.gone:
         engine.check_open()
-    generation, wake = engine.generation, engine.wake
-    if generation is None or generation.number != wake.generation():
+    # No local variable for WAKE: an error keeps this frame, and would keep it mapped behind a close.
+    generation = engine.generation
+    if generation is None or generation.number != engine.wake.generation():
         raise _Moved
-    if wake.dropped != engine.dropped_seen:
+    if engine.wake.dropped != engine.dropped_seen:
         engine.notice_drops()
     with generation.env.begin() as txn:
         view = Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms)
         result = batch(view, *args)
-        changed = wake.readers_changed
+        changed = engine.wake.readers_changed
         if changed != generation.registered_at:
             if not generation.is_registered(txn):
                 raise _Unregistered
