@@ -270,7 +270,7 @@ def ready_locked(engine: Engine) -> LogWords:
 
 def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
     """Decide all, then write; ``ROLL`` or ``AGAIN`` if it must be decided once more."""
-    # No local variable for WAKE: an error keeps this frame, and would keep it mapped behind a close.
+    # No local variable for WAKE: an error keeps this frame, and so it mapped behind a close.
     cache, generation = engine.cache, engine.generation
     if generation is None or generation.number != words.generation:
         generation = engine.index()

@@ -161,7 +161,7 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
 def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
     if engine.closed or engine.gone:
         engine.check_open()
-    # No local variable for WAKE: an error keeps this frame, and would keep it mapped behind a close.
+    # No local variable for WAKE: an error keeps this frame, and so it mapped behind a close.
     generation = engine.generation
     if generation is None or generation.number != engine.wake.generation():
         raise _Moved
