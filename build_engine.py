@@ -40,7 +40,7 @@ PACKAGES = (
 SINGLE = (
     "engine.features.expiry", "engine.features.retention", "engine.features.settings",
     "features.settings", "format", "log.frame", "log.groupframe", "log.located",
-    "log.writer", "sealed",
+    "log.writer", "row_seal",
 )  # fmt: skip
 INTERPRETED = {
     "engine.commit.committer": "it decides about interrupts, which compiled code does not take",
