@@ -23,6 +23,7 @@ only what they would not. Nothing here sleeps, and no lock is held between two s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
@@ -69,17 +70,16 @@ class GroupRead(NamedTuple):
 
     def at_once(self) -> list[Delivered]:
         """Read, and ask for nothing that only those who wait need."""
-        found: list[Delivered] = self.commit(lambda txn: self.once(txn, takes_new=True))
+        found: list[Delivered] = self.commit(partial(self.once, takes_new=True))
         return found
 
     def probe(self, *, first: bool = True) -> Offer | None:
         """What there is for it; None if the group is gone."""
-        return snapshot.read(
-            self.engine,
-            lambda view: probe.probe(
-                view, self.stream, self.group, self.claim_idle_ms, first=first, noack=self.noack
-            ),
-        )
+        offer: Offer | None = snapshot.read(
+            self.engine, partial(probe.probe, first=first, noack=self.noack),
+            self.stream, self.group, self.claim_idle_ms,
+        )  # fmt: skip
+        return offer
 
     def last(self, *, shown: bool) -> list[Delivered]:
         """What it gives at its deadline without having waited, or of a group that is gone. With
