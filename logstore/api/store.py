@@ -105,7 +105,7 @@ class Store(Generic[T]):
 
     def __len__(self) -> int:
         """How many streams there are."""
-        return self._opened.view(lambda view: sum(1 for _ in view.records()))
+        return self._opened.view(lambda view: sum(1 for _ in view.listed()))
 
     def __bool__(self) -> bool:
         return True
@@ -118,7 +118,7 @@ class Store(Generic[T]):
         """
 
         def names(view: Snapshot) -> list[bytes]:
-            return sorted(record.name for record in view.records())
+            return sorted(record.name for record in view.listed())
 
         return [self._opened.text(name) for name in self._opened.view(names)]
 

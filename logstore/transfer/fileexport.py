@@ -33,7 +33,7 @@ def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
     """The streams of a store that are wanted, sorted; what an import has not finished is none."""
 
     def find(view: Snapshot) -> list[bytes]:
-        return sorted(record.name for record in view.records() if wanted.wants(record.name))
+        return sorted(record.name for record in view.listed() if wanted.wants(record.name))
 
     return snapshot.read(opened_of(store).engine(), find)
 

@@ -12,6 +12,7 @@ import pytest
 import logstore
 from logstore.format import Kind
 from logstore.ids import parse_id
+from logstore.options import IMPORTING
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import SalvageReport, salvage
 from tests.corruption import frames, shop
@@ -216,6 +217,25 @@ def test_what_is_pending_with_a_consumer_whose_name_was_lost(store: Path, tmp_pa
     with logstore.open(tmp_path / "new", background=False, encoding="utf-8") as opened:
         (group,) = opened.stream("single").groups()
         assert (group.consumers, group.pending) == (2, 15)
+
+
+@pytest.mark.parametrize("own_index", [True, False])
+def test_what_an_import_has_not_finished_is_taken_out(tmp_path: Path, own_index: bool) -> None:
+    """No list of streams shows it, and it is stored as any other stream is: it was left out."""
+    path, name = tmp_path / "store", IMPORTING + b"half"
+    with logstore.open(path, background=False) as opened:
+        opened.stream(b"whole").add({b"f": b"v"})
+        opened.stream(name).add({b"f": b"of an import"}, id="5-1")
+        assert opened.streams() == [b"whole"]
+    if not own_index:
+        shutil.rmtree(path / "index")
+    report = salvage(path, tmp_path / "new")
+    assert (report.index == "its own") == own_index
+    assert (report.streams, report.entries) == (2, 2)
+    assert report.whole
+    with logstore.open(tmp_path / "new", background=False) as opened:
+        assert shop.entries(opened, name) == {"5-1": [(b"f", b"of an import")]}
+        assert opened.streams() == [b"whole"]
 
 
 # -- the command --------------------------------------------------------------------------------

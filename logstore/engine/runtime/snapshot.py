@@ -105,13 +105,21 @@ class Snapshot:
         )
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
-        """Records with numbers above ``after``, ascending, without those that have expired, and
-        without what an import has not finished, or was killed over."""
-        for found in self.index.records(after):
-            if found.name.startswith(IMPORTING):
-                continue
-            if not found.expires_ms or found.expires_ms > self.now_ms:
-                yield found
+        """The records of all streams that have not expired, with numbers above ``after``, ascending.
+
+        What an import has not finished is among them: it is stored, and so it is salvaged, and its
+        deleted bytes are looked for, as of any other stream.
+        """
+        for record in self.index.records(after):
+            if not record.expires_ms or record.expires_ms > self.now_ms:
+                yield record
+
+    def listed(self, after: int = 0) -> Iterator[StreamRecord]:
+        """The same for a list of streams: without what an import has not finished, or was killed
+        over, which stands under a name that begins with ``IMPORTING``."""
+        for record in self.records(after):
+            if not record.name.startswith(IMPORTING):
+                yield record
 
 
 def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:

@@ -92,7 +92,7 @@ def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
     """Numbers and names of at most ``most`` streams, fewer if the names are long."""
     found: list[tuple[int, bytes]] = []
     size = 0
-    for record in view.records(after):
+    for record in view.listed(after):
         found.append((record.number, record.name))
         size += len(record.name)
         if len(found) >= most or size >= PAGE_BYTES:

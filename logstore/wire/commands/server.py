@@ -137,7 +137,7 @@ def db_size(_session: Session, _words: Words) -> Step:
     """As DBSIZE."""
 
     def find(reader: Reader) -> Reply:
-        return reader.once(lambda view: sum(1 for _ in view.records()))
+        return reader.once(lambda view: sum(1 for _ in view.listed()))
 
     return Look(find)
 
