@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from logstore import format as fmt
 from logstore.compaction.nodes import Group
-from logstore.crc import crc32c
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import File
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
-from logstore.log import hint, names, segment
+from logstore.log import hint, names, segment, writer
 
 WRITE_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
@@ -48,12 +47,11 @@ class Output:
         body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
         payload = frames.encode(body)
         at = fmt.position(self.number, self.offset)
-        covered = fmt.FRAME_HEAD_AFTER_CRC.pack(
-            at, len(payload), 0, 0, len(self.items), fmt.Kind.NODE, fmt.FRAME_FLAG_LAST,
-            fmt.FRAME_MARK,
+        _, head = writer.head(
+            self._engine.seed, at, payload, 0, 0, len(self.items), fmt.Kind.NODE,
+            fmt.FRAME_FLAG_LAST,
         )  # fmt: skip
-        crc = crc32c(payload, crc32c(covered, self._engine.seed))
-        self._pending += [crc.to_bytes(4, "little"), covered[8:], payload]
+        self._pending += [head, payload]
         size = fmt.FRAME_HEAD_BYTES + len(payload)
         item = frames.AdoptItem(
             first.stream, *first.master, *last, self.offset, len(payload), group.live, replaced

@@ -33,10 +33,7 @@ AGREES = "agrees with the log"
 
 def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = False) -> str:
     """Compare every record and locator; what differs goes into ``damage``."""
-    try:
-        known = index_validity.read_marker(engine.fs, engine.path)
-    except CorruptionError:
-        known = None
+    known = index_validity.read_marker(engine.fs, engine.path)
     if why := index_validity.why_not(engine, known):
         return f"{REBUILT} ({why})"
     assert known is not None

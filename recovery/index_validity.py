@@ -28,7 +28,7 @@ from logstore.fs import FileStat, FileSystem
 from logstore.index.env import Generation
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, checked, names
+from logstore.log import chain, checked, names, reader
 from logstore.tuples import NamedTuple
 
 MARKER_MAX_BYTES = 4096
@@ -250,11 +250,10 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
             segment=number,
         ) from None
     try:
-        head = file.pread(fmt.FRAME_HEAD_BYTES, offset)
+        head = reader.head_of(file.pread(fmt.FRAME_HEAD_BYTES, offset))
     finally:
         file.close()
-    if len(head) < fmt.FRAME_HEAD_BYTES:
+    if head is None:
         raise CorruptionError("the index is ahead of the log")
-    crc, _, commit, *_ = fmt.FRAME_HEAD.unpack(head)
-    if (crc, commit) != (meta.last_crc, meta.commit):
+    if (head.crc, head.commit) != (meta.last_crc, meta.commit):
         raise CorruptionError("the index is of another log")

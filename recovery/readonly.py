@@ -22,7 +22,7 @@ from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
+from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, translated
 from logstore.index.txn import IndexTxn
@@ -105,10 +105,7 @@ def published(engine: Engine, here: str) -> int | None:
     words = Wake.peek(engine.fs, engine.path / names.WAKE)
     if words is None or not words.applied:
         return None
-    try:
-        known = index_validity.read_marker(engine.fs, engine.path)
-    except CorruptionError:
-        return None
+    known = index_validity.read_marker(engine.fs, engine.path)
     if known is None or not here or known.identity.boot_id != here:
         return None  # left behind by another boot: the log itself decides
     return words.applied
@@ -119,10 +116,7 @@ def durable_upto(engine: Engine) -> int:
 
     A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
     """
-    try:
-        known = index_validity.read_marker(engine.fs, engine.path)
-    except CorruptionError:
-        known = None
+    known = index_validity.read_marker(engine.fs, engine.path)
     found = 0 if known is None else known.durable
     if published(engine, process.boot_id()) is not None:
         found = max(found, Wake.last_durable(engine.fs, engine.path / names.WAKE))

@@ -64,13 +64,11 @@ def _copy(engine: Engine, link: chain.Link) -> None:
 
 
 # -- what is at risk ------------------------------------------------------------------------------
-def at_risk(engine: Engine, failed_at: int) -> AtRisk | None:
-    """What stands in the log from ``failed_at`` (a position) on; None if it is 0: no sync failed.
+def at_risk(engine: Engine, failed_at: int) -> AtRisk:
+    """What stands in the log from ``failed_at`` on, the position of a failed sync.
 
     The index is open.
     """
-    if not failed_at:
-        return None
     risk = AtRisk(failed_at)
     added: dict[int, list[StreamID]] = {}
     created: dict[int, bytes] = {}

@@ -37,19 +37,19 @@ class DeadLetter(Entry[T], Generic[T]):
 
     __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
 
-    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], buried: DeadLettered) -> None:
+    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], dead: DeadLettered) -> None:
         encoding = opened.encoding
-        flat: list[Any] = buried.items
+        flat: list[Any] = dead.items
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
-        super().__init__(buried.id, flat, encoding)
+        super().__init__(dead.id, flat, encoding)
         self.group: GroupAdmin[T] = group
-        name = opened.text(buried.consumer)
-        self.consumer: T | None = name if buried.consumer else None
-        self.delivery_count = buried.count
-        self.error = buried.error.decode("utf-8", "replace")
-        self.dead_letter: T = opened.text(buried.stream)
-        self.dead_id: StreamID = buried.dead_id
+        name = opened.text(dead.consumer)
+        self.consumer: T | None = name if dead.consumer else None
+        self.delivery_count = dead.count
+        self.error = dead.error.decode("utf-8", "replace")
+        self.dead_letter: T = opened.text(dead.stream)
+        self.dead_id: StreamID = dead.dead_id
 
     def __repr__(self) -> str:
         return (
@@ -63,7 +63,7 @@ OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
 
 def tell(
     opened: OpenStore[T],
-    buried: list[DeadLettered],
+    dead: list[DeadLettered],
     groups: Mapping[tuple[bytes, bytes], GroupAdmin[T]],
     on_dead: OnDead[T] | None = None,
 ) -> None:
@@ -71,7 +71,7 @@ def tell(
 
     ``groups``: by the names of stream and group, where the entries were pending.
     """
-    letters = [DeadLetter(opened, groups[each.origin, each.group], each) for each in buried]
+    letters = [DeadLetter(opened, groups[each.origin, each.group], each) for each in dead]
     for each in letters[:WARNINGS_MAX]:
         log.warning(
             "entry %s of %r moved to %r after %d deliveries (group %r, consumer %r): %s",

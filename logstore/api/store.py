@@ -47,7 +47,7 @@ class Store(Generic[T]):
         self.path = opened.path
         self.encoding = opened.encoding
         self._opened: OpenStore[T] = opened
-        self._live, self._engine, self._commit = opened.live, opened.engine, opened.commit
+        self._live, self._engine = opened.live, opened.engine
 
     # -- lifetime -----------------------------------------------------------------------------
     def close(self) -> None:

@@ -292,7 +292,7 @@ class Loop(Generic[T]):
         return True
 
     def _give_back(self, delivery: Delivery[T], count: int, error: str = "") -> None:
-        """Give it back with this delivery count, or bury it, if it is still this worker's."""
+        """Give it back with this count, or dead-letter it, if it is still this worker's."""
         reason = error.encode("utf-8", "backslashreplace")
         step = partial(
             ack.fenced_nack, **delivery._fence(), retry_count=count, error=reason, limit=self.limit

@@ -26,7 +26,7 @@ from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.row_seal import LostRowsError, digest, seal, unseal
+from logstore.row_seal import LostRowsError, digest, fetch, seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "producers"
@@ -285,8 +285,7 @@ class ProducerRows:
                 yield key, unseal(key, data)
 
     def _get(self, key: bytes) -> bytes | None:
-        data = self._txn.get(key, db=self._database)
-        return None if data is None else unseal(key, data)
+        return fetch(self._txn, self._database, key)
 
     def _put(self, key: bytes, value: bytes) -> None:
         self._txn.put(key, seal(key, value), db=self._database)

@@ -25,7 +25,7 @@ from logstore import format as fmt
 from logstore.errors import CorruptionError
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
-from logstore.row_seal import key_parts, seal, unseal
+from logstore.row_seal import fetch, key_parts, seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "schedule"
@@ -228,8 +228,7 @@ class ScheduleRows:
         return bool(self._txn.put(key, sealed, db=self._database, overwrite=overwrite))
 
     def _get(self, key: bytes) -> bytes | None:
-        data = self._txn.get(key, db=self._database)
-        return None if data is None else unseal(key, data)
+        return fetch(self._txn, self._database, key)
 
 
 def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:

@@ -22,7 +22,7 @@ import msgpack
 from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
-from logstore.row_seal import key_parts, seal, unseal
+from logstore.row_seal import fetch, key_parts, seal, unseal
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
 
 DATABASE = "settings"
@@ -113,11 +113,8 @@ class SettingRows:
 
     def _get(self, which: int, number: int) -> dict[str, Any] | None:
         key = _KEY.pack(which, number)
-        data = self._txn.get(key, db=self._database)
-        if data is None:
-            return None
-        found: dict[str, Any] = msgpack.unpackb(unseal(key, data), raw=False)
-        return found
+        value = fetch(self._txn, self._database, key)
+        return None if value is None else msgpack.unpackb(value, raw=False)
 
 
 class SettingCache:

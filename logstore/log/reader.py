@@ -40,6 +40,24 @@ class Bytes(Protocol):
         ...
 
 
+class FrameHead(NamedTuple):
+    """The head of a frame as it stands in the log."""
+
+    crc: int
+    payload_bytes: int
+    commit: int
+    durable_upto: int
+    ordinal: int
+    kind: int
+    flags: int
+    mark: int
+
+
+def head_of(data: bytes) -> FrameHead | None:
+    """The head that bytes begin with, of which nothing is checked; None if it is cut off."""
+    return FrameHead._make(_HEAD.unpack_from(data)) if len(data) >= _HEAD_BYTES else None
+
+
 class LogFrame(NamedTuple):
     """A frame that was read and checked; from a hint ``payload`` is what the hint keeps."""
 

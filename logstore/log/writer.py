@@ -15,7 +15,6 @@ from logstore.codec.batch import NodeBatch
 from logstore.crc import crc32c
 from logstore.errors import TooLargeError
 from logstore.format import Kind
-from logstore.log import frame as frames
 
 _HEAD = fmt.FRAME_HEAD
 _COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
@@ -27,6 +26,16 @@ _BATCH = -1  # in the place of a kind
 def crc_seed(uuid: bytes) -> int:
     """What binds every frame's CRC to its store."""
     return int(crc32c(uuid))
+
+
+def head(
+    seed: int, at: int, payload: bytes, commit: int, durable_upto: int, ordinal: int, kind: int,
+    flags: int,
+) -> tuple[int, bytes]:  # fmt: skip
+    """The checksum and the head of a frame that stands at position ``at``, its payload behind."""
+    covered = _COVERED(at, len(payload), commit, durable_upto, ordinal, kind, flags, _MARK)
+    crc: int = crc32c(payload, crc32c(covered, seed))
+    return crc, crc.to_bytes(4, "little") + covered[8:]
 
 
 class SegmentTooFull(Exception):  # noqa: N818  (control flow of a commit, never seen by users)
@@ -56,13 +65,6 @@ class CommitBuffer:
         self._starts: list[int] = []
         self.last_start = start
         self.last_crc = 0
-
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def add(self, body: frames.Body) -> tuple[int, int]:
-        """Add a frame; its position and payload length."""
-        return self.add_payload(frames.KIND_OF[type(body)], frames.encode(body))
 
     def add_payload(self, kind: int, payload: bytes) -> tuple[int, int]:
         """Add a frame whose body is encoded; its position and payload length."""
@@ -114,10 +116,9 @@ class CommitBuffer:
         at, number = self.start, self.number
         if len(self._payloads) == 1:
             kind, payload = self._payloads[0]
-            covered = _COVERED(at, len(payload), number, durable_upto, 0, kind, _LAST, _MARK)
             self.last_start = at
-            self.last_crc = crc = crc32c(payload, crc32c(covered, seed))
-            single: bytes = crc.to_bytes(4, "little") + covered[8:] + payload
+            self.last_crc, front = head(seed, at, payload, number, durable_upto, 0, kind, _LAST)
+            single: bytes = front + payload
             return single
         out: list[bytes] = []
         ordinal, left = 0, len(self._payloads)
@@ -130,12 +131,12 @@ class CommitBuffer:
                 at += len(out[-1])
                 ordinal += len(batch)
                 continue
-            size = len(payload)
             flags = 0 if left else _LAST
-            covered = _COVERED(at, size, number, durable_upto, ordinal, kind, flags, _MARK)
-            crc = crc32c(payload, crc32c(covered, seed))
-            out += (crc.to_bytes(4, "little"), covered[8:], payload)
-            self.last_start, self.last_crc = at, crc
-            at += _HEAD_BYTES + size
+            self.last_start = at
+            self.last_crc, front = head(
+                seed, at, payload, number, durable_upto, ordinal, kind, flags
+            )
+            out += (front, payload)
+            at += _HEAD_BYTES + len(payload)
             ordinal += 1
         return b"".join(out)

@@ -23,7 +23,7 @@ from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import names, reader
 from logstore.recovery import index_validity
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.tuples import NamedTuple
@@ -135,13 +135,12 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
 
 def _seems(data: bytes, room: int) -> tuple[int, _DamagedFrame | None]:
     """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
-    if len(data) < fmt.FRAME_HEAD_BYTES:
+    head = reader.head_of(data)
+    if head is None:
         return 0, None
-    _, size, _, _, _, kind, _, mark = fmt.FRAME_HEAD.unpack_from(data)
-    size += fmt.FRAME_HEAD_BYTES
+    kind, size = head.kind, fmt.FRAME_HEAD_BYTES + head.payload_bytes
     body = data[fmt.FRAME_HEAD_BYTES :]
-    known = kind in Kind._value2member_map_
-    if mark != fmt.FRAME_MARK or size > room or not known:
+    if head.mark != fmt.FRAME_MARK or size > room or kind not in Kind._value2member_map_:
         return 0, None
     if kind in (Kind.NODE, Kind.OPEN) and len(body) >= fmt.NODE_BODY.size:
         stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(body)

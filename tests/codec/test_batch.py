@@ -18,6 +18,7 @@ from logstore.log.frame import Create, Record
 from logstore.log.writer import CommitBuffer
 from logstore.rdb.writer import string
 from logstore.row_seal import seal
+from tests.support.inside import add_frame
 
 COVERED = FRAME_HEAD_AFTER_CRC.pack(5 << 32, 0, 7, 8, 9, Kind.NODE, 0, FRAME_MARK)
 
@@ -117,11 +118,11 @@ def test_the_frames_are_those_of_a_commit(codec: Codec, seed: int) -> None:
     batch = codec.NodeBatch(stored(seed)[0], 0, 99, None, (0, 0))
     one_by_one, together = (CommitBuffer(3 << 32 | 4096, 12) for _ in range(2))
     for buffer in (one_by_one, together):
-        buffer.add(Create(7, b"s"))
+        add_frame(buffer, Create(7, b"s"))
     places = batch.places(together.add_nodes(batch, 7), 32)
     assert [each[0] for each in places] == one_by_one.add_payloads(Kind.NODE, batch.payloads(7))
     for buffer in (one_by_one, together):
-        buffer.add(Record(7, *range(8)))
+        add_frame(buffer, Record(7, *range(8)))
     for at, *_ in places:
         assert together.frame_at(at) == one_by_one.frame_at(at)
         assert together.frame_at(at + 1) is None

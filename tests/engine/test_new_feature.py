@@ -137,7 +137,7 @@ with opened() as store:
     for name in "abc":
         store.stream(name).add({"n": 1})
     for name, text in ((b"a", b"first"), (b"b", b"second"), (b"b", b"third"), (b"c", b"gone")):
-        store._commit(lambda txn: decided.label(txn, name, text), None)
+        store._opened.commit(lambda txn: decided.label(txn, name, text), None)
     store.drop("c")
     assert labels(store) == {1: b"first", 2: b"third"}
 assert check(path).index == compare.AGREES
@@ -146,7 +146,7 @@ with opened() as store:
     assert store.recovery["rebuilt"]
     assert labels(store) == {1: b"first", 2: b"third"}
     assert store.checkpoint() > 0
-    store._commit(lambda txn: decided.label(txn, b"a", b"behind"), None)
+    store._opened.commit(lambda txn: decided.label(txn, b"a", b"behind"), None)
 lose_index()  # from the checkpoint, and a frame behind it
 with opened() as store:
     assert store.recovery["rebuilt"]

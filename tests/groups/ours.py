@@ -110,7 +110,7 @@ class Ours:
         self, op: Callable[[WriteTxn], Any], turn: Callable[[Any], Answer] | None = None
     ) -> Answer:
         def call() -> Answer:
-            found = self.store._commit(op, None)
+            found = self.store._opened.commit(op, None)
             return found if turn is None else turn(found)
 
         return self._guarded(call)
@@ -381,7 +381,8 @@ class Ours:
         status = os.waitpid(pid, 0)[1]
         if not living:
             self._open()
-        self.store._commit(lambda state: None, None)  # readers wait for a writer to finish it
+        # Readers wait for a writer to finish it.
+        self.store._opened.commit(lambda state: None, None)
         if os.WIFSIGNALED(status):
             assert os.WTERMSIG(status) == signal.SIGKILL
             return target != Step.HALF_APPENDED

@@ -67,7 +67,7 @@ def test_names_of_a_commit_that_was_taken_back(tmp_path: Path) -> None:
 
     with open_store(tmp_path / "s") as store:
         with pytest.raises(ValueError, match="on purpose"):
-            store._commit(half, None)
+            store._opened.commit(half, None)
         other, again = (store.stream(name) for name in ("y", "x"))
         other.add({"n": "1"})
         other.group("h", start="0").add_consumer("d")

@@ -97,7 +97,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
             walked = [(w.time_ms, w.id.seq) for w in pel.by_idle(state.groups.index, GROUP, 8)]
             assert walked == [pair for pair in oldest if pair[0] <= 8]
 
-        store._commit(play, None)
+        store._opened.commit(play, None)
 
 
 def look(store: Any) -> Any:
@@ -132,7 +132,7 @@ def random_step(chance: random.Random, store: Any) -> None:
     if some:
         moves.append(lambda t: claim.claim(t, b"s", b"g", who, some, min_idle_ms=0))
         weights.append(2)
-    store._commit(chance.choices(moves, weights)[0], None)
+    store._opened.commit(chance.choices(moves, weights)[0], None)
 
 
 def test_a_rebuild_gives_the_groups_back(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_rebuild_gives_the_groups_back(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with logstore.open(path) as store:
         store.stream("s").add_many([{"n": n} for n in range(3000)])
-        store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
+        store._opened.commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
     for round_number in range(6):
         with logstore.open(path) as store:
             for _ in range(40):
@@ -167,8 +167,8 @@ def test_a_dropped_stream_takes_its_groups_along(tmp_path: Path) -> None:
     for again in range(2):
         with logstore.open(path) as store:
             store.stream("s").add({"a": 1})
-            store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
-            store._commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
+            store._opened.commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
+            store._opened.commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
             assert look(store)[0].pending == 1
             store.drop("s")
             engine = store._engine()
@@ -190,10 +190,10 @@ def test_pages_of_pending_entries_go_back(tmp_path: Path) -> None:
     and everybody has left."""
     with logstore.open(tmp_path / "s") as store:
         store.stream("s").add_many([{"n": n} for n in range(1000)])
-        store._commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
-        given_out = store._commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
-        store._commit(lambda t: ack.ack(t, b"s", b"g", [e.id for e in given_out]), None)
-        store._commit(lambda t: admin.delete_consumer(t, b"s", b"g", b"a"), None)
+        store._opened.commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
+        given_out = store._opened.commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
+        store._opened.commit(lambda t: ack.ack(t, b"s", b"g", [e.id for e in given_out]), None)
+        store._opened.commit(lambda t: admin.delete_consumer(t, b"s", b"g", b"a"), None)
         assert store._engine().index().entries()["groups"] == 2  # the record and the name
 
 

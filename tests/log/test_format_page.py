@@ -13,6 +13,7 @@ from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
 from logstore.log import reader
 from logstore.log.writer import CommitBuffer, crc_seed
+from tests.support.inside import add_frame
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 UUID = bytes(range(16))
@@ -37,9 +38,9 @@ def example() -> bytes:
 
 def test_the_writer_gives_the_bytes_of_the_page() -> None:
     buffer = CommitBuffer(fmt.position(1, fmt.SEGMENT_HEAD_BYTES), 1)
-    buffer.add(frames.Create(1, b"mystream"))
+    add_frame(buffer, frames.Create(1, b"mystream"))
     lp = codec().new_node(1526919030474, 55, [b"message", b"hello"])
-    buffer.add(frames.Open(1, 1526919030474, 55, 1526919030474, 55, 1, lp))
+    add_frame(buffer, frames.Open(1, 1526919030474, 55, 1526919030474, 55, 1, lp))
     assert buffer.encode(SEED, 0).hex() == example().hex()
 
 

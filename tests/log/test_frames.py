@@ -18,6 +18,7 @@ from logstore.log import located, reader
 from logstore.log.frame import Rename
 from logstore.log.writer import CommitBuffer, crc_seed
 from tests.log.test_format_page import Held
+from tests.support.inside import add_frame
 
 SEED = crc_seed(bytes(range(16)))
 START = fmt.SEGMENT_HEAD_BYTES
@@ -109,7 +110,7 @@ def _log(*commits: list[frames.Body], first: int = 1, durable: int = 0) -> bytes
     for number, bodies in enumerate(commits, first):
         buffer = CommitBuffer(fmt.position(1, START + len(data)), number)
         for body in bodies:
-            buffer.add(body)
+            add_frame(buffer, body)
         data += buffer.encode(SEED, durable)
     return data
 
@@ -232,18 +233,16 @@ def test_a_commit_ends_within_its_segments_4_gib() -> None:
     """Of which the last bytes may be used, but not passed."""
     size = fmt.FRAME_HEAD_BYTES + 8
     buffer = CommitBuffer(fmt.position(1, (1 << 32) - size - 1), 1)
-    assert buffer.add(frames.Drop(7)) == (fmt.position(1, (1 << 32) - size - 1), 8)
+    assert add_frame(buffer, frames.Drop(7)) == (fmt.position(1, (1 << 32) - size - 1), 8)
     for room in (size - 1, 1):
         with pytest.raises(TooLargeError, match="4 GiB"):
-            CommitBuffer(fmt.position(1, (1 << 32) - room), 1).add(frames.Drop(7))
+            add_frame(CommitBuffer(fmt.position(1, (1 << 32) - room), 1), frames.Drop(7))
 
 
 def test_a_frame_of_a_commit_that_is_not_written_yet() -> None:
     start = fmt.position(1, START)
     buffer = CommitBuffer(start, 1)
-    assert buffer.mark() == 0
-    places = [buffer.add(body)[0] for body in NOTES]
-    assert buffer.mark() == len(buffer) == 3
+    places = [add_frame(buffer, body)[0] for body in NOTES]
     for place, body in zip(places, NOTES, strict=True):
         assert buffer.frame_at(place) == (Kind.NOTE, body.text)
         assert buffer.frame_at(place + 1) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 # The rooms of the table, each with the modules in it.
 ROOMS = {
     "frames": ("logstore/log/*.py",),
+    "features": ("logstore/features/*.py",),
     "apply": ("logstore/engine/apply/*.py", "logstore/engine/txn/nodes.py"),
     "recovery": ("recovery/*.py", "recovery/salvage/*.py"),
     "compaction": ("compaction/*.py",),

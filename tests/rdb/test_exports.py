@@ -58,7 +58,7 @@ def test_it_comes_back_from_its_own_value(store: Store[bytes]) -> None:
     value = exports.read(store._engine(), b"s")
     assert value.info.groups[0].nacked
     prepared = restore.prepare(value)
-    store._commit(lambda state: restore.install(state, b"t", prepared), None)
+    store._opened.commit(lambda state: restore.install(state, b"t", prepared), None)
     assert exports.read(store._engine(), b"t") == value
     again = [delivery.id for delivery in store.stream("t").group("g").autoclaim(
         "eve", min_idle=0, count=5

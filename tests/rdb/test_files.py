@@ -118,7 +118,7 @@ def test_a_file_that_a_server_saved(peer: Peer, store: Store[bytes], compressed:
             if key.database == 0:
                 stream = restore.prepare(key.value(1 << 20))
                 name = key.name
-                store._commit(
+                store._opened.commit(
                     lambda state, name=name, stream=stream: restore.install(
                         state, name, stream, replace=True
                     ),

@@ -9,6 +9,7 @@ from logstore.fs import LOCAL
 from logstore.log import frame, names, storefile
 from logstore.log.writer import CommitBuffer, crc_seed
 from tests.corruption import frames
+from tests.support.inside import add_frame
 
 
 def append(
@@ -19,7 +20,7 @@ def append(
     last = frames.everything(path)[-1]
     buffer = CommitBuffer(fmt.position(last.segment, last.end_offset), last.commit + 1 + skipped)
     for body in bodies:
-        buffer.add(body)
+        add_frame(buffer, body)
     data = buffer.encode(crc_seed(storefile.read(LOCAL, path).uuid), durable_upto)
     frames.patch(names.segment(path, last.segment), last.end_offset, data[: len(data) - cut])
     return last.end_offset

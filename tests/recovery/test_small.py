@@ -33,6 +33,7 @@ from logstore.recovery.salvage.nodes import Wanted
 from tests.corruption import frames
 from tests.recovery import forged, little
 from tests.recovery.order import Told
+from tests.support.inside import add_frame
 
 LP = codec().new_node(5, 6, [b"n", b"v"])
 FIRST, LAST = StreamID(5, 6), StreamID(7, 8)
@@ -50,7 +51,7 @@ SAID: list[tuple[frame.Body, _DamagedFrame | None]] = [
 @pytest.mark.parametrize(("body", "said"), SAID)
 def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _DamagedFrame | None) -> None:
     buffer = CommitBuffer(1 << 32 | 64, 1)
-    buffer.add(body)
+    add_frame(buffer, body)
     data = buffer.encode(0, 0)
     size = len(data)
     assert lost._seems(data + b"more", size) == (size, said)

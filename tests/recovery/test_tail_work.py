@@ -26,6 +26,7 @@ from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import open_store
 from logstore.recovery.check import check
 from tests.log.test_format_page import Held
+from tests.support.inside import add_frame
 
 MIB = 1 << 20
 _HEAD = struct.Struct("<IIQQIBBH")
@@ -124,6 +125,7 @@ import sys, time
 from pathlib import Path
 import logstore
 from logstore.log import names
+from tests.support.inside import add_frame
 path = Path(sys.argv[1])
 def mb():
     status = Path("/proc/self/status").read_text()
@@ -160,7 +162,7 @@ def _log(*commits: list[frames.Body]) -> bytes:
     for number, bodies in enumerate(commits, 1):
         buffer = CommitBuffer(fmt.position(1, 64 + len(data)), number)
         for body in bodies:
-            buffer.add(body)
+            add_frame(buffer, body)
         data += buffer.encode(SEED, 0)
     return data
 
@@ -178,7 +180,7 @@ def test_a_frame_among_heads(codec: Codec, room: int) -> None:
         front = heads(4096, spacing=rng.choice([32, 33, 40]))
         note = frames.Note(rng.randbytes(size))
         buffer = CommitBuffer(fmt.position(1, 64 + len(front)), 4)
-        buffer.add(note)
+        add_frame(buffer, note)
         data = front + buffer.encode(SEED, 0) + heads(2048)
         wanted = 64 + len(front), 64 + len(front) + fmt.FRAME_HEAD_BYTES + size
         assert _found(codec, data, room, rng) == wanted

@@ -17,6 +17,7 @@ from logstore.engine.features.idempotent_ids import IdempotentExpiry
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime import snapshot
 from logstore.errors import (
+    DiskFullError,
     EntryTypeError,
     IDOrderError,
     InvalidEntryError,
@@ -26,6 +27,7 @@ from logstore.errors import (
     UsageError,
 )
 from logstore.features.idempotent_ids import ProducerRows
+from tests.crash.twins import FailingFileSystem, in_place
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, engine_of
 
@@ -393,6 +395,31 @@ def test_what_expired_is_given_back_in_the_background_too(
     assert not expiry.look()
     assert [store[name].info().iids_tracked for name in "abcd"] == [0, 1, 0, 0]
     assert store["a"].info().iids_added == 100
+
+
+def test_what_expired_is_given_back_on_a_full_disk_too(tmp_path: Path, clock: FixedClock) -> None:
+    """In the space set aside; and what fails all the same is not tried again at once."""
+    full = FailingFileSystem(only=("write",))
+    with in_place(full), logstore.open(tmp_path / "s", background=False, clock=clock) as store:
+        shared = store._live()
+        store["a"].add({"n": 1}, producer="gone", idempotent_id="x")
+        clock.ms += 100_000
+        full.operations, full.at = 0, 1
+        expiry = IdempotentExpiry(shared.engine, shared.committer)
+        expiry.tick()
+        assert full.failed == ["write 00000000000000000001.log"]
+        assert store["a"].info().iids_tracked == 0
+
+        store["b"].add({"n": 1}, producer="gone", idempotent_id="x")
+        clock.ms += 100_000
+        full.operations, full.forever = 0, True
+        expiry = IdempotentExpiry(shared.engine, shared.committer)
+        with pytest.raises(DiskFullError):
+            expiry.tick()
+        before = len(full.failed)
+        expiry.tick()
+        assert len(full.failed) == before
+        full.at = 0
 
 
 def test_a_checkpoint_may_be_taken_while_others_add(

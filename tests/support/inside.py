@@ -15,10 +15,12 @@ from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
+from logstore.log import frame as frames
+from logstore.log.writer import CommitBuffer
 
 __all__ = [
-    "Engine", "FixedClock", "committer_of", "delete_index", "do_due_work", "engine_of", "log_bytes",
-    "roll",
+    "Engine", "FixedClock", "add_frame", "committer_of", "delete_index", "do_due_work",
+    "engine_of", "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -61,6 +63,11 @@ def roll(store: Store[Any]) -> None:
             roll_locked(engine, ready_locked(engine))
         finally:
             engine.lock.release(engine.wake)
+
+
+def add_frame(buffer: CommitBuffer, body: frames.Body) -> tuple[int, int]:
+    """Add a frame to a commit; its position and payload length."""
+    return buffer.add_payload(frames.KIND_OF[type(body)], frames.encode(body))
 
 
 def log_bytes(path: Path) -> int:

@@ -48,7 +48,7 @@ def in_one_batch(store: Store[Any], *calls: Any) -> None:
         begun.set()
         go.wait(SOON_S)
 
-    lead = threading.Thread(target=lambda: store._commit(slow, None))
+    lead = threading.Thread(target=lambda: store._opened.commit(slow, None))
     lead.start()
     begun.wait(SOON_S)
     threads = [threading.Thread(target=call) for call in calls]

@@ -58,7 +58,7 @@ def hand_off(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
             handoff.hand_off(state, waits, *found, rows)
         return [waits.mailboxes.state(row.number) for row in rows]
 
-    given: list[int] = store._commit(step, None)
+    given: list[int] = store._opened.commit(step, None)
     return given
 
 
@@ -189,7 +189,7 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
         raise logstore.UsageError("mine")
 
     with pytest.raises(logstore.UsageError):
-        store._commit(fails, None)
+        store._opened.commit(fails, None)
     assert offered == [OFFERED]
     assert waits.mailboxes.state(rows[0].number) == NOTHING
     add(store, 1)

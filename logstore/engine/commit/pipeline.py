@@ -88,7 +88,6 @@ class Batch:
     last_frame = 0
     last_crc = 0
     appended = False
-    committed = False
     over = False  # every request has its outcome
     refused = 0  # requests whose operation raised
     handed: Sequence[int] = ()  # numbers of waiters that this run through the pipeline offered to
@@ -322,7 +321,7 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         if txn.handed:  # before the word of all streams: who saw it looks for what was given
             engine.wake.waits.given_locked(txn.handed)
         engine.wake.waits.bump_locked(txn.woken, txn.drained)
-        batch.committed = batch.over = True
+        batch.over = True
     except BaseException:
         if batch.index_txn is not None:
             batch.index_txn.abort()
@@ -416,7 +415,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
             engine.active_file(number).truncate(offset)
         if engine.wake.log().in_progress:
             log_tail.finish_locked(engine)
-        batch.committed = _in_log(engine, batch)
+        committed = _in_log(engine, batch)
     except Exception as second:  # noqa: BLE001  LMDB's too: the commit's fate is not known
         error = CommittedError(
             f"the commit may be in the log, and the index could not follow: {env.typed(second)}; "
@@ -424,7 +423,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
         )
         batch.fail(error, exc)
         return
-    if batch.committed:
+    if committed:
         batch.over = True
     elif isinstance(exc, Exception):
         batch.fail(exc)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
+from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import idempotency
@@ -31,7 +31,8 @@ class IdempotentExpiry:
     again. Nothing here is needed for correctness: what is over its time is not known, whether it is
     still there or not. Snapshots are looked at first, and no lock is taken while nothing is due; a
     bounded part is given back in one go, then others have their turn. Several processes may be at
-    it, one after another, and the second finds it done.
+    it, one after another, and the second finds it done. On a full disk it works in the space that
+    is set aside, as all does that gives space back.
     """
 
     def __init__(self, engine: Engine, committer: Committer) -> None:
@@ -44,14 +45,16 @@ class IdempotentExpiry:
         """Look if it is time to, and forget what is due."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
-            busy = self.look()
-            self._next_s = now_s + (SOON_S if busy or self._after else LOOK_S)
+            self._next_s = now_s + LOOK_S  # whatever fails below is not tried at once
+            if self.look() or self._after:
+                self._next_s = now_s + SOON_S
 
     def look(self) -> bool:
         """Look at the next streams, and forget what is due there; False if there was nothing."""
         streams, self._after = snapshot.read(self._engine, partial(self._due, after=self._after))
         for stream in streams[:COMMITS_A_LOOK]:
-            self._committer.run(partial(idempotency.forget_expired, stream=stream))
+            step = partial(idempotency.forget_expired, stream=stream)
+            reserve.freeing(self._engine, partial(self._committer.run, step))
         if len(streams) > COMMITS_A_LOOK:
             self._after = streams[COMMITS_A_LOOK] - 1
         return bool(streams)

@@ -13,16 +13,16 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.features import expiry, idempotent_ids, retention, schedule
 from logstore.engine.runtime.engine import Engine
-from logstore.features.expiry import ExpiryRows
-from logstore.features.feature import Index
-from logstore.features.schedule import ScheduleRows
+from logstore.features import expiry as expiry_rows
+from logstore.features import schedule as schedule_rows
+from logstore.features.feature import Feature
 from logstore.tuples import NamedTuple
 
 
 class Timed(NamedTuple):
     """Work that a time is set for."""
 
-    first_due: Callable[[Index], int]  # unix ms; 0: never
+    feature: Feature  # whose ``first_due`` says when
     work: Callable[[WriteTxn], int]  # does a batch of what is due; how much that was
     frees: bool = False  # it gives space back, so it is done on a full disk too
 
@@ -37,8 +37,8 @@ class Periodic(Protocol):
 
 # In this order: a stream whose time has come goes before entries are added to it.
 TIMED = (
-    Timed(lambda index: ExpiryRows(index).first(), expiry.drop_expired, frees=True),
-    Timed(lambda index: ScheduleRows(index).first_due(), schedule.add_due),
+    Timed(expiry_rows.FEATURE, expiry.drop_expired, frees=True),
+    Timed(schedule_rows.FEATURE, schedule.add_due),
 )
 PERIODIC: tuple[Callable[[Engine, Committer], Periodic], ...] = (
     retention.Retention,

@@ -92,11 +92,11 @@ def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
     flat = unpacked(row.fields)
     batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
     assert txn.buffer is not None
-    mark = txn.buffer.mark()
+    before = txn.buffer.end
     try:
         add.add(txn, add.Add(record.name, batch, 0, 1, add.AUTO))
     except (IDOrderError, CorruptionError) as exc:
-        if txn.buffer.mark() != mark:
+        if txn.buffer.end != before:
             raise
         log.warning("a scheduled entry of %r is put off by 10 minutes: %s", record.name, exc)
         return False

@@ -175,18 +175,21 @@ def ack_delete(
     pending = removal.pending_among(txn, there, ids)
     replies: list[int] = []
     going: list[StreamID] = []
-    removal.removed(txn, there, ids)
+    if pending:
+        txn.emit(frames.Ack(there.number, b"".join(sorted(pending))))
     txn.counts["acks"] += len(pending)
+    groups = txn.groups.of_stream(record.number) if mode == "acked" else []
     for id in ids:
         if (packed := id.packed()) not in pending:
             replies.append(-1)
             continue
         pending.remove(packed)  # named again, it is no longer pending
-        if mode == "acked" and removal.referenced(txn, record, id):
+        if removal.referenced(txn, groups, id):
             replies.append(2)
         else:
             replies.append(1)
             going.append(id)
-    if going:
-        delete.delete_ids(txn, stream, going, mode)
+    if mode == "delete":
+        removal.release(txn, record, going)
+    delete.delete_entries(txn, record, going)
     return replies

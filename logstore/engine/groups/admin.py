@@ -143,16 +143,15 @@ def consumer(txn: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
     return found
 
 
-def seen(txn: WriteTxn, group: GroupRecord, found: ConsumerRecord, *, active: bool = False) -> None:
-    """The consumer tried to read, or with ``active`` got something, now."""
-    active_ms = txn.now_ms if active else found.active_ms
-    if active_ms != found.active_ms or not lately(found, txn.now_ms):
-        txn.emit(frames.Consumer(group.number, found.number, txn.now_ms, active_ms, 1, found.name))
+def seen(txn: WriteTxn, group: GroupRecord, who: ConsumerRecord) -> None:
+    """The consumer tried to read now."""
+    if not lately(who, txn.now_ms):
+        txn.emit(frames.Consumer(group.number, who.number, txn.now_ms, who.active_ms, 1, who.name))
 
 
-def lately(found: ConsumerRecord, now_ms: int) -> bool:
+def lately(who: ConsumerRecord, now_ms: int) -> bool:
     """Whether a consumer was seen, so that it need not be written down once more."""
-    return 0 <= now_ms - found.seen_ms < SEEN_MS
+    return 0 <= now_ms - who.seen_ms < SEEN_MS
 
 
 def create_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:

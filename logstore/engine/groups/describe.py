@@ -77,24 +77,27 @@ def pending_bounds(
     view: Snapshot, stream: bytes, group: bytes
 ) -> tuple[int, StreamID, StreamID] | None:
     """How many entries are pending, the first and the last ID; None if none are."""
-    _, found = _existing(view, stream, group)
-    if not found.pending:
+    return _bounds(view, _existing(view, stream, group)[1])
+
+
+def _bounds(view: Snapshot, group: GroupRecord) -> tuple[int, StreamID, StreamID] | None:
+    if not group.pending:
         return None
     txn = view.index.groups
-    last = txn.run_floor(found.number, b"\xff" * 16)
-    first = next(iter(txn.runs(found.number)), None)
+    last = txn.run_floor(group.number, b"\xff" * 16)
+    first = next(iter(txn.runs(group.number)), None)
     assert first is not None
     assert last is not None
-    return found.pending, StreamID.unpacked(first.first), StreamID.unpacked(last.last)
+    return group.pending, StreamID.unpacked(first.first), StreamID.unpacked(last.last)
 
 
 def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
     """As XPENDING without a range."""
-    bounds = pending_bounds(view, stream, group)
+    _, record = _existing(view, stream, group)
+    bounds = _bounds(view, record)
     if bounds is None:
         return PendingSummary(0, None, None, [])
-    _, found = _existing(view, stream, group)
-    consumers = view.index.groups.consumers(found.number)
+    consumers = view.index.groups.consumers(record.number)
     return PendingSummary(
         *bounds, [(each.name, each.pending) for each in consumers if each.pending]
     )

@@ -64,8 +64,9 @@ class DueWorker:
 
     def _do(self, timed: Timed) -> bool:
         """Do a batch of one kind of work, if its time has come; whether anything was done."""
-        engine = self._engine
-        first_ms = snapshot.read(engine, lambda view: timed.first_due(view.index))
+        engine, first_due_of = self._engine, timed.feature.first_due
+        assert first_due_of is not None
+        first_ms = snapshot.read(engine, lambda view: first_due_of(view.index))
         if not 0 < first_ms <= engine.clock.now_ms():
             return False
         if timed.frees:

@@ -276,31 +276,11 @@ def _add_node(txn: WriteTxn, record: StreamRecord, node: PackedNode, *, last: bo
     """Write a new node; True if the stream's record must be stated."""
     most = txn.limits.node_max_bytes or ENTRY_MAX_BYTES
     fills = node.count == 1 and (len(node.lp) >= most or txn.limits.node_max_entries == 1)
-    if last and not fills:
-        txn.emit(
-            frames.Open(
-                record.number,
-                node.master_ms,
-                node.master_seq,
-                node.last_ms,
-                node.last_seq,
-                node.count,
-                node.lp,
-            )
-        )
-        return False
-    txn.emit(
-        frames.Node(
-            record.number,
-            node.master_ms,
-            node.master_seq,
-            node.last_ms,
-            node.last_seq,
-            node.count,
-            node.lp,
-        )
-    )
-    return True
+    stays_open = last and not fills
+    ids = (node.master_ms, node.master_seq, node.last_ms, node.last_seq)
+    kind = frames.Open if stays_open else frames.Node
+    txn.emit(kind(record.number, *ids, node.count, node.lp))
+    return not stays_open
 
 
 def _seal_open(txn: WriteTxn, record: StreamRecord) -> None:

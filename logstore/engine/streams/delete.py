@@ -17,6 +17,7 @@ from logstore.engine.streams.removal import check_mode, referenced, release, rem
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import Lookup, NodeRef
 from logstore.ids import ZERO_ID, StreamID
+from logstore.index.keys import StreamRecord
 
 FEW = 8  # IDs of a node that are looked up one by one
 
@@ -26,7 +27,12 @@ def delete(txn: WriteTxn, name: bytes, ids: Sequence[StreamID], mode: str = "kee
     if mode != "keep":
         return delete_ids(txn, name, ids, mode).count(1)
     record = txn.record_by_name(name)
-    if record is None or not record.length:
+    return 0 if record is None else delete_entries(txn, record, ids)
+
+
+def delete_entries(txn: WriteTxn, record: StreamRecord, ids: Sequence[StreamID]) -> int:
+    """Delete entries of a stream, whatever groups hold of them; how many there were."""
+    if not record.length:
         return 0
     found: list[tuple[NodeRef, list[int]]] = []
     asked = set(ids)
@@ -103,8 +109,9 @@ def delete_ids(
     there = {id for id in sorted(ids) if id in lookup}  # so that neighbours are read together
     replies: list[int] = []
     going: set[StreamID] = set()
+    groups = txn.groups.of_stream(record.number) if mode == "acked" else []
     for id in ids:
-        if mode == "acked" and id not in going and referenced(txn, record, id):
+        if groups and id not in going and referenced(txn, groups, id):
             replies.append(2)
         elif id in there and id not in going:
             replies.append(1)
@@ -114,5 +121,5 @@ def delete_ids(
     if mode == "delete":
         release(txn, record, ids)
     if going:
-        delete(txn, stream, sorted(going))
+        delete_entries(txn, record, sorted(going))
     return replies

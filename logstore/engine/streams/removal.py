@@ -109,9 +109,9 @@ def check_mode(mode: str) -> None:
         raise OptionError(f"references must be one of {', '.join(MODES)}: {mode!r}")
 
 
-def referenced(txn: WriteTxn, record: StreamRecord, id: StreamID) -> bool:
-    """Whether a group has not read so far, or has the entry pending."""
-    for group in txn.groups.of_stream(record.number):
+def referenced(txn: WriteTxn, groups: Sequence[GroupRecord], id: StreamID) -> bool:
+    """Whether one of the stream's ``groups`` has not read so far, or has the entry pending."""
+    for group in groups:
         if group.last < id:
             return True
         if group.pending and pel.find(txn.groups.index, group.number, id) is not None:

@@ -122,6 +122,7 @@ def _trim_referenced(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int
     whole: list[NodeRef] = []
     partial: list[tuple[NodeRef, tuple[int, ...]]] = []
     going: list[StreamID] = []
+    groups = [] if rule.references == "delete" else txn.groups.of_stream(record.number)
     for ref in nodes.refs(txn, record):
         if len(going) >= surplus or (rule.minid is not None and ref.master >= rule.minid):
             break
@@ -132,7 +133,7 @@ def _trim_referenced(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int
             at = StreamID(ms, seq)
             if len(going) >= surplus or (rule.minid is not None and at >= rule.minid):
                 break
-            if rule.references == "delete" or not removal.referenced(txn, record, at):
+            if not removal.referenced(txn, groups, at):
                 ordinals.append(ordinal)
                 going.append(at)
         if len(ordinals) == ref.live and _whole(ref, rule, left):

@@ -77,12 +77,12 @@ def _options(words: Words, profile: str) -> _Options:
     producer: bytes | None = None
     name: bytes | None = None
     parser = trim_options("xadd", profile)
-    idempotency = profile == "redis-8.10"
+    with_producers = profile == "redis-8.10"
     while (word := words.peek()) is not None:
         if word == b"NOMKSTREAM":
             words.next()
             create = False
-        elif idempotency and word in (b"IDMP", b"IDMPAUTO"):
+        elif with_producers and word in (b"IDMP", b"IDMPAUTO"):
             if producer is not None:
                 raise Failed("ERR syntax error, IDMP/IDMPAUTO specified multiple times")
             words.next()
