@@ -2,8 +2,9 @@
 
 ``python -m tests.rooms PATHS`` prints the test files to run for changed files; without paths it
 takes what differs from the branch ``main``. They are: the changed test files; the test files that
-import a changed module, also through other modules of tests; and the folders that ``TESTED_BY``
-gives for the room of a changed module. ``--quick`` prints the files of ``QUICK``.
+import a changed module, also through other modules of tests, and also one that was deleted; and the
+folders that ``TESTED_BY`` gives for the room of a changed module. A ``conftest.py`` is of all tests
+beside and below it, that of all tests of the quick ones. ``--quick`` prints the files of ``QUICK``.
 ``tests/house/test_rooms.py`` checks both tables against what the tests import.
 """
 
@@ -63,6 +64,12 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "CONTRIBUTING.md": ("house",),
     "CHANGELOG.md": ("house",),
     "MANIFEST.in": ("house",),
+}
+# Committed bytes, and the module that reads them for the tests.
+GOLDEN: dict[str, str] = {
+    "tests/golden/codec": "tests.golden.codec.generate",
+    "tests/golden/fuzz": "tests.fuzz.corpus",
+    "tests/golden/store_v1": "tests.golden.store_v1.generate",
 }
 # What these tests reach through the public face alone, so that no import shows it.
 BY_THE_FACE = {("logstore.engine.features", "settings")}
@@ -137,14 +144,14 @@ def harness() -> dict[str, Path]:
 
 @functools.cache
 def _imports(path: Path) -> frozenset[str]:
-    """The modules of the product and of the tests that a file imports anywhere."""
+    """What a file imports anywhere of the product and of the tests, also what is there no more."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(name for name in found if name in product() or name in harness())
+    return frozenset(name for name in found if name.split(".")[0] in {"logstore", "tests"})
 
 
 @functools.cache
@@ -171,24 +178,48 @@ def row_of(package: str) -> str:
     return package
 
 
-def _tests_of(path: Path) -> Iterator[Path]:
-    """The test files to run for one changed file."""
-    names = {name for name, file in {**product(), **harness()}.items() if file == path}
-    if path.name.startswith("test_"):
-        yield path
-    for test in test_files():
-        if names & reached(test):
-            yield test
+def _names_of(path: Path) -> set[str]:
+    """The module that a file is, or was before it was deleted; empty for what is no module."""
+    if path.suffix != ".py":
+        return set()
+    if path.parts[0] == "tests":
+        return {".".join(path.with_suffix("").parts).removesuffix(".__init__")}
+    return {
+        package if path.stem == "__init__" else f"{package}.{path.stem}"
+        for package, folder in folders().items()
+        if path.parent == Path(folder)
+    }
+
+
+def _wanted_by(path: Path) -> tuple[str, ...]:
+    """The files and folders below ``tests/`` that are run for a changed file, whatever it holds."""
+    if path == Path("tests/conftest.py"):
+        return tuple(str(test.relative_to("tests")) for test in quick())
+    if path.parts[0] == "tests":
+        if path.suffix == ".md":
+            return ("house",)
+        if path.name == "conftest.py":
+            return (str(path.relative_to("tests").parent),)
+        if path.suffix != ".py" and len(path.parts) > 2:  # data of the tests of its folder
+            return (path.parts[1],)
+        is_listed = path.name.startswith("test_") and not (ROOT / path).exists()
+        return ("house/test_rooms.py",) if is_listed else ()
     within = sorted(
         (package for package, folder in folders().items() if path.is_relative_to(folder)),
         key=lambda package: len(folders()[package]),
     )
     top = path.parts[0] if path.parts[0] in BESIDE else str(path)
-    wanted = TESTED_BY[row_of(within[-1])] if within else BESIDE.get(top, ())
-    if path.parts[0] == "tests" and not names:  # data of the tests of its folder
-        wanted = ("/".join(path.parts[1:2]),)
+    return TESTED_BY[row_of(within[-1])] if within else BESIDE.get(top, ())
+
+
+def _tests_of(path: Path) -> Iterator[Path]:
+    """The test files to run for one changed file, which may be deleted."""
+    names = _names_of(path)
+    names |= {reader for folder, reader in GOLDEN.items() if path.is_relative_to(folder)}
+    wanted = _wanted_by(path)
     for test in test_files():
-        if any(test.is_relative_to(Path("tests", name)) for name in wanted):
+        is_wanted = any(test.is_relative_to(Path("tests", name)) for name in wanted)
+        if test == path or names & reached(test) or is_wanted:
             yield test
 
 
@@ -197,6 +228,9 @@ def tests_for(paths: Iterable[Path]) -> list[Path]:
     paths = [(ROOT / path).resolve().relative_to(ROOT) for path in paths]
     found = {test for path in paths for test in _tests_of(path)}
     changed = {path.parts[1] for path in paths if path.parts[0] == "tests" and len(path.parts) > 2}
+    for folder, reader in GOLDEN.items():
+        if any(path.is_relative_to(folder) for path in paths):
+            changed.add(reader.split(".")[1])
     return sorted(test for test in found if test.parts[1] not in WHOLE or test.parts[1] in changed)
 
 

@@ -80,3 +80,62 @@ def test_a_change_runs_what_imports_it() -> None:
     assert Path("tests/house/test_docs.py") in rooms.tests_for([Path("docs/format.md")])
     assert {test.parts[1] for test in rooms.tests_for([Path("spark_io/source.py")])} >= {"spark"}
     assert Path("tests/log/test_frames.py") in rooms.tests_for([Path("logstore/log/frame.py")])
+
+
+def folders_of(*paths: str) -> set[str]:
+    """The folders of the tests that are run for changed files."""
+    return {test.parts[1] for test in rooms.tests_for(map(Path, paths))}
+
+
+def test_a_deleted_module_runs_what_still_imports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents that who deletes or moves a module hears of nothing, or of a file that is gone."""
+    gone = Path("tests/store/test_gone.py")
+    imports = {
+        Path("tests/log/test_frames.py"): {"logstore.log.gone"},
+        Path("tests/index/test_keys.py"): {"logstore.index.gone.key_of"},
+    }
+    monkeypatch.setattr(rooms, "reached", lambda path: frozenset(imports.get(path, ())))
+    found = rooms.tests_for([Path("logstore/codec/gone.py")])
+    assert {test.parts[1] for test in found} == {"codec"}
+    assert Path("tests/log/test_frames.py") in rooms.tests_for([Path("logstore/log/gone.py")])
+    assert rooms._names_of(Path("index/gone.py")) == {"logstore.index.gone"}
+    assert rooms.tests_for([gone]) == [Path("tests/house/test_rooms.py")]
+
+
+def test_a_module_that_is_gone_is_still_seen_in_what_imports_it(tmp_path: Path) -> None:
+    """Prevents that only imports of modules that exist are looked at."""
+    path = tmp_path / "test_it.py"
+    path.write_text("from tests.support import gone\nfrom logstore.log.gone import frame\n")
+    assert {"tests.support.gone", "logstore.log.gone"} <= rooms.reached(path)
+
+
+def test_a_conftest_runs_the_tests_that_it_is_for() -> None:
+    """Prevents a change of shared fixtures that runs nothing: nobody imports a conftest."""
+    assert folders_of("tests/wire/conftest.py") == {"wire"}
+    wire = {test for test in rooms.test_files() if test.parts[1] == "wire"}
+    assert set(rooms.tests_for([Path("tests/wire/conftest.py")])) == wire
+    assert set(rooms.tests_for([Path("tests/conftest.py")])) >= set(rooms.quick())
+    for name, path in rooms.harness().items():
+        if name.endswith(".conftest"):
+            assert rooms.tests_for([path]), path
+
+
+def test_golden_bytes_run_what_reads_them() -> None:
+    """Prevents committed bytes that change unread; and that new ones have no reader."""
+    golden = ROOT / "tests" / "golden"
+    there = {str(path.relative_to(ROOT)) for path in golden.iterdir() if path.name[0] not in "_."}
+    assert there == set(rooms.GOLDEN)
+    for folder, reader in rooms.GOLDEN.items():
+        name = folder.rpartition("/")[2]
+        source = rooms.harness()[reader]
+        assert source.is_relative_to(folder) or f'"golden" / "{name}"' in source.read_text()
+    assert "codec" in folders_of("tests/golden/codec/vectors.json")
+    assert "fuzz" in folders_of("tests/golden/fuzz/lines.hex")
+    assert "recovery" in folders_of("tests/golden/store_v1/store/STORE")
+
+
+def test_a_page_or_data_of_the_tests_runs_what_looks_at_it() -> None:
+    """Prevents that tests/README.md, or a file that tests read, is changed unseen."""
+    assert folders_of("tests/README.md") == {"house"}
+    assert folders_of("tests/store/odd_arguments.txt") == {"store"}
+    assert folders_of("tests/wire/node/clients.js") == {"wire"}
