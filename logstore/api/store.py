@@ -284,6 +284,9 @@ class Store(Generic[T]):
             InvalidIDError: an ID is none.
             OptionError: a limit or the timeout is none.
             UsageError: ``after`` is no mapping, or empty and waits for ever; ``block`` is given.
+            EntryTypeError: a stream's name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
         """
         arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)

@@ -11,6 +11,7 @@ import builtins
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,6 @@ FOLLOWED = [
     path for path in modules("logstore")
     if path.parts[1] in {"api", "ids.py", "options.py", "settings.py"}
 ]  # fmt: skip
-
 Call = tuple[str, Callable[..., Any]]
 
 
@@ -63,7 +63,7 @@ def sections(function: Callable[..., Any]) -> dict[str, dict[str, str]]:
 class Raising:
     """Which errors the functions of some modules raise, and which of each other they call.
 
-    Functions go by their names, methods by those of their class, too.
+    Functions go by ``module:name``, methods by ``Class.name``; those of a base are a face's, too.
     """
 
     def __init__(self) -> None:
@@ -74,17 +74,18 @@ class Raising:
             for face in PLAIN for base in face.__mro__
         }  # fmt: skip
         for path in FOLLOWED:
+            known = imported(path)
             for node in tree(path).body:
                 if isinstance(node, ast.FunctionDef):
-                    self._add(node, "")
+                    self._add(f"{path.stem}:{node.name}", node, known)
                 elif isinstance(node, ast.ClassDef):
                     for each in node.body:
                         if isinstance(each, ast.FunctionDef):
-                            self._add(each, node.name)
+                            self._add(f"{node.name}.{each.name}", each, known)
 
-    def _add(self, function: ast.FunctionDef, owner: str) -> None:
-        key = f"{owner}.{function.name}" if owner else function.name
+    def _add(self, key: str, function: ast.FunctionDef, known: dict[str, str]) -> None:
         raised, called = self.raised.setdefault(key, set()), self.called.setdefault(key, set())
+        owner = key.partition(".")[0]
         for node in ast.walk(function):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 raised.add(ast.unparse(node.exc.func))
@@ -92,8 +93,10 @@ class Raising:
                 of, _, name = ast.unparse(node.func).rpartition(".")
                 if of == "self":
                     called |= {f"{each}.{name}" for each in self._kin.get(owner, [])}
-                elif of in {"", "arguments", "scheduling", "producing", "configuring", "reading"}:
-                    called.add(name)
+                elif of in known and ":" not in known[of]:
+                    called.add(f"{known[of]}:{name}")
+                elif not of and name in known:
+                    called.add(known[name])
 
     def of(self, face: str, name: str) -> set[str]:
         """The errors of a method, and of all that it calls."""
@@ -104,6 +107,25 @@ class Raising:
             seen.add(one)
             left |= self.called.get(one, set()) - seen
         return {error for one in seen for error in self.raised.get(one, set())}
+
+
+def imported(path: Path) -> dict[str, str]:
+    """What a module calls the modules that are followed, and their functions and its own."""
+    stems = {each.stem for each in FOLLOWED}
+    known = {
+        node.name: f"{path.stem}:{node.name}"
+        for node in tree(path).body if isinstance(node, ast.FunctionDef)
+    }  # fmt: skip
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("logstore"):
+            stem = str(node.module).rpartition(".")[2]
+            for alias in node.names:
+                called = alias.asname or alias.name
+                if alias.name in stems:
+                    known[called] = alias.name
+                elif stem in stems:
+                    known[called] = f"{stem}:{alias.name}"
+    return known
 
 
 RAISING = Raising()
@@ -146,3 +168,6 @@ def test_what_a_function_raises_is_followed_through_those_it_calls() -> None:
     """A canary: a test that finds no errors would stay green for ever."""
     assert {"InvalidIDError", "OptionError"} <= RAISING.of("Stream", "range")
     assert "EntryTypeError" in RAISING.of("Stream", "add_many")
+    assert "UsageError" in RAISING.of("Store", "read")  # through the module ``read``
+    assert "OptionError" in RAISING.of("Store", "release_pins")  # ``store_info``
+    assert "OptionError" in RAISING.of("Group", "consume")  # ``worker``, and its loop

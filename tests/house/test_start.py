@@ -56,6 +56,14 @@ def test_opening_and_adding_loads_what_is_listed(tmp_path: Path) -> None:
     assert sorted(ours - pure - listed) == []
 
 
+def test_opening_what_is_there_loads_nothing_more(tmp_path: Path) -> None:
+    """Prevents a dear way to open a store that was closed, which is the way of each day."""
+    opened = OPENED.format(path=str(tmp_path / "store"))
+    first = loaded(opened)
+    again = loaded(opened)
+    assert sorted(again - first) == []
+
+
 def test_the_command_add_loads_click_and_little_else_on_top(tmp_path: Path) -> None:
     code = f"""
 import contextlib, io, sys
