@@ -2,9 +2,11 @@
 
 A *stranger* is a client that still has to give a password, or to finish a TLS handshake. Strangers
 share a part of the places; each is cut when its time is over; what they send is read in small
-pieces, one piece a turn (``turns``), and nothing is made for one, TLS least of all, before it has
-sent something. When all their places are taken, the one that came first goes for the next one that
-comes, if it had a second; until then newcomers wait in the system's queue.
+pieces, one piece a turn (``stranger_turns``), and nothing is made for one, neither a transport nor
+TLS, before it has sent something. The loop itself does not look at their sockets: if a thousand
+send, or go, in one moment, it hears of a few in each turn. When all their places are taken, the one
+that came first goes for the next one that comes, if it had a second; until then newcomers wait in
+the system's queue.
 
 Invariants: a connection has a place from ``accept`` until its file is closed, so files are never
 more than places and a few; who is in is never cut for who comes; no stranger causes more than a
@@ -23,12 +25,12 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
-from logstore.wire.listening import OUT_OF_FILES, Listen
+from logstore.wire.listening import OUT_OF_FILES, Listen, address_shown, keep_alive
 from logstore.wire.log_limiter import Lasting, Seldom
 from logstore.wire.reply import Failure, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.stranger_turns import Turns
+from logstore.wire.stranger_turns import Turns, Watch
 
 STRANGERS_MAX = 1024
 STRANGERS_PART = 4  # of all places, at most one in so many is a stranger's
@@ -41,7 +43,6 @@ PIECE_BYTES = 2048  # that a stranger sends are read at a time
 OWED_BYTES = 4096  # to a stranger, before it is read from again
 TLS_BUFFER_BYTES = 32 * 1024  # a record has 16 KiB; asyncio would take 256 KiB for each
 TLS_CLOSE_S = 2.0
-KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
 Factory = Callable[["Place"], asyncio.StreamReaderProtocol]
 
 
@@ -52,19 +53,26 @@ class _Tls(sslproto.SSLProtocol):
 
 
 class Place(asyncio.BufferedProtocol):
-    """One connection's place. For a stranger it stands between the socket and what serves it."""
+    """One connection's place. For a stranger it stands between the socket and what serves it: it
+    reads, and the transport only writes."""
 
-    def __init__(self, arrivals: Arrivals, session: Session, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, arrivals: Arrivals, session: Session, taken: socket.socket,
+        tls: ssl.SSLContext | None,
+    ) -> None:  # fmt: skip
         self.session = session
+        self.socket = taken  # whoever has the transport closes it; before there is one, this does
         self.since_s = time.monotonic()  # when it became a stranger
         self.secure = tls is None  # the handshake is done
         self.task: asyncio.Task[None] | None = None  # which serves it
         self._arrivals = arrivals
         self._tls = tls
+        self.connecting = False  # the socket becomes a transport, or is one
+        self.overdue = False  # it is cut when its turn comes
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.BaseProtocol | None = None
         self._between = False
-        self._data = b""  # read, and waiting for its turn
+        self._data = b""  # read, and not handed over yet
         self._ended = False  # it sends nothing any more
         self._busy = False  # what was read is still worked on
         self._held = True
@@ -74,27 +82,65 @@ class Place(asyncio.BufferedProtocol):
 
     # -- between the socket and what serves it -------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is a transport now."""
+        """The socket is a transport now: it has sent something before."""
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._between = transport, True
         transport.set_write_buffer_limits(OWED_BYTES)
+        transport.pause_reading()
         if self._is_cut:
             transport.abort()
+        else:
+            self._go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the next piece goes: strangers share one buffer."""
         return self._arrivals.piece
 
     def buffer_updated(self, nbytes: int) -> None:
-        """A piece came: no other one before this one had its turn."""
+        """A piece came though nobody asked: TLS resumes what it has paused."""
         assert self._transport is not None
         self._transport.pause_reading()
-        if not self._data:
-            self._arrivals.turns.ask(self._turn)
         self._data += bytes(self._arrivals.piece[:nbytes])
+        self._arrivals.turns.ask(self._turn)
+
+    def eof_received(self) -> bool:
+        """The same of the end."""
+        self._ended = True
+        self._arrivals.turns.ask(self._turn)
+        return True
+
+    def watch(self) -> None:
+        """Have a turn when the client has sent something, or went."""
+        if self._held and not (self._busy or self._ended or self._is_cut):
+            self._arrivals.watch.watch(self.socket, self._turn)
 
     def _turn(self) -> None:
-        if not self._held or self._transport is None or self._transport.is_closing():
+        """Read a piece, and hand it over."""
+        is_in = self._transport is not None and not self._between
+        if is_in or not self._held or self._is_cut or self._busy:
+            return
+        try:
+            size = self.socket.recv_into(self._arrivals.piece)
+            self._data += bytes(self._arrivals.piece[:size])
+            self._ended = self._ended or not size
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.cut()
+            return
+        if self._transport is not None:
+            self._go_on()
+        elif self._data:
+            self._arrivals.connect(self)
+        elif self._ended:
+            self.cut()
+        else:
+            self.watch()
+
+    def _go_on(self) -> None:
+        """Hand over what there is; then wait for more, if there may be more."""
+        assert self._transport is not None
+        if self._transport.is_closing():
             return
         if self._data:
             self._give()
@@ -105,8 +151,8 @@ class Place(asyncio.BufferedProtocol):
             )
             if not stays:
                 self._transport.close()
-        elif not self._busy and self._between:
-            self._transport.resume_reading()
+        elif self._between:
+            self.watch()
 
     def _give(self) -> None:
         """Hand over what was read."""
@@ -124,12 +170,6 @@ class Place(asyncio.BufferedProtocol):
                 data = data[size:]
         elif data and isinstance(self._inner, asyncio.Protocol):
             self._inner.data_received(data)
-
-    def eof_received(self) -> bool:
-        """The client sends nothing any more. Also that has a turn: thousands may go at once."""
-        self._ended = True
-        self._arrivals.turns.ask(self._turn)
-        return True
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -183,12 +223,14 @@ class Place(asyncio.BufferedProtocol):
     def ready(self) -> None:
         """What was read is worked off: a stranger may be read from again."""
         self._busy = False
-        if self._between and self._transport is not None and not self._data:
-            self._transport.resume_reading()
+        if self._between:
+            self.watch()
 
     def busy(self) -> None:
         """What was read is being worked on."""
         self._busy = True
+        if not self._between:
+            self._arrivals.turns.others_ask()
 
     def follow(self, transport: asyncio.WriteTransport) -> None:
         """Look whether the client logged in meanwhile, or has to do it again after RESET."""
@@ -208,6 +250,7 @@ class Place(asyncio.BufferedProtocol):
         if not self._between or transport is None or inner is None or transport.is_closing():
             return
         self._between = False
+        self._arrivals.watch.forget(self.socket)
         if self._data:
             self._give()
         transport.set_write_buffer_limits()
@@ -219,11 +262,15 @@ class Place(asyncio.BufferedProtocol):
         self._is_cut = True
         if self._transport is not None:
             self._transport.abort()
+        elif not self.connecting:
+            self.release()
+            self.socket.close()
 
     def release(self) -> None:
-        """Give the place back; safe to repeat."""
+        """Give the place back; safe to repeat. The socket is closed behind it."""
         if self._held:
             self._held = False
+            self._arrivals.watch.forget(self.socket)
             self._arrivals.left(self)
 
 
@@ -232,6 +279,7 @@ class Arrivals:
 
     def __init__(self, service: Service, factory: Factory) -> None:
         self.turns = Turns()
+        self.watch = Watch(self.turns)
         self.piece = memoryview(bytearray(PIECE_BYTES))
         self.strangers: dict[Place, None] = {}  # in the order they became so
         self._service = service
@@ -274,6 +322,7 @@ class Arrivals:
         self._waiting.clear()
         for each in list(self.strangers):
             each.cut()
+        self.watch.close()
 
     @property
     def strangers_max(self) -> int:
@@ -368,25 +417,31 @@ class Arrivals:
 
     # -- places -----------------------------------------------------------------------------------
     def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
-        _keep_alive(taken)
-        address, local = _shown(peer), _shown(taken.getsockname())
-        place = Place(self, self._service.session(address=address, local=local), tls)
+        keep_alive(taken)
+        address, local = address_shown(peer), address_shown(taken.getsockname())
+        place = Place(self, self._service.session(address=address, local=local), taken, tls)
         self._places.add(place)
         if tls is not None or not place.session.authenticated:
             self.estrange(place)
-        task = asyncio.get_running_loop().create_task(self._connect(place, taken))
+            place.watch()
+        else:
+            self.connect(place)
+
+    def connect(self, place: Place) -> None:
+        """Make a place's socket a transport."""
+        place.connecting = True
+        task = asyncio.get_running_loop().create_task(self._connect(place))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, place: Place, taken: socket.socket) -> None:
-        """Make the socket a transport."""
-        inner: asyncio.BaseProtocol = place if place in self.strangers else self._factory(place)
+    async def _connect(self, place: Place) -> None:
+        inner: asyncio.BaseProtocol = place if place.stranger else self._factory(place)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: inner, taken)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: inner, place.socket)
         except OSError as exc:
             self._failed.warn("a client from %s is not served: %s", place.session.address, exc)
-            taken.close()
             place.release()
+            place.socket.close()
 
     def inner(self, place: Place, tls: ssl.SSLContext | None) -> asyncio.BaseProtocol:
         """What serves a stranger that has sent something."""
@@ -433,25 +488,12 @@ class Arrivals:
             limit_s = self._listen.auth_timeout_s if each.secure else (
                 self._listen.handshake_timeout_s
             )  # fmt: skip
-            if now - each.since_s > limit_s:
+            if now - each.since_s > limit_s and not each.overdue:
+                each.overdue = True
                 what = "log in" if each.secure else "finish the TLS handshake"
                 self._overdue.warn(
                     "a client from %s did not %s within %g s", each.session.address, what, limit_s
                 )
-                each.cut()
+                self.turns.ask(each.cut)  # it may be the time of a thousand
         if self.strangers:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
-
-
-def _shown(address: object) -> str:
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix"
-
-
-def _keep_alive(found: socket.socket) -> None:
-    if found.family == socket.AF_UNIX:
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

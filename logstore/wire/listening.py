@@ -27,6 +27,7 @@ from logstore.wire.users import Users
 
 log = logging.getLogger("logstore.server")
 BACKLOG = 1024  # clients that came together
+KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
 LOCK_WAIT_S = 5.0
 AUTH_TIMEOUT_S = 10.0
 HANDSHAKE_TIMEOUT_S = 5.0
@@ -144,6 +145,22 @@ class UnixSocket:
 
 def _cannot(path: Path, exc: OSError) -> FileSystemError:
     return FileSystemError(f"cannot listen on {path}: {exc.strerror or exc}; give another path")
+
+
+def address_shown(address: object) -> str:
+    """Where a client is, for people."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix"
+
+
+def keep_alive(found: socket.socket) -> None:
+    """Have the system find out when the machine of a client is gone."""
+    if found.family == socket.AF_UNIX:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 @contextmanager
