@@ -11,7 +11,6 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from logstore.aio.host import Host, StreamOfGroup
@@ -133,7 +132,7 @@ class AsyncGroup(Generic[T]):
             wait,
             owner,
             deadline,
-            alive=None if alive is None else partial(self._run, alive),
+            alive=alive or group._opened.engine,
             most_s=STOP_S if options.get("worker") else None,
         )
         return group._deliveries(who, found)

@@ -43,7 +43,8 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.transaction import Transaction
 from logstore.clock import Clock
-from logstore.ids import IDLike, StreamID
+from logstore.engine.waiting.wait import over
+from logstore.ids import IDLike
 from logstore.options import COMPACT_RATE_BYTES_S, Sync
 
 P = ParamSpec("P")
@@ -240,28 +241,18 @@ class AsyncStore(Generic[T]):
     ) -> dict[T, list[Entry[T]]]:  # fmt: skip
         """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
         arguments.refuse_block(block)
-        store, deadline = self._store, arguments.deadline_of(timeout)
-        read = partial(store.read, count=count, max_count=max_count, max_bytes=max_bytes)
-        if timeout == 0 or not isinstance(after, Mapping) or not after:
-            return await self._run(read, after, timeout=timeout)
+        limits = arguments.limits(count, max_count, max_bytes)
+        deadline = arguments.deadline_of(timeout)
 
-        def first() -> tuple[dict[T, StreamID], dict[T, list[Entry[T]]]]:
-            starts: dict[Any, StreamID] = {}
-            for name, given in after.items():
-                raw = arguments.stream_name(name, store.encoding)
-                starts[name] = reading.start_of(opened_of(store), raw, given).above
-            return starts, read(after)
+        def begin() -> tuple[reading.ReadMany[T], dict[T, list[Entry[T]]]]:
+            begun = reading.ReadMany(opened_of(self._store), after, limits)
+            return begun, begun.look()
 
-        starts, found = await self._run(first)
-        if found:
+        read, found = await self._run(begin)
+        if found or over(deadline):
             return found
-        names = [arguments.stream_name(name, store.encoding) for name in starts]
-        begun: Any = starts
-
-        async def attempt() -> dict[T, list[Entry[T]]]:
-            return await self._run(read, begun)
-
-        return await wait_for(self._watcher, names, attempt, deadline) or {}
+        names = read.names(deadline)
+        return await wait_for(self._watcher, names, partial(self._run, read.look), deadline) or {}
 
     def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction[T]:
         """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.

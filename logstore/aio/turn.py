@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +24,6 @@ from logstore.engine.waiting.wait import over
 from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
-RETRY_MIN_S = 0.001  # between two looks for what became idle
 
 
 class Tasks(NamedTuple):
@@ -36,8 +34,8 @@ class Tasks(NamedTuple):
 
     async def read(
         self, read: GroupRead, owner: tuple[object, bytes], deadline: float | None, *,
-        alive: Callable[[], Awaitable[object]] | None = None,
-        begun: Callable[[Waiter], object] = bool, most_s: float | None = None,
+        alive: Callable[[], object], begun: Callable[[Waiter], object] = bool,
+        most_s: float | None = None,
     ) -> list[Delivered]:  # fmt: skip
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
 
@@ -45,24 +43,24 @@ class Tasks(NamedTuple):
             read: the read.
             owner: who keeps a place in the queue over time-outs: somebody, and its consumer.
             deadline: when it ends without entries.
-            alive: raises when waiting is over; asked whenever it was woken.
+            alive: raises when waiting is over; asked in a thread, when it begins to wait and
+                whenever it was woken.
             begun: told once it stands in the queue; what it is given wakes it, to ask ``alive``.
             most_s: no sleep is longer, because nobody wakes it when ``alive`` would raise.
         """
         shown = False
         while not over(deadline):
-            session = await self.run(partial(read.session, owner))
-            if session is None:
-                break  # the group is gone: reading says so
-            turn = _Turn(self, session, alive, begun, most_s)
+            turn = _Turn(self, read, owner, alive, begun, most_s)
             try:
-                found = await turn.take(read.stream, deadline)
+                found = await turn.take(deadline)
             except Moved:
                 turn.leave()
                 continue
             except BaseException:
                 turn.leave()
                 raise
+            if turn.session is None:
+                break  # the group is gone: reading says so
             if found or found is None:
                 return found or []
             shown = True  # what it was handed was deleted since
@@ -74,12 +72,13 @@ class _Turn:
     """One wait of a task in the queue."""
 
     def __init__(
-        self, tasks: Tasks, session: WaitSession,
-        alive: Callable[[], Awaitable[object]] | None, begun: Callable[[Waiter], object],
-        most_s: float | None,
+        self, tasks: Tasks, read: GroupRead, owner: tuple[object, bytes],
+        alive: Callable[[], object], begun: Callable[[Waiter], object], most_s: float | None,
     ) -> None:  # fmt: skip
+        self.session: WaitSession | None = None  # None before it began, and if the group is gone
         self._tasks = tasks
-        self._session = session
+        self._read = read
+        self._owner = owner
         self._alive = alive
         self._begun = begun
         self._most_s = most_s
@@ -87,49 +86,49 @@ class _Turn:
         self._runs = False  # a step, in a thread
         self._gone = False
 
-    async def take(self, stream: bytes, deadline: float | None) -> list[Delivered] | None:
-        """Read at once, or in turn; None at the deadline."""
-        session, watcher = self._session, self._tasks.watcher
-        found = await self._do(session.begin)
-        if found:
+    async def take(self, deadline: float | None) -> list[Delivered] | None:
+        """Read at once, or in turn; None at the deadline, and if the group is gone."""
+        watcher = self._tasks.watcher
+        found = await self._do(self._begin)
+        session = self.session
+        if found or session is None:
             return found
-        if session.ticket is None:  # more waiters than waiters: in order only among themselves
-            queue = watcher.overflow.setdefault(session.key, deque())
-            try:
-                return await wait_for(
-                    watcher, [stream], lambda: self._do(session.out_of_turn), deadline, queue=queue,
-                    pause_s=lambda: self._most_s, alive=self._alive, begun=self._begun,
-                )  # fmt: skip
-            finally:
-                if not queue:
-                    watcher.overflow.pop(session.key, None)
+        if session.ticket is None:
+            return await self._without_record(session, deadline)
+        step = partial(session.step, self._alive)
         with watcher.waiting((), ticket=session.ticket) as waiter:
             self._begun(waiter)
             while True:
                 waiter.event.clear()
-                found = await self._do(session.step)
+                found = await self._do(step)
                 if found is not None:
                     return found
                 if over(deadline):
                     return await self._do(session.give_up)
-                if self._alive is not None:
-                    try:
-                        await self._alive()
-                    except Exception:
-                        if (had := await self._do(session.stop)) is not None:
-                            return had
-                        raise
-                await self._sleep(waiter, deadline)
+                await waiter.wait(deadline, self._pause_s())
+                if waiter.event.is_set():
+                    watcher.engine().metrics.count("wakeups")
 
-    async def _sleep(self, waiter: Waiter, deadline: float | None) -> None:
-        engine, due_ms = self._tasks.watcher.engine(), self._session.due_ms
-        most_s = self._most_s
-        if due_ms is not None:
-            left_s = max(RETRY_MIN_S, (due_ms - engine.clock.now_ms()) / 1000)
-            most_s = left_s if most_s is None else min(most_s, left_s)
-        await waiter.wait(deadline, most_s)
-        if waiter.event.is_set():
-            engine.metrics.count("wakeups")
+    def _begin(self) -> list[Delivered] | None:
+        session = self.session = self._read.session(self._owner)
+        return None if session is None else session.begin()
+
+    async def _without_record(
+        self, session: WaitSession, deadline: float | None
+    ) -> list[Delivered] | None:
+        """Wait where all records are taken: in order only among the tasks of this process that
+        would take the same.
+        """
+        return await wait_for(
+            self._tasks.watcher, [self._read.stream], lambda: self._do(session.out_of_turn),
+            deadline, queue=(session.key, session.min_idle_ms), pause_s=self._pause_s,
+            alive=lambda: self._do(self._alive), begun=self._begun,
+        )  # fmt: skip
+
+    def _pause_s(self) -> float | None:
+        """How long to sleep at most."""
+        pauses = (self._most_s, None if self.session is None else self.session.pause_s())
+        return min((each for each in pauses if each is not None), default=None)
 
     async def _do(self, call: Callable[[], R]) -> R:
         """One step, in a thread: who is cancelled meanwhile does not end it."""
@@ -145,7 +144,7 @@ class _Turn:
             return call()
         finally:
             if self._ended():
-                self._session.leave()
+                self._leave()
 
     def _ended(self) -> bool:
         """The step is through; whether nobody waits for it any more."""
@@ -161,4 +160,8 @@ class _Turn:
             self._gone = True
             runs = self._runs
         if not runs:
-            self._session.leave()
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.session is not None:
+            self.session.leave()

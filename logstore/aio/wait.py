@@ -27,7 +27,7 @@ from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import EVERY
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting.queue import Ticket
-from logstore.engine.waiting.wait import POLL_S
+from logstore.engine.waiting.wait import POLL_S, over
 from logstore.errors import ClosedError
 from logstore.log import names as files
 
@@ -50,23 +50,29 @@ class Watcher:
         self._mutex = threading.Lock()
         self._buckets: dict[int, _Bucket] = {}
         self._turns: set[Waiter] = set()  # those with tickets
-        self.overflow: dict[int, deque[Waiter]] = {}  # of groups: those that found no free slot
+        # Those that found no free waiter record, by what they take: group and minimum idle time.
+        self._overflow: dict[tuple[int, int], deque[Waiter]] = {}
         self._beat_s = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
     def waiting(
-        self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
+        self, names: Sequence[bytes], queue: tuple[int, int] | None = None,
         ticket: Ticket | None = None,
     ) -> Iterator[Waiter]:  # fmt: skip
         """A waiter that is woken whenever one of the streams changes, or with a ticket, when
-        somebody calls it and now and then; try after this.
+        somebody calls it and now and then; try after this. In a ``queue`` of this process only the
+        first is woken, and who leaves wakes the next.
         """
-        engine, waiter = self.engine(), Waiter(names, queue, ticket)
+        engine = self.engine()
         with self._mutex:
             if self._closed:
                 raise closed()
+            same = None if queue is None else self._overflow.setdefault(queue, deque())
+            waiter = Waiter(names, same, ticket)
+            if same is not None:
+                same.append(waiter)
             for bucket in waiter.buckets:
                 if bucket not in self._buckets:
                     self._buckets[bucket] = _Bucket(_word(engine, bucket))
@@ -82,12 +88,21 @@ class Watcher:
         try:
             yield waiter
         finally:
+            following = None
             with self._mutex:
                 self._turns.discard(waiter)
+                if queue is not None and same is not None:
+                    same.remove(waiter)
+                    if same:
+                        following = same[0]
+                    else:
+                        del self._overflow[queue]
                 for bucket in waiter.buckets:
                     self._buckets[bucket].waiters.discard(waiter)
                     if not self._buckets[bucket].waiters:
                         del self._buckets[bucket]
+            if following is not None:
+                following.wake()  # in its own loop, which may be another one
 
     def close(self) -> None:
         """Wake every waiter, to find the store closed; the thread ends soon."""
@@ -211,7 +226,7 @@ def _sleep(engine: Engine, word: int) -> None:
 
 async def wait_for(
     watcher: Watcher, names: Sequence[bytes], attempt: Callable[[], Awaitable[R]],
-    deadline: float | None, *, queue: deque[Waiter] | None = None,
+    deadline: float | None, *, queue: tuple[int, int] | None = None,
     pause_s: Callable[[], float | None] | None = None,
     alive: Callable[[], Awaitable[object]] | None = None,
     begun: Callable[[Waiter], object] = bool,
@@ -226,30 +241,22 @@ async def wait_for(
     count, slept = watcher.engine().metrics.count, False
     with watcher.waiting(names, queue) as waiter:
         begun(waiter)  # who gets it may wake it, so that ``alive`` is asked
-        if queue is not None:
-            queue.append(waiter)
-        try:
-            while True:
-                waiter.event.clear()
-                over = deadline is not None and time.monotonic() >= deadline
-                if alive is not None:
-                    await alive()
-                if queue is None or queue[0] is waiter:
-                    found = await attempt()
-                    if found:
-                        return found
-                elif watcher._closed:
-                    raise closed()
-                if over:
-                    return None
-                if not slept:
-                    count("waits")
-                    slept = True
-                await waiter.wait(deadline, pause_s() if pause_s is not None else None)
-                if waiter.event.is_set():
-                    count("wakeups")
-        finally:
-            if queue is not None:
-                queue.remove(waiter)
-                if queue:
-                    queue[0].event.set()
+        while True:
+            waiter.event.clear()
+            last = over(deadline)
+            if alive is not None:
+                await alive()
+            if not waiter.behind:
+                found = await attempt()
+                if found:
+                    return found
+            elif watcher._closed:
+                raise closed()
+            if last:
+                return None
+            if not slept:
+                count("waits")
+                slept = True
+            await waiter.wait(deadline, pause_s() if pause_s is not None else None)
+            if waiter.event.is_set():
+                count("wakeups")

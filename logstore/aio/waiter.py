@@ -22,9 +22,8 @@ class Waiter:
     """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
 
     def __init__(
-        self, names: Sequence[bytes], queue: deque[Waiter] | None = None,
-        ticket: Ticket | None = None,
-    ) -> None:  # fmt: skip
+        self, names: Sequence[bytes], queue: deque[Waiter] | None, ticket: Ticket | None
+    ) -> None:
         self.buckets = {bucket_of(name) for name in names}
         self.ticket = ticket
         self.word = 0  # of the ticket, when its event was set last

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
@@ -137,36 +137,53 @@ def read_stream(
     return wait_streams(opened.engine(), [name], look, deadline, opened.engine) or []
 
 
+class ReadMany(Generic[T]):
+    """A read of several streams, each above its ID, as it was settled when the read was made.
+
+    Streams are read in the order in which they are named: what the first ones use up of the limits
+    is not left for the others.
+    """
+
+    def __init__(
+        self, opened: OpenStore[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        allowed: Limits,
+    ) -> None:  # fmt: skip
+        if not isinstance(after, Mapping):
+            raise UsageError(
+                f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
+            )
+        self._opened: OpenStore[T] = opened
+        self._allowed = allowed
+        self._starts = [
+            start_of(opened, arguments.stream_name(name, opened.encoding), given)
+            for name, given in after.items()
+        ]
+
+    def names(self, deadline: float | None) -> list[bytes]:
+        """The streams to wait for; UsageError where that would be for nothing, and for ever."""
+        if not self._starts and deadline is None:
+            raise UsageError("no stream is named: there is nothing to wait for")
+        return [start.name for start in self._starts]
+
+    def look(self) -> dict[T, list[Entry[T]]]:
+        """What there is now, without the streams that have nothing."""
+        budget = Budget(self._allowed)
+        read = [(start.name, budget.read(self._opened, start)) for start in self._starts]
+        return {self._opened.text(name): given for name, given in read if given}
+
+
 def read_many(
     opened: OpenStore[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike], allowed: Limits,
     timeout: float | timedelta | None,
 ) -> dict[T, list[Entry[T]]]:  # fmt: skip
-    """Entries of several streams, each above its ID; streams without any are left out.
-
-    In the order in which they are named: what the first ones use up is not left for the others.
-    """
-    if not isinstance(after, Mapping):
-        raise UsageError(
-            f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
-        )
+    """What such a read finds, at once or until the time-out; {} if none of them has anything."""
     deadline = deadline_of(timeout)
-    starts = [
-        start_of(opened, arguments.stream_name(name, opened.encoding), given)
-        for name, given in after.items()
-    ]
-
-    def look() -> dict[T, list[Entry[T]]]:
-        budget = Budget(allowed)
-        read = [(start.name, budget.read(opened, start)) for start in starts]
-        return {opened.text(name): given for name, given in read if given}
-
-    found = look()
+    read = ReadMany(opened, after, allowed)
+    found = read.look()
     if found or over(deadline):
         return found
-    if not starts and deadline is None:
-        raise UsageError("no stream is named: there is nothing to wait for")
-    names = [start.name for start in starts]
-    return wait_streams(opened.engine(), names, look, deadline, opened.engine) or {}
+    names = read.names(deadline)
+    return wait_streams(opened.engine(), names, read.look, deadline, opened.engine) or {}
 
 
 def follow(

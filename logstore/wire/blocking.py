@@ -91,13 +91,9 @@ class Blocked:
 
     def _streams_thread(self, end: float | None) -> list[Reply] | None:
         engine = opened_of(self._session.database.store).engine()
-        while True:
-            pause_s = self._pause_s
-            until = end if pause_s is None else time.monotonic() + pause_s
-            until = until if end is None or until is None else min(end, until)
-            found = wait_streams(engine, self.step.keys, self._attempt, until, self._alive)
-            if found or (end is not None and time.monotonic() >= end):
-                return found
+        return wait_streams(
+            engine, self.step.keys, self._attempt, end, self._alive, lambda: self._pause_s
+        )
 
     async def in_task(self, tasks: Tasks, slice_s: float) -> Reply:
         """Wait as a task: the reply; ``Unblocked`` with the one that ends it otherwise.
@@ -118,7 +114,7 @@ class Blocked:
     async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
         try:
             found = await tasks.read(
-                self._group_read(), self._owner, self.deadline, alive=self._lives,
+                self._group_read(), self._owner, self.deadline, alive=self._alive,
                 begun=self._begun, most_s=slice_s,
             )  # fmt: skip
             if not found:
@@ -141,13 +137,13 @@ class Blocked:
 
         found = await wait_for(
             tasks.watcher, self.step.keys, attempt, self.deadline, pause_s=pause_s,
-            alive=self._lives, begun=lambda waiter: self._begin(waiter.wake),
+            alive=self._unblocked, begun=lambda waiter: self._begin(waiter.wake),
         )  # fmt: skip
         return self.step.empty if found is None else found[0]
 
     # -- what it reads ------------------------------------------------------------------------
     def _attempt(self) -> list[Reply] | None:
-        """Try once: the reply, as a list; None if there is nothing."""
+        """Try once: the reply, as a list; None if there is nothing, and the client is there."""
         step = self.step
         self._owed.back(0)
         if step.worth is None or step.worth(self._reader):
@@ -157,6 +153,7 @@ class Blocked:
             if found[0] is not step.empty:
                 return found
         self.waited = True
+        self._check()  # who went before it began is not waited for
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
         self._pause_s = None if pause_ms is None else pause_ms / 1000
         return None
@@ -221,7 +218,7 @@ class Blocked:
         self._session.unblock, self._session.look_again = unblock, wake
 
     def _begun(self, waiter: Waiter) -> None:
-        self.waited = True  # it had its first try
+        self.waited = True
         self._begin(waiter.wake)
 
     def _end(self) -> None:
@@ -232,6 +229,10 @@ class Blocked:
         if self._told or (self.waited and self._session.gone):
             raise Unblocked(Failure(UNBLOCKED) if any(self._told[:1]) else self.step.empty)
 
+    async def _unblocked(self) -> None:
+        """Asked in the loop whenever it was woken: threads may all be waiting for LOCK."""
+        self._check()
+
     def _check_rights(self) -> None:
         """``Unblocked`` with the refusal, if the user lost the right meanwhile."""
         if self._refused is None and self.step.refusal is not None:
@@ -240,15 +241,11 @@ class Blocked:
             raise Unblocked(self._refused)
 
     def _alive(self) -> None:
-        """Asked by a thread whenever it was woken, and once a slice."""
+        """Asked when it begins to wait, whenever it was woken, and by a thread once a slice."""
         opened_of(self._session.database.store).engine()
-        self.waited = True
+        self.waited = True  # it had its first try
         self._check()
-
-    async def _lives(self) -> None:
-        """Asked by a task whenever it was woken."""
-        self._check()
-        if self.waited and self.step.group:
+        if self.step.group:
             self._check_rights()
 
 

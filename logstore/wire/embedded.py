@@ -70,13 +70,17 @@ class Direct:
             self._answered(found)
 
     async def wait_in_task(self, tasks: Tasks) -> None:
-        """The same in a task of an event loop, until all of them are ready."""
-        while (blocked := self._blocked()) is not None:
-            try:
-                found = await blocked.in_task(tasks, SLICE_S)
-            except Unblocked as unblocked:
-                found = unblocked.reply
-            await tasks.run(partial(self._answered, [found]))
+        """The same of the read that blocks now, in a task of an event loop: another one that was
+        asked behind it may block after this.
+        """
+        blocked = self._blocked()
+        if blocked is None:
+            return
+        try:
+            found = await blocked.in_task(tasks, SLICE_S)
+        except Unblocked as unblocked:
+            found = unblocked.reply
+        await tasks.run(partial(self._answered, [found]))
 
     def _blocked(self) -> Blocked | None:
         step = self._waiting

@@ -45,7 +45,7 @@ class Writer:
             await asyncio.wait([before])
         try:
             self._reader.feed_data(await asyncio.to_thread(self._feed, data))
-            if self._direct.waits and not self._closed:
+            while self._direct.waits and not self._closed:
                 await self._direct.wait_in_task(self._tasks)
                 self._reader.feed_data(self._direct.encoded())
             if self._direct.session.closing:

@@ -16,6 +16,7 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import deliver
+from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.engine.waiting import handoff
@@ -33,6 +34,7 @@ from tests.waiting.crowd import (
     queue,
     reader,
     stop,
+    takers,
 )
 from tests.waiting.test_handover import Reading, add, commits
 from tests.waiting.test_turns import go, task, until
@@ -308,13 +310,30 @@ def _kill(*_: Any) -> None:
 def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     async def work(store: Any, plain: Store[Any]) -> None:
         first, second = await task(store, "first"), await task(store, "second")
-        await until(lambda: len(queue(plain)) == 2)
+        await until(lambda: len(takers(plain)) == 2)
         before = commits(plain)
         plain.stream("work").add_many([{"n": 0}, {"n": 1}])
         assert len(await first) == len(await second) == 1
         assert commits(plain) == before + 1
 
     go(tmp_path, work)
+
+
+@pytest.mark.inside
+def test_readers_that_were_served_run_before_more_is_added(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where every processor is busy, they would wait until the adder's slice is over."""
+    yields: list[int] = []
+    monkeypatch.setattr(futex, "let_run", lambda: yields.append(commits(store)))
+    add(store, 0)
+    assert group_of(store).read("nobody waits", count=1)
+    assert yields == []
+    for n in (1, 2):
+        (waiting,) = reading(store, f"w{n}")
+        add(store, n)
+        assert yields[n - 1 :] == [commits(store)]  # once, behind the commit that served it
+        assert waiting.wait() == [n]
 
 
 def test_no_value_stands_in_shared_memory(store: Store[Any]) -> None:

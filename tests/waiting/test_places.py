@@ -60,12 +60,12 @@ class Held:
         self.reached, self.goes_on = threading.Event(), threading.Event()
         done = getattr(WaitSession, name)
 
-        def held(stay: Any, **options: Any) -> Any:
-            found = done(stay, **options) if after else None
+        def held(session: Any, *args: Any) -> Any:
+            found = done(session, *args) if after else None
             if found or not after:
                 self.reached.set()
                 self.goes_on.wait(SOON_S)
-            return found if after else done(stay, **options)
+            return found if after else done(session, *args)
 
         patch.setattr(WaitSession, name, held)
 

@@ -19,6 +19,8 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.aio.group import AsyncGroup
+from logstore.aio.turn import Tasks
+from logstore.aio.wait import Watcher
 from logstore.api.store import Store
 from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import PACE
@@ -26,6 +28,7 @@ from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.crowd import (
     LONG_S,
+    SOON_S,
     eventually,
     group_of,
     owners,
@@ -35,6 +38,7 @@ from tests.waiting.crowd import (
     take,
 )
 
+IDLE_S = 0.5
 Work = Callable[[aio.AsyncStore, Store[Any]], Awaitable[None]]
 
 
@@ -203,20 +207,81 @@ def test_a_task_keeps_its_place_over_time_outs(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-def test_without_a_ticket_it_is_served_without_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store[Any]], None]:
+    """Takes all waiter records of a store, of which there are four."""
     monkeypatch.setattr(waiters, "WAITERS_MAX", 4)
 
-    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        table = engine_of(plain).wake.waits.waiters
-        with plain._live().committer.locked():
-            while table.take_locked(5, 1):
+    def take_all(store: Store[Any]) -> None:
+        with store._live().committer.locked():
+            while engine_of(store).wake.waits.waiters.take_locked(5, 1):
                 pass
+
+    return take_all
+
+
+@pytest.mark.usefixtures("patient")
+def test_tasks_without_a_record_are_served_in_order_over_event_loops(
+    store: Store[Any], full: Callable[[Store[Any]], None]
+) -> None:
+    """Each of them wakes the next when it leaves, in the loop of that one."""
+    group = group_of(store)
+    full(store)
+    watcher, served = Watcher(store._engine), list[str]()
+
+    def work(who: str) -> None:
+        read = group._waiting(who.encode(), 1)
+        tasks = Tasks(watcher, asyncio.to_thread)
+        asyncio.run(tasks.read(read, (who, who.encode()), None, alive=store._engine))
+        served.append(who)
+
+    names = ["a", "b", "c"]
+    threads = [threading.Thread(target=work, args=(who,), daemon=True) for who in names]
+    for n, thread in enumerate(threads, 1):
+        thread.start()
+        eventually(lambda n=n: store.metrics()["waits"] == 2 * n)  # type: ignore[misc]
+    store.stream("work").add_many({"n": n} for n in range(3))
+    for thread in threads:
+        thread.join(SOON_S)
+    assert served == owners(store) == names
+    watcher.close()
+    watcher.join()
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("who", ["thread", "task"])
+def test_without_a_record_it_finds_what_time_alone_brings(
+    tmp_path: Path, full: Callable[[Store[Any]], None], who: str
+) -> None:
+    """Also a task behind which others wait who would not take that."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        plain.stream("work").add({"n": 1})
+        group_of(plain).read("crashed")
+        full(plain)
+        options: dict[str, Any] = {"timeout": LONG_S, "claim_idle": IDLE_S}
+        new_only = asyncio.create_task((await group(store)).read("new", timeout=LONG_S))
+        await until(lambda: plain.metrics()["waits"] == 2)
+        if who == "task":
+            reading = (await group(store)).read("late", **options)
+        else:
+            reading = asyncio.to_thread(lambda: group_of(plain).read("late", **options))  # type: ignore[assignment]
+        found = await asyncio.wait_for(reading, SOON_S)
+        assert [each.fields for each in found] == [{b"n": b"1"}]
+        assert not new_only.done()
+        new_only.cancel()
+
+    go(tmp_path, work)
+
+
+def test_without_a_record_it_is_served_all_the_same(
+    tmp_path: Path, full: Callable[[Store[Any]], None]
+) -> None:
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        full(plain)
         late = asyncio.create_task((await group(store)).read("late", timeout=LONG_S))
         await asyncio.sleep(0.1)
         plain.stream("work").add({"a": "b"})
         assert await asyncio.wait_for(late, 60)
-        table.give_back()
 
     go(tmp_path, work)

@@ -20,6 +20,8 @@ from logstore.valkey import Valkey
 from logstore.valkey.asyncio import Valkey as AsyncValkey
 from tests.wire.served import serving
 
+SOON_S = 60.0
+
 
 def session(client: Any) -> list[Any]:
     """What one client does, and is told."""
@@ -163,6 +165,36 @@ def test_valkey_py_is_answered_as_over_a_network(tmp_path: Path, protocol: int) 
         assert near.info("server")["server_name"] == "valkey"
     with logstore.open(tmp_path / "store", sync="always") as store:  # it was closed
         assert sorted(store.streams()) == [b"s", b"t", b"u"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_reads_that_block_are_answered_one_by_one_in_order(tmp_path: Path, at_once: bool) -> None:
+    """Neither is a reply kept back for the read behind it, nor comes one before those before it."""
+
+    async def run() -> None:
+        async with AsyncRedis(tmp_path / "store", protocol=2) as client:
+            link = await client.connection_pool.get_connection()
+            reads = [("XREAD", "BLOCK", "0", "STREAMS", name, "0") for name in "abc"]
+            if at_once:
+                await link.send_packed_command(link.pack_commands([*reads, ("ECHO", "after")]))
+            for words in [] if at_once else [*reads, ("ECHO", "after")]:
+                await link.send_command(*words)
+
+            async def reply() -> Any:
+                return await asyncio.wait_for(link.read_response(), SOON_S)
+
+            await client.xadd("b", {"n": 2}, id="2-0")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(link.read_response(disconnect_on_error=False), 0.2)
+            await client.xadd("a", {"n": 1}, id="1-0")
+            assert await reply() == [[b"a", [[b"1-0", [b"n", b"1"]]]]]
+            assert await reply() == [[b"b", [[b"2-0", [b"n", b"2"]]]]]
+            await client.xadd("c", {"n": 3}, id="3-0")
+            assert await reply() == [[b"c", [[b"3-0", [b"n", b"3"]]]]]
+            assert await reply() == b"after"
+            await client.connection_pool.release(link)
+
+    asyncio.run(run())
 
 
 def test_valkey_py_with_asyncio(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime import identity, reopen
 from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.writer_lock import PAUSE_S, StillHeld, through
 from logstore.errors import CommittedError, CorruptFrameError, FileSystemError, LockTimeoutError
@@ -92,6 +93,7 @@ class Batch:
     refused = 0  # requests whose operation raised
     handed: Sequence[int] = ()  # numbers of waiters that this run through the pipeline offered to
     hands_out = True  # what is added goes to those who wait for it
+    serves = False  # what it added was handed to readers who wait
 
     def __init__(self, requests: list[Request]) -> None:
         self.requests = requests
@@ -172,6 +174,8 @@ class CommitQueue:
             time.sleep(PAUSE_S)  # others of this process may have the mutex
             batch = self._commit()
         self.hand_on(batch)
+        if batch.serves:
+            futex.let_run()  # else readers that were woken wait until this thread's slice is over
 
     def _commit(self) -> Batch | None:
         """Commit for all that wait; None if another process still has LOCK."""
@@ -362,6 +366,7 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
     if txn.grown and batch.hands_out and hand_out is not None:
         try:
             hand_out(txn, engine.wake.waits)
+            batch.serves = bool(txn.handed)
         except SegmentTooFull:
             return ROLL
         except Exception:  # noqa: BLE001  the reader meets the same error itself, and raises it

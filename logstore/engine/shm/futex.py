@@ -1,4 +1,5 @@
-"""Waiting on a word of shared memory, and waking those who wait there, in any process.
+"""Waiting on a word of shared memory, waking those who wait there, in any process, and letting them
+run.
 
 Invariants: ``wait`` sleeps only if the word holds what was expected, which the kernel compares
 under its own lock, so that a change before the sleep is never missed; it may wake without a cause,
@@ -55,3 +56,9 @@ def wake(address: int, count: int = WAKE_ALL) -> int:
         return 0
     woken: int = _libc.syscall(_call, ctypes.c_void_p(address), _FUTEX_WAKE, count, None, None, 0)
     return woken
+
+
+def let_run() -> None:
+    """Let those run first who wait for this processor, such as one that was just woken."""
+    if _libc is not None:
+        _libc.sched_yield()

@@ -2,22 +2,22 @@
 
 Threads, asyncio tasks, embedded clients and clients of a server take the same steps, and differ
 only in how they sleep in between: ``begin`` once; then ``step`` whenever it was woken, and once a
-slice; ``give_up`` at the deadline; ``stop`` if waiting is over for another reason; ``leave`` if
-it failed, or was cancelled.
+slice; ``give_up`` at the deadline; ``leave`` if it failed, or was cancelled.
 
     PROBING --begin--> SERVED          it found entries at once
             --begin--> QUEUED          it has a ticket, or all were taken (``ticket`` tells)
     QUEUED, SLEEPING --step--> SERVED  it was handed entries, or it was its turn and it read some
                      --step--> SLEEPING
-                     --give_up, stop--> SERVED   it was handed entries all the same
-                     --give_up--> GONE           its ticket is kept for the owner's next call
+                     --give_up--> SERVED   it was handed entries all the same
+                     --give_up--> GONE     its ticket is kept for the owner's next call
     any --leave--> GONE                the ticket is given back, and the turn passed on
 
 Invariants: a wait is over when it gave entries; what was handed to one that waits is given by its
-next step, also by ``give_up`` and ``stop``. What time alone brings (an entry that becomes idle)
-wakes nobody: ``due_ms`` says when that will be. After the commit with which it joined waiting
-writes nothing to the log, since each try looks at a snapshot first; who stands behind others takes
-only what they would not. Nothing here sleeps, and no lock is held between two steps.
+next step, also if waiting is over for another reason, and by ``give_up``. What time alone brings
+(an entry that becomes idle) wakes nobody: ``pause_s`` says when that will be. After the commit with
+which it joined waiting writes nothing to the log, since each try looks at a snapshot first; who
+stands behind others takes only what they would not. Nothing here sleeps, and no lock is held
+between two steps.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 
-PROBING, QUEUED, SLEEPING, SERVED, GONE = range(5)
 KNOWN_MAX = 1024  # groups that are remembered
+RETRY_MIN_S = 0.001  # between two looks for what became idle
 
 
 class Moved(Exception):  # noqa: N818  (control flow)
@@ -117,14 +117,13 @@ class WaitSession:
     """One wait of a reader."""
 
     def __init__(self, read: GroupRead, key: int, min_idle_ms: int, owner: object) -> None:
-        self.state = PROBING
         self.key = key
+        self.min_idle_ms = min_idle_ms
         self.seen = 0  # the word to sleep on
-        self.due_ms: int | None = None  # when time alone will bring something, by the store's clock
         self._read = read
-        self._min_idle_ms = min_idle_ms
         self._owner = owner
         self._ticket: Ticket | None = None
+        self._due_ms: int | None = None  # when time alone brings something, by the store's clock
         self._tried: tuple[tuple[int, int], list[int]] | None = None
         # To others only what is new can be handed, by count, and so that it is pending after.
         self._takes_handoff = min_idle_ms == NEW_ONLY and not read.noack and not read.measured
@@ -140,7 +139,7 @@ class WaitSession:
         """Read what is there, or join the queue."""
         read = self._read
         ticket = self._ticket = Ticket(
-            read.engine, read.stream, self.key, self._min_idle_ms, self._owner
+            read.engine, read.stream, self.key, self.min_idle_ms, self._owner
         )
         found: list[Delivered] = []
         left = True
@@ -148,20 +147,27 @@ class WaitSession:
             found, left = read.commit(self._enter)
         if not found:
             ticket.arm()
-            self.state = QUEUED
             read.engine.metrics.count("waits")
             return None
-        self._serve(ticket)
+        ticket.served()
         if left:
             read.engine.wake.waits.waiters.wake_first(self.key)
         return found
 
-    def step(self) -> list[Delivered] | None:
-        """What was handed to it, or what it finds if it is its turn."""
+    def step(self, alive: Callable[[], object]) -> list[Delivered] | None:
+        """What was handed to it, or what it finds if it is its turn. ``alive`` raises when waiting
+        is over: then what was handed to it all the same, if anything.
+        """
         ticket = self._joined()
+        try:
+            alive()
+        except Exception:
+            ticket.rest()
+            if had := self._handed(ticket):
+                return had
+            raise
         looked = ticket.load(), self._read.engine.wake.applied
         self.seen = looked[0]
-        self.state = SLEEPING
         if ticket.nothing_new(looked[0]):
             return None  # it has just looked
         if (had := self._handed(ticket)) is not None:
@@ -169,12 +175,12 @@ class WaitSession:
         # Once a slice, also if nobody called: one before it that died leaves it to this one.
         ahead = ticket.ahead()
         if ahead is None:
-            self._tried = self.due_ms = None
+            self._tried = self._due_ms = None
         elif (looked, ahead) != self._tried or self._due():
             found, left = self._try(ahead)
             self._tried = looked, ahead
             if found:
-                self._serve(ticket)
+                ticket.served()
                 ticket.pass_on(None if left else self.seen)
                 return found
         return None
@@ -191,19 +197,17 @@ class WaitSession:
             return had
         ticket.keep()
         ticket.pass_on(self.seen)
-        self.state = GONE
         return None
 
-    def stop(self) -> list[Delivered] | None:
-        """Waiting is over: what was handed to it all the same; if there is nothing, ``leave``."""
-        ticket = self._joined()
-        ticket.rest()
-        return self._handed(ticket)
+    def pause_s(self) -> float | None:
+        """In how many seconds time alone brings something; None: it brings nothing."""
+        if self._due_ms is None:
+            return None
+        return max(RETRY_MIN_S, (self._due_ms - self._read.engine.clock.now_ms()) / 1000)
 
     def leave(self) -> None:
         """Give the place back, and the turn to the next."""
         ticket = self.ticket
-        self.state = GONE
         if ticket is not None:
             ticket.close()
             ticket.pass_on()
@@ -212,10 +216,6 @@ class WaitSession:
         ticket = self.ticket
         assert ticket is not None
         return ticket
-
-    def _serve(self, ticket: Ticket) -> None:
-        ticket.served()
-        self.state = SERVED
 
     # -- what happens in them -------------------------------------------------------------------
     def _joins(self, ticket: Ticket) -> bool:
@@ -254,7 +254,7 @@ class WaitSession:
         record, group = self._group(txn)
         settings = txn.settings.group(group.number)
         wanted_ms = probe.min_idle_ms(settings, read.claim_idle_ms, noack=read.noack)
-        if wanted_ms != self._min_idle_ms:
+        if wanted_ms != self.min_idle_ms:
             raise read.moved()  # it was configured since
         if ticket.handed_locked(txn):
             return [], True  # before it gave up last time, or rather not quite
@@ -281,7 +281,7 @@ class WaitSession:
         if offer is None or offer.group != self.key:
             raise read.moved()
         now_ms = read.engine.clock.now_ms()
-        self.due_ms = None
+        self._due_ms = None
         claimable = offer.claimable(now_ms)
         if not ahead and (offer.fresh or claimable):
             return self._commit(takes_new=True)
@@ -289,7 +289,7 @@ class WaitSession:
             if any(offer.suits(each, now_ms) for each in ahead):
                 return [], True  # theirs, and they pass on what they leave
             return self._commit(takes_new=False)
-        self.due_ms = offer.claimable_at_ms
+        self._due_ms = offer.claimable_at_ms
         return [], True
 
     def _commit(self, *, takes_new: bool) -> tuple[list[Delivered], bool]:
@@ -332,7 +332,7 @@ class WaitSession:
         if mailbox is None:
             return None
         found = self._collect(mailbox)
-        self._serve(ticket)
+        ticket.served()
         read.engine.metrics.count("handed")
         return found
 
@@ -368,4 +368,4 @@ class WaitSession:
         return found
 
     def _due(self) -> bool:
-        return self.due_ms is not None and self._read.engine.clock.now_ms() >= self.due_ms
+        return self._due_ms is not None and self._read.engine.clock.now_ms() >= self._due_ms

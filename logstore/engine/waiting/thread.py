@@ -24,7 +24,7 @@ def read_group(
     Args:
         read: the read.
         deadline: of ``time.monotonic``; None: none.
-        alive: raises when waiting is over; asked about every 150 ms.
+        alive: raises when waiting is over; asked when it begins to wait, and about every 150 ms.
         owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
             the thread.
     """
@@ -57,23 +57,20 @@ def _in_turn(
         return found
     ticket = session.ticket
     if ticket is None:  # more waiters than records: without order
-        return wait_streams(engine, [read.stream], session.out_of_turn, deadline, alive)
+        return wait_streams(
+            engine, [read.stream], session.out_of_turn, deadline, alive, session.pause_s
+        )
     while True:
-        found = session.step()
+        found = session.step(alive)
         if found is not None:
             return found
         if over(deadline):
             return session.give_up()
         left_s = background.sleep_within(engine, left_of(deadline))
-        if session.due_ms is not None:
-            left_s = min(left_s, (session.due_ms - engine.clock.now_ms()) / 1000)
+        pause_s = session.pause_s()
+        if pause_s is not None:
+            left_s = min(left_s, pause_s)
         if ticket.sleep(session.seen, left_s):
             engine.metrics.count("wakeups")
         else:
             engine.notice_drops()
-        try:
-            alive()
-        except Exception:
-            if (had := session.stop()) is not None:
-                return had
-            raise

@@ -26,12 +26,14 @@ ANEW_SLICES = 5  # after so many a read-only store looks whether WAKE is another
 
 def wait_streams(
     engine: Engine, names: Sequence[bytes], try_once: Callable[[], T], deadline: float | None,
-    alive: Callable[[], object] | None = None,
+    alive: Callable[[], object] | None = None, pause_s: Callable[[], float | None] | None = None,
 ) -> T | None:  # fmt: skip
     """What ``try_once`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
 
     ``alive`` raises when waiting is over, about every 150 ms; without it, for a closed store.
+    ``pause_s`` is asked after each try, and says in how many seconds time alone may bring
+    something (None: it brings nothing). A read-only store has nothing of that kind.
     """
     check = alive or engine.check_open
     if engine.follow is not None:
@@ -53,8 +55,13 @@ def wait_streams(
         if not slept:
             count("waits")
             slept = True
-        while True:
-            waits.sleep(bucket, seen, background.sleep_within(engine, left_of(deadline)))
+        in_s = None if pause_s is None else pause_s()
+        again = None if in_s is None else time.monotonic() + in_s
+        while not over(again):
+            left_s = left_of(deadline)
+            if again is not None:
+                left_s = min(left_s, again - time.monotonic())
+            waits.sleep(bucket, seen, background.sleep_within(engine, left_s))
             unchanged = waits.load(bucket) == seen
             check()
             engine.notice_drops()
@@ -66,6 +73,8 @@ def wait_streams(
                 break  # its writer died between publishing and counting up
             if over(deadline):
                 return None
+        else:
+            continue  # it is time to look again, though nobody woke it
         count("wakeups")
 
 
