@@ -28,8 +28,9 @@ GC_YOUNG = 50  # such looks before it looks at those again that are left of them
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 if TYPE_CHECKING:
     from logstore.options import Sync
-    from logstore.wire.listening import Listen
-    from logstore.wire.service import Profile, Service
+    from logstore.wire.server.listening import Listen
+    from logstore.wire.service import Service
+    from logstore.wire.table import Profile
 
 log = logging.getLogger("logstore.server")
 
@@ -67,8 +68,9 @@ def command(
 
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.
     """
-    from logstore.wire.listening import Listen
-    from logstore.wire.service import Service, users_of
+    from logstore.wire.catalogue import users_of
+    from logstore.wire.server.listening import Listen
+    from logstore.wire.service import Service
 
     users = users_of(compat, _password(requirepass_file), aclfile)
     listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key), auth_timeout)
@@ -82,9 +84,8 @@ def command(
             for number, each in {0: path, **others}.items()
         }
         service = Service(
-            stores.pop(0), profile=compat, users=users, users_file=aclfile,
-            allow_flush=allow_flush, others=stores,
-        )  # fmt: skip
+            stores.pop(0), users, users_file=aclfile, allow_flush=allow_flush, others=stores
+        )
         asyncio.run(_serve(output, service, listen))
 
 
@@ -150,10 +151,10 @@ def _end_at_signals(end: asyncio.Event) -> None:
 
 
 async def _serve(output: Output, service: Service, listen: Listen) -> None:
-    from logstore.wire import limits
-    from logstore.wire.server import Server
+    from logstore.wire.server.listening import allow_files
+    from logstore.wire.server.server import Server
 
-    allowed = limits.allow(service.clients_max)
+    allowed = allow_files(service.clients_max)
     if allowed < service.clients_max:
         log.warning("the limit of open files leaves room for %d clients", allowed)
         service.clients_max = allowed

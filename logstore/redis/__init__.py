@@ -15,7 +15,7 @@ import redis
 from logstore.redis.linked import EmbeddedConnection
 from logstore.redis.pool import EmbeddedPool
 from logstore.wire.embedded import Shared
-from logstore.wire.opening import Embedded
+from logstore.wire.embedded_client import Embedded
 
 
 class Redis(Embedded, redis.Redis):  # pyright: ignore[reportGeneralTypeIssues]  (for this module)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.connection import Connection, ConnectionPool
 
-from logstore.wire.embedded_connection import StreamLink
-from logstore.wire.opening import AsyncEmbedded
+from logstore.wire.embedded_client import AsyncEmbedded, StreamLink
 
 
 class EmbeddedConnection(StreamLink, Connection):

@@ -11,7 +11,7 @@ from typing import Any
 from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from logstore.wire.reply import (
+from logstore.wire.resp.reply import (
     BREAKS,
     Failure,
     NullArray,

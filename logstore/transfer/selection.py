@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from logstore.errors import OptionError
-from logstore.wire.globs import Glob
+from logstore.wire.resp.globs import Glob
 
 Policy: TypeAlias = Literal["refuse", "skip", "replace"]
 

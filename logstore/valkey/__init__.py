@@ -11,8 +11,7 @@ import valkey
 from valkey.connection import Connection, ConnectionPool
 
 from logstore.wire.embedded import Shared
-from logstore.wire.embedded_connection import SocketLink
-from logstore.wire.opening import Embedded
+from logstore.wire.embedded_client import Embedded, SocketLink
 
 
 class EmbeddedConnection(SocketLink, Connection):

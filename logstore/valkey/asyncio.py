@@ -9,8 +9,7 @@ from __future__ import annotations
 from valkey.asyncio import Valkey as AsyncValkey
 from valkey.asyncio.connection import Connection, ConnectionPool
 
-from logstore.wire.embedded_connection import StreamLink
-from logstore.wire.opening import AsyncEmbedded
+from logstore.wire.embedded_client import AsyncEmbedded, StreamLink
 
 
 class EmbeddedConnection(StreamLink, Connection):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from logstore.wire.globs import Glob
+from logstore.wire.resp.globs import Glob
 from logstore.wire.table import Command, Table
 
 CATEGORIES = (

@@ -25,13 +25,12 @@ from logstore.engine.waiting.session import GroupRead
 from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait import wait_streams
 from logstore.errors import ClosedError, Error
-from logstore.wire.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.reply import Failure, Reply
-from logstore.wire.reply_budget import Cut
+from logstore.wire.resp.failures import UNBLOCKED, Failed, failure_of
+from logstore.wire.resp.owed import Cut
+from logstore.wire.resp.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
-from logstore.wire.slowlog import took
-from logstore.wire.steps import Block, QueuedRead
+from logstore.wire.steps import Block, QueuedRead, took
 
 log = logging.getLogger("logstore.server")
 SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop
@@ -188,7 +187,7 @@ class Blocked:
         try:
             found = self._group.once(txn, takes_new)
         finally:
-            took(self.step.attempt.asked, begun_ns)
+            took(self.step.attempt.request, begun_ns)
         if found:
             self._owed.back(0)
             self._ready = found, self._owed.made(self._group.reply(found))

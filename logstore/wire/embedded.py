@@ -21,13 +21,14 @@ import logstore
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
-from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.reply import NO_REPLY, Reply, encode
+from logstore.wire.catalogue import service_of
+from logstore.wire.resp.reply import NO_REPLY, Reply, encode
 from logstore.wire.runner import told
-from logstore.wire.service import Profile, Service
-from logstore.wire.session import Session
+from logstore.wire.service import Service
+from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell
+from logstore.wire.table import Profile
 
 SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
 
@@ -37,7 +38,7 @@ class Direct:
 
     def __init__(self, service: Service, *, values: bool = False) -> None:
         self.service = service
-        self.session: Session = service.session(address="embedded", trusted=True)
+        self.session: Session = Session(service, address="embedded", trusted=True)
         self.ready: deque[tuple[Reply, int]] = deque()  # replies, and the protocol of each
         self._batches = Batches(self.session, joined=not values)
         self._waiting: Block | Blocked | None = None  # a read that blocks
@@ -132,7 +133,7 @@ class Direct:
     def _tell(self, replies: list[Reply]) -> None:
         session = self.session
         session.service.counts.note(replies)
-        for reply in replies if session.replies == "ON" else session.told(replies):
+        for reply in replies if session.replies == "ON" else session.sent(replies):
             if reply is not NO_REPLY:
                 self.ready.append((reply, session.protocol))
 
@@ -248,7 +249,7 @@ class Shared:
             found = cls._open.get(key)
             if found is None:
                 store: Any = logstore.open(path, **options)
-                service = Service(store, profile=profile, allow_flush=True)
+                service = service_of(store, profile, allow_flush=True)
                 found = (service, Watcher(opened_of(store).engine), 0)
             cls._open[key] = (*found[:2], found[2] + 1)
         return key

@@ -1,8 +1,9 @@
-"""Running steps on a store: changes that follow each other share a commit.
+"""Runs steps on a store: changes that follow each other share a commit.
 
+Adds to one stream that came together are one operation, or one by one where that is refused.
 Invariants: replies come in the order of the steps; a change that is refused leaves no trace and
 does not touch its neighbours; a transaction's steps are one commit, and its reads see what the
-steps before them did. Blocking: call it in a thread.
+steps before them did. It blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -11,21 +12,116 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
+from logstore.codec import RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams import add
 from logstore.errors import DiskFullError, Error
-from logstore.wire.failures import Failed, failure_of
-from logstore.wire.joined_adds import Adding, Again, Run, each_reply, encoded, refused
-from logstore.wire.reply import Failure, Reply
-from logstore.wire.reply_budget import Cut, Owed
-from logstore.wire.slowlog import took
-from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell
+from logstore.ids import StreamID
+from logstore.wire.resp.failures import Failed, failure_of
+from logstore.wire.resp.owed import Cut, Owed
+from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
+from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell, took
+
+Run: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
+
+
+class Again(Exception):  # noqa: N818
+    """A step failed after it had begun: the others are decided once more without it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def refused(step: AddRows, failure: Failure) -> Encoded:
+    """The replies if all of them are refused."""
+    return Encoded(encode(failure, 2) * len(step.rows))
+
+
+def encoded(runs: list[Run]) -> Encoded:
+    """The replies of all rows as bytes."""
+    ids = codec().resp_ids
+    return Encoded(
+        b"".join(
+            [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
+        )
+    )
+
+
+def each_reply(runs: list[Run]) -> list[Reply]:
+    """A reply for each row."""
+    found: list[Reply] = []
+    for run in runs:
+        if isinstance(run, Failure):
+            found.append(run)
+            continue
+        id, count = run
+        found.append(bytes(id))
+        for _ in range(count - 1):
+            id = id.next()
+            found.append(bytes(id))
+    return found
+
+
+class Adding:
+    """Rows of one stream, or some of them, until their commit is through."""
+
+    def __init__(
+        self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None
+    ) -> None:  # fmt: skip
+        self._key = key
+        self._rows = rows
+        self._first = first
+        self._end = len(rows) if end is None else end
+        self._apart = False
+        self._refused: dict[int, Failure] = {}
+
+    def __call__(self, state: WriteTxn) -> list[Run]:
+        """Add them all; what became of them, in order. ``Again``: call it in another state."""
+        if not self._apart:
+            try:
+                return [self._add(state, self._first, self._end)]
+            except Again:
+                self._apart = True
+                raise
+            except Error:
+                self._apart = True
+        return [self._one(state, at) for at in range(self._first, self._end)]
+
+    def _one(self, state: WriteTxn, at: int) -> Run:
+        found = self._refused.get(at)
+        if found is not None:
+            return found
+        try:
+            return self._add(state, at, at + 1)
+        except Error as exc:
+            self._refused[at] = found = failure_of(exc)
+            return found
+        except Again as again:
+            self._refused[at] = failure_of(again.cause)
+            raise
+
+    def _add(self, state: WriteTxn, first: int, end: int) -> Run:
+        buffer = state.buffer
+        assert buffer is not None
+        mark = buffer.mark()
+        request = add.Add(self._key, self._rows, first, end, add.AUTO)
+        try:
+            added = add.add(state, request)
+        except Error as exc:
+            if buffer.mark() != mark:
+                raise Again(exc) from exc
+            raise
+        assert added is not None
+        return added.first, end - first
+
 
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
@@ -134,7 +230,7 @@ class _Together:
             else:
                 self.replies[place] = step.make()
         finally:
-            took(step.asked, begun_ns)
+            took(step.request, begun_ns)
         return 1
 
     def made(self) -> list[Reply]:
@@ -191,7 +287,7 @@ def told(step: Tell) -> Reply:
     except Failed as failed:
         return failure_of(failed)
     finally:
-        took(step.asked, begun_ns)
+        took(step.request, begun_ns)
 
 
 class Runner:
@@ -264,7 +360,7 @@ class Runner:
             log.exception("a command failed")
             return failure_of(exc)
         finally:
-            took(step.asked, begun_ns)
+            took(step.request, begun_ns)
 
     def _row(self, step: AddRow) -> Reply:
         """One add by itself, the short way."""

@@ -1,55 +1,40 @@
-"""What all sessions of a server share: the databases, the table, the profile, who is connected.
+"""What a command may touch: the client that asks, and the service that all its clients share.
 
-Invariants: one service a server (or embedded client pool); sessions register here, so that CLIENT
-LIST, KILL and UNBLOCK find them; the stores are opened and closed by who made it. Knows no socket.
+A ``Client`` is what is known of one connection, and its open transaction; a ``Service`` has the
+databases, the users, the counts, and all clients, so that CLIENT LIST, KILL and UNBLOCK find them.
+Invariants: one service a server, or a store that this process embeds; a client is among the
+service's from when it is made until ``Service.end``; the stores are opened and closed by who made
+the service. Knows no socket and no command.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple, TypeAlias
 
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import OptionError
-from logstore.wire.acl import RuleError
-from logstore.wire.audit import Audit
-from logstore.wire.command_words import quoted
-from logstore.wire.commands import commands_of
-from logstore.wire.denials import Denials
+from logstore.engine.shm.waiters import SavedWaiters
+from logstore.wire.audit import Audit, Denials, Logins, Reason, without_passwords
 from logstore.wire.log_limiter import Seldom
-from logstore.wire.logins import Logins
-from logstore.wire.redaction import without_passwords
+from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.reply import NO_REPLY, Failure, Reply
+from logstore.wire.resp.words import Words, quoted
 from logstore.wire.runner import Runner
-from logstore.wire.server_stats import Counts
-from logstore.wire.session import Session
-from logstore.wire.slowlog import SlowLog
-from logstore.wire.table import Command, Table
+from logstore.wire.stats import Counts, SlowLog
+from logstore.wire.steps import Step
+from logstore.wire.table import Command, Profile
 from logstore.wire.users import User, Users
 
-Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]
 CLIENTS_MAX = 10_000
 VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
-
-
-def users_of(profile: Profile, password: bytes = b"", path: Path | None = None) -> Users:
-    """The users of a server: those of an ACL file, and the default one. OptionError.
-
-    With a password the default user needs it, unless the file says what that user is.
-    """
-    if profile not in get_args(Profile):
-        raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
-    users = Users(Table(commands_of(profile)), password)
-    if path is not None:
-        try:
-            users.load_file(path)
-        except RuleError as exc:
-            raise OptionError(f"no user of {path} is taken: {exc}") from None
-    return users
+QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
+WORD_BYTES = 40  # of a word, beside its bytes
+_IDS = itertools.count(1)
 
 
 class Database(NamedTuple):
@@ -59,45 +44,166 @@ class Database(NamedTuple):
     store: Store[bytes]
     runner: Runner
 
-    def version(self, key: bytes) -> object:
-        """What changes whenever the stream, or one of its groups, does."""
 
-        def look(view: Snapshot) -> object:
-            record = view.record(key)
-            if record is None:
-                return None
-            groups = view.index.groups.of_stream(record.number)
-            positions = tuple((each.number, each.position) for each in groups)
-            return record.number, record.position, positions
+@dataclass
+class Multi:
+    """The commands queued since MULTI."""
 
-        return snapshot.read(opened_of(self.store).engine(), look)
+    steps: list[Step] = field(default_factory=list)
+    requests: list[tuple[Command, list[bytes]]] = field(default_factory=list)  # one a step
+    refused: bool = False
+    held_bytes: int = 0  # about what they take
+
+    def queue(self, step: Step, command: Command, words: list[bytes]) -> None:
+        """Keep a command for EXEC."""
+        self.steps.append(step)
+        self.requests.append((command, words))
+        self.held_bytes += sum(map(len, words)) + WORD_BYTES * len(words) + QUEUED_BYTES
+
+
+class Client:
+    """One client: who it is, what it has set, what it is owed."""
+
+    def __init__(
+        self, service: Service, *, address: str = "", local: str = "", trusted: bool = False
+    ) -> None:  # fmt: skip
+        self.service = service
+        self.database = service.databases[0]  # SELECT
+        self.id = next(_IDS)
+        self.address = address
+        self.local = local or address  # where the server took it
+        self.protocol = 2
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        self.trusted = trusted  # a client in this process
+        self.user: User = service.users.default
+        self.authenticated = trusted or service.open
+        self.multi: Multi | None = None
+        self.watched: dict[bytes, object] = {}  # keys, and their versions when they were watched
+        self.watched_bytes = 0
+        self.closing = False  # QUIT: close behind the reply
+        self.gone = False  # it sends nothing any more: what blocks ends
+        self.last_command = ""
+        self.delay_s = 0.0  # that the next reply waits, after a login that failed
+        self.born = time.time()
+        self.replies = "ON"  # CLIENT REPLY
+        self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
+        self.kill: Callable[[], object] | None = None  # CLIENT KILL: cut the connection
+        self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
+        self.look_again: Callable[[], object] | None = None  # wakes what blocks: ask for its right
+        self.kept_in: set[SavedWaiters] = set()  # where it may keep places in queues of groups
+        self.owed = Owed()  # by the run of requests at hand
+        self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
+        service.begin(self)
+
+    @property
+    def user_name(self) -> bytes:
+        """Who it is logged in as."""
+        return self.user.name
+
+    def leave(self) -> None:
+        """The client went: what blocks is to end."""
+        self.gone = True
+        if self.unblock is not None:
+            self.unblock(False)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what its transaction takes, queued and watched."""
+        queued = 0 if self.multi is None else self.multi.held_bytes
+        return queued + self.watched_bytes
+
+    @property
+    def plain(self) -> bool:
+        """Whether each command runs, and is answered, when it comes."""
+        return (
+            self.authenticated and self.multi is None and self.replies == "ON"
+            and not self.service.monitors and not self.service.slowlog.each
+        )  # fmt: skip
+
+    def unwatch(self) -> None:
+        """Watch no key any more."""
+        self.watched = {}  # another one: EXEC may still look at this
+        self.watched_bytes = 0
+
+    def sent(self, replies: list[Reply]) -> list[Reply]:
+        """What is sent of these replies; CLIENT REPLY may have said that some are not."""
+        if self.replies != "ON":
+            if self.replies == "OFF" or replies == [NO_REPLY]:
+                return []
+            self.replies, replies = "ON", replies[1:]
+        return [reply for reply in replies if reply is not NO_REPLY]
+
+    # -- what it may not do -------------------------------------------------------------------
+    def refusal(self, command: Command, words: list[bytes], times: int = 1) -> Failure | None:
+        """The reply to a client that may not run this; None if it may. It is noted."""
+        if self.user.everything:
+            return None
+        denied = self.user.denies(command, words)
+        if denied is None:
+            return None
+        self.deny(denied.reason, denied.what, self.user.name, times)
+        self.service.audit.refused(self, denied.reason, denied.what)
+        if denied.reason == "command":
+            return Failure("NOPERM " + denied.told(self.user.name, command))
+        return Failure("NOPERM No permissions to access a key")
+
+    def deny(self, reason: Reason, what: bytes, user: bytes, times: int = 1) -> None:
+        """Note for ACL LOG that it was refused something, one time or in a row."""
+        context = "toplevel" if self.multi is None else "multi"
+        self.service.denials.note(reason, context, what, user, self.line().rstrip(b"\n"), times)
+
+    # -- what is told of it -------------------------------------------------------------------
+    def line(self) -> bytes:
+        """The client as CLIENT LIST shows it."""
+        fields = {
+            "id": self.id, "addr": self.address, "laddr": self.local,
+            "name": self.name.decode("latin-1"),
+            "age": int(time.time() - self.born), "flags": self._flags(),
+            "db": self.database.number,
+            "multi": -1 if self.multi is None else len(self.multi.steps),
+            "watch": len(self.watched), "cmd": self.last_command,
+            "user": self.user.name.decode("utf-8", "replace"), "resp": self.protocol,
+            "lib-name": self.library.get("lib-name", b"").decode("latin-1"),
+            "lib-ver": self.library.get("lib-ver", b"").decode("latin-1"),
+        }  # fmt: skip
+        return " ".join(f"{name}={value}" for name, value in fields.items()).encode() + b"\n"
+
+    def _flags(self) -> str:
+        """The flags of CLIENT LIST, in the peers' order; N if there are none."""
+        known = [
+            ("x", self.multi is not None), ("b", self.unblock is not None), ("c", self.closing),
+            ("U", self.address == "unix"), ("e", "e" in self.marks), ("T", "T" in self.marks),
+        ]  # fmt: skip
+        return "".join(letter for letter, holds in known if holds) or "N"
+
+
+Parse: TypeAlias = Callable[[Client, Words], Step]  # what a command of the table does with words
 
 
 class Service:
     """A store, served as database 0, and the ``others`` under their numbers."""
 
     def __init__(
-        self, store: Store[bytes], *, profile: Profile = "redis-8.10", password: bytes = b"",
-        allow_flush: bool = False, shutdown: Callable[[], None] | None = None,
-        others: Mapping[int, Store[bytes]] | None = None, users: Users | None = None,
-        users_file: Path | None = None,
+        self, store: Store[bytes], users: Users, *, users_file: Path | None = None,
+        allow_flush: bool = False, others: Mapping[int, Store[bytes]] | None = None,
     ) -> None:  # fmt: skip
         self.store = store
-        self.profile: Profile = profile
-        self.allow_flush = allow_flush
-        self.shutdown = shutdown
-        self.databases = {
-            number: Database(number, each, Runner(each))
-            for number, each in {0: store, **(others or {})}.items()
-        }
-        self.users = users or users_of(profile, password)
-        self.table = self.users.table
+        self.users = users
         self.users_file = users_file  # of ACL LOAD and SAVE
-        self.denials: Denials = Denials()
-        self.slowlog: SlowLog = SlowLog()
+        self.table = users.table
+        self.profile: Profile = users.table.profile
+        self.allow_flush = allow_flush
+        self.shutdown: Callable[[], None] | None = None
+        self.databases = {
+            number: Database(number, served, Runner(served))
+            for number, served in {0: store, **(others or {})}.items()
+        }
+        self.denials = Denials()
+        self.slowlog = SlowLog()
         self.audit = Audit()
-        self.sessions: dict[int, Session] = {}
-        self.monitors: dict[int, Session] = {}  # MONITOR: they are told what others ask
+        self.clients: dict[int, Client] = {}
+        self.monitors: dict[int, Client] = {}  # MONITOR: they are told what others ask
         self.started = time.time()
         self.last_save = self.started
         self.port = 0  # where the server listens
@@ -121,7 +227,8 @@ class Service:
     def commits(self) -> int:
         """Commits of all its stores so far, of every process."""
         return sum(
-            opened_of(each.store).engine().wake.log().commit for each in self.databases.values()
+            opened_of(database.store).engine().wake.log().commit
+            for database in self.databases.values()
         )
 
     @property
@@ -134,47 +241,46 @@ class Service:
         """The version of the peer whose commands are all there."""
         return VERSION_TOLD[self.profile].encode()
 
-    def session(self, *, address: str = "", local: str = "", trusted: bool = False) -> Session:
-        """A new session of a client at ``address``, which came to ``local``."""
-        made = Session(self, address=address, trusted=trusted)
-        made.local = local or address
-        self.sessions[made.id] = made
+    # -- clients ------------------------------------------------------------------------------
+    def begin(self, client: Client) -> None:
+        """A client came."""
+        self.clients[client.id] = client
         self.counts.connections += 1
-        return made
 
-    def end(self, session: Session) -> None:
+    def end(self, client: Client) -> None:
         """The client went."""
-        self.sessions.pop(session.id, None)
-        self.monitors.pop(session.id, None)
-        for saved in session.kept_in:
-            saved.forget(session)
+        self.clients.pop(client.id, None)
+        self.monitors.pop(client.id, None)
+        for saved in client.kept_in:
+            saved.forget(client)
 
-    def attacked(self, session: Session) -> None:
+    def attacked(self, client: Client) -> None:
         """A client sent what a web page would: its connection ends."""
         self._attacks.warn(
             "possible security attack (cross-protocol): a client at %s sent POST or Host:, as a "
-            "web page does that means this server; its connection is closed", session.address,
+            "web page does that means this server; its connection is closed", client.address,
         )  # fmt: skip
 
-    def users_changed(self, gone: Sequence[User], *, asked_by: Session) -> None:
+    def users_changed(self, gone: Sequence[User], *, asked_by: Client) -> None:
         """Connections of users that are gone end; who asked for it is answered first."""
-        for each in list(self.sessions.values()):
-            if each.user in gone:
-                each.user, each.authenticated, each.closing = self.users.default, False, True
-                if each is not asked_by and each.kill is not None:
-                    each.kill()
+        for client in list(self.clients.values()):
+            if client.user in gone:
+                client.user, client.authenticated = self.users.default, False
+                client.closing = True
+                if client is not asked_by and client.kill is not None:
+                    client.kill()
             elif self.users.open:
-                each.authenticated = True
-            if each.look_again is not None:  # it may not be handed what it may no longer read
-                each.look_again()
+                client.authenticated = True
+            if client.look_again is not None:  # it may not be handed what it may no longer read
+                client.look_again()
 
-    def tell_monitors(self, session: Session, command: Command, words: list[bytes]) -> None:
+    def tell_monitors(self, client: Client, command: Command, words: list[bytes]) -> None:
         """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""
         if "admin" in command.flags:
             return
         words = without_passwords(command, words)
-        where = f"{time.time():.6f} [{session.database.number} {session.address}] "
+        where = f"{time.time():.6f} [{client.database.number} {client.address}] "
         line = b"+" + where.encode() + b" ".join(map(quoted, words)) + b"\r\n"
-        for each in list(self.monitors.values()):
-            if each.send is not None:
-                each.send(line)
+        for monitor in list(self.monitors.values()):
+            if monitor.send is not None:
+                monitor.send(line)

@@ -1,117 +1,42 @@
-"""One client's session: what it said of itself, its transaction, and its commands as steps.
+"""One client's session: its requests, from bytes or words to runs of steps.
 
-Invariants: between MULTI and EXEC commands are checked and queued, nothing runs; a command that is
-refused while queueing makes EXEC refuse all; a session knows no socket: the server and the embedded
-client both feed it words and send its replies.
+Each request is looked up, permitted and parsed; between MULTI and EXEC it is queued, else its step
+comes in the order of requests. Steps that came together run together; one that runs by itself (it
+waits, tells something, or works on the whole store) is a run of its own. Invariants: nothing behind
+such a step is looked at before it is done, since it may change how that is read; nor behind
+``RUN_MAX_REQUESTS`` or ``RUN_MAX_S``, so that a commit is not as large as all that was sent, and a
+loop is not held up by reading it; a command that is refused while queueing makes EXEC refuse all.
+Knows no socket: the server and the embedded client feed it, and send its replies.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from time import monotonic
 
-from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.shm.waiters import SavedWaiters
-from logstore.wire.command_words import Words
-from logstore.wire.failures import Failed, failure_of
-from logstore.wire.reply import NO_REPLY, NULL_ARRAY, OK, QUEUED, Failure, Reply
-from logstore.wire.reply_budget import Owed
-from logstore.wire.steps import AddRow, Admin, Block, Change, Look, Step, Tell
+from logstore.wire.resp.failures import Failed, failure_of
+from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failure, told
+from logstore.wire.resp.requests import ProtocolError, RequestParser
+from logstore.wire.resp.words import Words
+from logstore.wire.service import Client
+from logstore.wire.stats import SlowRequest
+from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell, Unread
 from logstore.wire.table import Command
 
-if TYPE_CHECKING:
-    from logstore.wire.acl import Denied
-    from logstore.wire.service import Service
-    from logstore.wire.users import User
-
-_IDS = itertools.count(1)
 AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
 CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
-QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
-WORD_BYTES = 40  # of a word, beside its bytes
-WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
-_NOTED = (Change, Look, Tell, Admin)  # steps that are timed
-_NO_MORE = {
-    "command": "no permission to execute the command or subcommand",
-    "key": "no permission to touch the specified keys",
-}
+ADDS_MAX = 1000  # of one step
+RUN_MAX_REQUESTS = 10_000
+RUN_MAX_S = 0.003  # that requests become steps before these run
+RUN_LOOK_STEPS = 32  # after so many it looks at the clock
+LONG_WORDS = 1000  # of a request that becomes a step in a thread
+_TIMED = (Change, Look, Tell, Admin)
 
 
-@dataclass
-class Multi:
-    """The commands queued since MULTI."""
+class Session(Client):
+    """A client whose requests become steps."""
 
-    steps: list[Step] = field(default_factory=list)
-    asked: list[tuple[Command, list[bytes]]] = field(default_factory=list)  # what each was
-    refused: bool = False
-    held_bytes: int = 0  # about what they take
-
-
-class Session:
-    """One client."""
-
-    def __init__(self, service: Service, *, address: str = "", trusted: bool = False) -> None:
-        self.service = service
-        self.database = service.databases[0]  # SELECT
-        self.id = next(_IDS)
-        self.address = address
-        self.local = address  # where the server took it
-        self.protocol = 2
-        self.name = b""
-        self.library: dict[str, bytes] = {}
-        self.trusted = trusted  # a client in this process
-        self.user: User = service.users.default
-        self.authenticated = trusted or service.open
-        self.multi: Multi | None = None
-        self.watched: dict[bytes, object] = {}  # keys, and their versions when they were watched
-        self.watched_bytes = 0
-        self.closing = False  # QUIT: close behind the reply
-        self.gone = False  # it sends nothing any more: what blocks ends
-        self.last_command = ""
-        self.delay_s = 0.0  # that the next reply waits, after a login that failed
-        self.born = time.time()
-        self.replies = "ON"  # CLIENT REPLY
-        self.marks: set[str] = set()  # of CLIENT LIST, that the client set: NO-EVICT, NO-TOUCH
-        self.kill: Callable[[], object] | None = None  # CLIENT KILL: cut the connection
-        self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
-        self.look_again: Callable[[], object] | None = None  # wakes what blocks: ask for its right
-        self.kept_in: set[SavedWaiters] = set()  # where it may keep places in queues of groups
-        self.owed = Owed()  # by the run of requests at hand
-        self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
-
-    def leave(self) -> None:
-        """The client went: what blocks is to end."""
-        self.gone = True
-        if self.unblock is not None:
-            self.unblock(False)
-
-    @property
-    def held_bytes(self) -> int:
-        """About what its transaction takes, queued and watched."""
-        queued = 0 if self.multi is None else self.multi.held_bytes
-        return queued + self.watched_bytes
-
-    @property
-    def plain(self) -> bool:
-        """Whether each command runs, and is answered, when it comes."""
-        return (
-            self.authenticated and self.multi is None and self.replies == "ON"
-            and not self.service.monitors and not self.service.slowlog.each
-        )  # fmt: skip
-
-    def told(self, replies: list[Reply]) -> list[Reply]:
-        """What is sent of these replies; CLIENT REPLY may have said that some are not."""
-        if self.replies != "ON":
-            if self.replies == "OFF" or replies == [NO_REPLY]:
-                return []
-            self.replies, replies = "ON", replies[1:]
-        return [each for each in replies if each is not NO_REPLY]
-
-    # -- words to steps -----------------------------------------------------------------------
     def step(self, words: list[bytes]) -> Step:
         """What a command is to do; a refusal is a step that tells it."""
         if words[0][:1] in b"PpHh" and words[0].lower() in CROSS_PROTOCOL:
@@ -148,178 +73,126 @@ class Session:
             return self._queue(command, words)
         if self.service.monitors and command.name != "exec":
             self.service.tell_monitors(self, command, words)
-        assert command.parse is not None
-        step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
+        step = self._parsed(command, words)
         if isinstance(step, Block):  # the user may lose the right meanwhile
             step.refusal = partial(self.refusal, command, words)
-        return self._noted(step, command, words)
+        return step
 
-    def _noted(self, step: Step, command: Command, words: list[bytes]) -> Step:
-        """The step with what was asked, for the slow log. Adds of a pipeline run together, and are
-        none of their own unless each is to be looked at."""
+    def _queue(self, command: Command, words: list[bytes]) -> Step:
+        """Keep a command for EXEC; one that cannot be parsed is refused there."""
+        assert self.multi is not None
+        try:
+            step = self._parsed(command, words)
+        except Failed as failed:  # the peers find it out when they run it
+            failure = failure_of(failed)
+            step = Tell(lambda: failure)
+        self.multi.queue(step, command, words)
+        return Tell(lambda: QUEUED)
+
+    def _parsed(self, command: Command, words: list[bytes]) -> Step:
+        """The step of a command, with what was asked, for the slow log. Adds of a pipeline run
+        together, and are none of their own unless each is to be looked at."""
+        assert command.parse is not None
+        step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
         slowlog = self.service.slowlog
         if isinstance(step, AddRow):
             if not slowlog.each:
                 return step
             step = step.change
-        noted = step.attempt if isinstance(step, Block) else step
-        if isinstance(noted, _NOTED):
-            noted.asked = (slowlog, self, command, words)
+        timed = step.attempt if isinstance(step, Block) else step
+        if isinstance(timed, _TIMED):
+            timed.request = SlowRequest(slowlog, self, command, words)
         return step
 
-    def refusal(self, command: Command, words: list[bytes], times: int = 1) -> Failure | None:
-        """What the user is told who may not run this; None if it is permitted."""
-        if self.user.everything:
-            return None
-        denied = self.user.denies(command, words)
-        if denied is None:
-            return None
-        self.service.denials.note(self, denied.reason, denied.what, self.user.name, times)
-        self.service.audit.refused(self, denied.reason, denied.what)
-        if denied.reason == "command":
-            return Failure("NOPERM " + denied.told(self.user.name, command))
-        return Failure("NOPERM No permissions to access a key")
 
-    def login(self, name: bytes, password: bytes, command: bytes) -> None:
-        """As AUTH; ``command``: the word that asked for it. Failed."""
-        user = self.service.users.login(name, password)
-        if user is None:
-            self.service.denials.note(self, "auth", command, name)
-            self.delay_s = self.service.logins.failed(self.address, name)
-            raise Failed(WRONG_PASSWORD)
-        self.user, self.authenticated = user, True
-        self.service.audit.login(self)
+class Batches:
+    """One session's requests. Without ``joined`` each has its own step, and so its own reply;
+    with ``sliced`` those of very many words become steps of their own, for a thread."""
 
-    def _queue(self, command: Command, words: list[bytes]) -> Step:
-        assert self.multi is not None
-        assert command.parse is not None
+    def __init__(self, session: Session, *, joined: bool = True, sliced: bool = False) -> None:
+        self._sliced = sliced
+        self._session = session
+        self._joined = joined
+        self._parser = RequestParser()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are waiting for the rest of their request."""
+        return self._parser.held_bytes
+
+    def feed(self, data: bytes) -> Iterator[Sequence[Step]]:
+        """The runs of what came with these bytes; ask for one when the one before it is done."""
+        self._parser.feed(data)
+        return self._runs(self._requests())
+
+    def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
+        """The same of requests that are words already."""
+        return self._runs(self._steps(requests))
+
+    def _requests(self) -> Iterator[Step]:
+        session, parser = self._session, self._parser
         try:
-            step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
-            step = self._noted(step, command, words)
-        except Failed as failed:  # the peers find it out when they run it
-            failure = failure_of(failed)
-            step = Tell(lambda: failure)
-        self.multi.steps.append(step)
-        self.multi.held_bytes += held_bytes(words) + QUEUED_BYTES
-        self.multi.asked.append((command, words))
-        return Tell(lambda: QUEUED)
+            while not session.closing:
+                parser.trusted = session.authenticated
+                if self._joined and session.plain and (found := parser.adds(ADDS_MAX)) is not None:
+                    yield self._adds(AddRows(*found))
+                    continue
+                words = parser.next()
+                if words is None:
+                    return
+                if words:
+                    yield self.step(words)
+        except ProtocolError as exc:
+            session.closing = True
+            failure = Failure(f"ERR Protocol error: {exc}")
+            yield Tell(lambda: failure)
 
-    # -- the transaction ----------------------------------------------------------------------
-    def begin(self) -> Step:
-        """As MULTI."""
-        if self.multi is not None:
-            return self._not_inside("multi", "ERR MULTI calls can not be nested")
-        self.multi = Multi()
-        return Tell(lambda: OK)
+    def _steps(self, requests: Sequence[list[bytes]]) -> Iterator[Step]:
+        for words in requests:
+            if self._session.closing:
+                return
+            yield self.step(words)
 
-    def _not_inside(self, name: str, told: str) -> Step:
-        """A command that is not allowed after MULTI; in Valkey EXEC is refused for it, too."""
-        if self.service.profile == "valkey-9":
-            raise Failed(f"ERR Command '{name}' not allowed inside a transaction")
-        failure = Failure(told)
-        return Tell(lambda: failure)
+    def step(self, words: list[bytes]) -> Step:
+        """The step of one request."""
+        self._session.service.counts.count(1)
+        if self._sliced and len(words) > LONG_WORDS:
+            return Unread(partial(self._session.step, words))
+        return self._session.step(words)
 
-    def discard(self) -> Step:
-        """As DISCARD."""
-        if self.multi is None:
-            raise Failed("ERR DISCARD without MULTI")
-        self.multi = None
-        self.unwatch()
-        return Tell(lambda: OK)
+    def _adds(self, step: AddRows) -> Step:
+        self._session.service.counts.count(len(step.rows))
+        session = self._session
+        session.last_command = "xadd"
+        if session.user.everything:
+            return step
+        xadd, count = session.service.table.commands["xadd"], len(step.rows)
+        refusal = session.refusal(xadd, [b"XADD", step.key], count)
+        if refusal is None:
+            return step
+        refused = Encoded(b"-%b\r\n" % told(refusal) * count)
+        return Tell(lambda: refused)
 
-    def execute(self) -> Step:
-        """As EXEC."""
-        multi, watched = self.multi, self.watched
-        if multi is None:
-            raise Failed("ERR EXEC without MULTI")
-        steps = [] if multi.refused else self._still_permitted(multi)
-        self.multi = None
-        self.unwatch()
-        if multi.refused:
-            raise Failed("EXECABORT Transaction discarded because of previous errors.")
-
-        def unchanged(state: WriteTxn) -> bool:
-            return all(version_of(state, key) == version for key, version in watched.items())
-
-        def run() -> Reply:
-            found = self.database.runner.transaction(
-                steps, unchanged if watched else None, self.owed
-            )
-            return NULL_ARRAY if found is None else found
-
-        return Admin(run)
-
-    def _still_permitted(self, multi: Multi) -> list[Step]:
-        """The steps of a transaction; what the user lost the right to since then is refused."""
-        if self.service.monitors:
-            for command, words in [*multi.asked, (self.service.table.commands["exec"], [b"EXEC"])]:
-                self.service.tell_monitors(self, command, words)
-        if self.user.everything:
-            return multi.steps
+    def _runs(self, found: Iterator[Step]) -> Iterator[Sequence[Step]]:
         steps: list[Step] = []
-        for step, (command, words) in zip(multi.steps, multi.asked, strict=True):
-            denied = self.user.denies(command, words)
-            steps.append(step if denied is None else self._no_more(denied))
-        return steps
-
-    def _no_more(self, denied: Denied) -> Step:
-        self.service.denials.note(self, denied.reason, denied.what, self.user.name)
-        self.service.audit.refused(self, denied.reason, denied.what)
-        failure = Failure(
-            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
-            "EXEC call. This command is no longer allowed for the following reason: "
-            + _NO_MORE[denied.reason]
-        )
-        return Tell(lambda: failure)
-
-    def watch(self, keys: list[bytes]) -> Step:
-        """As WATCH."""
-        if self.multi is not None:
-            return self._not_inside("watch", "ERR WATCH inside MULTI is not allowed")
-
-        def look() -> Reply:
-            for key in keys:
-                if key not in self.watched:
-                    self.owed.check()
-                    self.watched[key] = self.database.version(key)
-                    self.watched_bytes += len(key) + QUEUED_BYTES
-            return OK
-
-        return Admin(look, commits=False)
-
-    def unwatch(self) -> Step:
-        """As UNWATCH."""
-        self.watched = {}  # another one: EXEC may still look at this
-        self.watched_bytes = 0
-        return Tell(lambda: OK)
-
-    def reset(self) -> None:
-        """As RESET: as if it had just come."""
-        self.multi = None
-        self.unwatch()
-        self.protocol = 2
-        self.database = self.service.databases[0]
-        self.name = b""
-        self.marks.clear()
-        self.service.monitors.pop(self.id, None)
-        self.user = self.service.users.default
-        self.authenticated = self.service.open
-        if self.replies == "OFF":  # after SKIP, as in Redis, this one reply is skipped
-            self.replies = "ON"
-
-
-def held_bytes(words: list[bytes]) -> int:
-    """About what the words of a request take."""
-    return sum(map(len, words)) + WORD_BYTES * len(words)
-
-
-def version_of(state: WriteTxn, key: bytes) -> object:
-    """What changes whenever the stream, or one of its groups, does."""
-    record = state.record_by_name(key)
-    if record is None:
-        return None
-    groups = state.groups.of_stream(record.number)
-    return record.number, record.position, tuple((each.number, each.position) for each in groups)
-
-
-__all__ = ["Failure", "Multi", "Session", "version_of"]
+        requests = 0
+        begun = monotonic()
+        for step in found:
+            if isinstance(step, Block | Admin | Tell | Unread):
+                if steps:
+                    yield steps
+                    steps, requests = [], 0
+                yield (step,)
+                begun = monotonic()
+                continue
+            steps.append(step)
+            requests += len(step.rows) if isinstance(step, AddRows) else 1
+            late = (
+                self._sliced and not len(steps) % RUN_LOOK_STEPS and monotonic() > begun + RUN_MAX_S
+            )
+            if late or requests >= RUN_MAX_REQUESTS:
+                yield steps
+                steps, requests = [], 0
+                begun = monotonic()
+        if steps:
+            yield steps

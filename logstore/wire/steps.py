@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.wire.reply import NULL_ARRAY, OK, Reply
-from logstore.wire.reply_budget import Rows
+from logstore.wire.resp.owed import Rows
+from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
 
-if TYPE_CHECKING:
-    from logstore.wire.session import Session
-    from logstore.wire.slowlog import SlowLog
-    from logstore.wire.table import Command
-
-# The slow log, whose step it is, and of which request.
-Asked: TypeAlias = "tuple[SlowLog, Session, Command, Sequence[bytes]]"
 T = TypeVar("T")
+
+
+class Request(Protocol):
+    """The request that a step was made of, which keeps how long it took."""
+
+    def took(self, begun_ns: int) -> None:
+        """The step was run; it began then (``time.perf_counter_ns``)."""
+        ...
 
 
 class Reader(Protocol):
@@ -67,7 +68,7 @@ class Change:
     reply: Callable[[Any], Reply] = same
     frees: bool = False
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
-    asked: Asked | None = None
+    request: Request | None = None
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class Look:
     """A read without a commit."""
 
     find: Callable[[Reader], Reply]
-    asked: Asked | None = None
+    request: Request | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Tell:
     """A reply that needs no store; made when its turn comes."""
 
     make: Callable[[], Reply]
-    asked: Asked | None = None
+    request: Request | None = None
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class Admin:
 
     work: Callable[[], Reply]
     commits: bool = True  # it may; else it reads
-    asked: Asked | None = None
+    request: Request | None = None
 
 
 class QueuedRead(NamedTuple):
@@ -147,6 +148,12 @@ class Block:
     pause_ms: Callable[[Reader], int | None] | None = None  # when time alone brings something
     group: QueuedRead | None = None
     refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
+
+
+def took(request: Request | None, begun_ns: int) -> None:
+    """A step was run; it began then (``time.perf_counter_ns``)."""
+    if request is not None:
+        request.took(begun_ns)
 
 
 def commits(step: Step) -> bool:

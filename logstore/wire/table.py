@@ -1,23 +1,23 @@
 """The table of commands: what each is called, how many words it takes, what it may do.
 
-Invariants: names are lower case; a command with subcommands has them in a table of its own, under
-``name|subcommand``. Knows no connection.
+A command names the function that turns its words into a step; HELP of a command with subcommands is
+made of the table, so that it tells what there is. Invariants: names are lower case; a command with
+subcommands has them in a table of its own, under ``name|subcommand``. Lies below the commands, and
+knows no client: who calls ``parse`` gives it one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Literal, TypeAlias
 
-from logstore.wire.command_words import SHOWN_MAX, Words, shown
-from logstore.wire.failures import Failed, wrong_arity
-from logstore.wire.steps import Step
+from logstore.wire.resp.failures import Failed, wrong_arity
+from logstore.wire.resp.reply import Simple
+from logstore.wire.resp.words import SHOWN_MAX, Words, shown
+from logstore.wire.steps import Step, Tell
 
-if TYPE_CHECKING:
-    from logstore.wire.session import Session
-
-Parse: TypeAlias = Callable[["Session", Words], Step]
+Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]  # whose commands there are
 NAME_MAX = 64  # bytes of the name of a command
 
 
@@ -27,7 +27,7 @@ class Command:
 
     name: str  # "xadd", "xgroup|create"
     arity: int  # words with the name; negative: at least so many
-    parse: Parse | None  # None: it only has subcommands
+    parse: Callable[..., Step] | None  # of a client and its words; None: it only has subcommands
     flags: tuple[str, ...] = ()
     keys: tuple[int, int, int] = (0, 0, 0)  # first, last, step
     since: str = ""
@@ -79,7 +79,8 @@ def _streams(words: Sequence[bytes]) -> range:
 class Table:
     """The commands of a server."""
 
-    def __init__(self, commands: Iterable[Command]) -> None:
+    def __init__(self, profile: Profile, commands: Iterable[Command]) -> None:
+        self.profile: Profile = profile
         self.commands = {command.name: command for command in commands}
 
     def find(self, words: list[bytes]) -> Command:
@@ -141,3 +142,24 @@ def _unknown(words: list[bytes]) -> str:
         told.append(f"'{shown(word, SHOWN_MAX - size)}' ")
         size += len(told[-1])
     return f"ERR unknown command '{shown(words[0])}', with args beginning with: {''.join(told)}"
+
+
+def help_of(
+    name: str, parts: Sequence[Command], arguments: Mapping[str, str] | None = None,
+    *, since: str = "6.2.0", categories: tuple[str, ...] = ("slow",),
+) -> Command:  # fmt: skip
+    """The subcommand HELP of a command; ``arguments``: by subcommand, what stands behind it."""
+    lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    for each in parts:
+        sub = each.name.partition("|")[2]
+        lines += [f"{sub.upper()} {(arguments or {}).get(sub, '')}".rstrip(), f"    {each.summary}"]
+    lines += ["HELP", "    Print this help."]
+    told = [Simple(line.encode()) for line in lines]
+
+    def parse(_client: object, _words: Words) -> Step:
+        return Tell(lambda: told)
+
+    return Command(
+        f"{name}|help", 2, parse, ("loading", "stale"), since=since, complexity="O(1)",
+        group=parts[0].group, summary="Tells the subcommands.", categories=categories,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from logstore.wire.acl import RuleError
-from logstore.wire.commands import commands_of
+from logstore.wire.catalogue import table_of
 from logstore.wire.table import Table
 from logstore.wire.users import Users
 
@@ -33,7 +33,7 @@ SEEDS = [
 
 @cache
 def _table() -> Table:
-    return Table(commands_of("redis-8.2"))
+    return table_of("redis-8.2")
 
 
 def _told(users: Users) -> bytes:

@@ -5,7 +5,7 @@ An input is a byte (bit 0: without case), one of the pattern's length, the patte
 
 from __future__ import annotations
 
-from logstore.wire.globs import Glob
+from logstore.wire.resp.globs import Glob
 
 SIZE_MAX = 60  # beyond, only that it ends
 SEEDS = [

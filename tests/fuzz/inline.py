@@ -5,7 +5,7 @@ An input is a byte with the limit of words (0: none), then the line.
 
 from __future__ import annotations
 
-from logstore.wire.inline import split
+from logstore.wire.resp.requests import split_inline
 
 SEEDS = [
     bytes((most,)) + line
@@ -84,7 +84,7 @@ def one(data: bytes) -> None:
     """The same words, or refused by both."""
     most, line = (data[0] if data else 0), data[1:]
     line = line.replace(b"\n", b"").replace(b"\0", b"")  # C ends there
-    found = split(line, most or None)
+    found = split_inline(line, most or None)
     wanted = reference(line)
     if not most:
         assert found == wanted, (line, found, wanted)

@@ -7,8 +7,8 @@ are), then what a client sends.
 from __future__ import annotations
 
 from logstore.codec import Codec, native_or_none, pure
-from logstore.wire import requests
-from logstore.wire.requests import ProtocolError, RequestParser
+from logstore.wire.resp import requests
+from logstore.wire.resp.requests import ProtocolError, RequestParser
 from tests.wire.lines import request
 
 BULK_MAX_BYTES = 1000

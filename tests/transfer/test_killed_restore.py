@@ -20,7 +20,8 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
 from logstore.rdb.value import GroupValue, StreamInfoValue, StreamValue
-from logstore.wire.service import Service
+from logstore.wire.catalogue import service_of
+from logstore.wire.session import Session
 
 GROUPS = 30_000
 SOON_S = 120
@@ -67,8 +68,8 @@ def test_what_a_killed_restore_left_is_hidden_and_goes(tmp_path: Path) -> None:
         assert sorted(names(store)) == [IMPORTING + b"s", b"other"]
         assert store.streams() == [b"other"]
         assert len(store) == 1
-        service = Service(store)
-        session = service.session()
+        service = service_of(store)
+        session = Session(service)
         lines = (b"KEYS *", b"DBSIZE", b"SCAN 0", b"EXISTS s", b"RANDOMKEY")
         steps = [session.step(line.split()) for line in lines]
         replies = [[b"other"], 1, [b"0", [b"other"]], 0, b"other"]

@@ -21,7 +21,7 @@ import redis
 from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.transfer import Server, Wanted, export_server, import_server
-from logstore.wire.server import Listen
+from logstore.wire.server.server import Listen
 from tests.peers.servers import Peer, binary_of
 from tests.rdb.workload import fill
 from tests.tools.commands import ok

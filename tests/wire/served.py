@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.wire.server import Listen, Server
+from logstore.wire.catalogue import service_of
+from logstore.wire.server.server import Listen, Server
 from logstore.wire.service import Service
 
 
@@ -68,7 +69,8 @@ def serving(
 ) -> Iterator[Served]:  # fmt: skip
     """A store, served while the block runs."""
     with logstore.open(path, **(store or {})) as opened:
-        served = Served(Service(opened, **options), listen or Listen(port=0))
+        made = Service(opened, **options) if "users" in options else service_of(opened, **options)
+        served = Served(made, listen or Listen(port=0))
         served.start()
         try:
             yield served

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from logstore.errors import FileSystemError
-from logstore.wire import admission
-from logstore.wire.listening import Listen
+from logstore.wire.server import admission
+from logstore.wire.server.listening import Listen
 from tests.peers.servers import Peer
 from tests.tools.commands import process
 from tests.wire.attacks.servers import _certificate
@@ -81,7 +81,7 @@ def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
             assert all(map(ended, (silent, amid, busy, again)))
             assert inside("PING") == b"PONG"
             until(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
-        until(lambda: not served.service.sessions)
+        until(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(told) == 1
     assert "did not log in within 0.5 s" in told[0]
@@ -140,7 +140,7 @@ def test_strangers_have_a_part_of_the_places_and_make_room(
         assert served.service.counts.rejected > 0
         for each in silent:
             each.close()
-        until(lambda: not served.service.sessions)
+        until(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if "hold all places" in each.message]
     assert len(told) == 1
 
@@ -158,7 +158,7 @@ def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_pee
         assert b"rejected_connections:20\r\n" in inside[0]("INFO", "stats")
         assert b"total_connections_received:5\r\n" in inside[0]("INFO", "stats")
         inside.pop().close()
-        until(lambda: len(served.service.sessions) == 4)
+        until(lambda: len(served.service.clients) == 4)
         with Line(served.port) as line:
             assert line("AUTH", SECRET) == b"OK"
         for line in inside:
@@ -174,14 +174,14 @@ def test_silent_connections_cost_little(tmp_path: Path) -> None:
     listen = Listen(port=0, tls=context(tmp_path))
     with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
         found = [plain(served.port) for _ in range(50)]
-        until(lambda: len(served.service.sessions) == 50)
+        until(lambda: len(served.service.clients) == 50)
         gc.collect()
         made = {type(each) for each in gc.get_objects()}
         assert admission._Tls not in made
         assert asyncio.selector_events._SelectorSocketTransport not in made  # type: ignore[attr-defined]
         for each in found:
             each.close()
-        until(lambda: not served.service.sessions)
+        until(lambda: not served.service.clients)
 
 
 @pytest.mark.parametrize("password", [b"", SECRET])
@@ -191,7 +191,7 @@ def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
         if password:
             assert line("AUTH", password) == b"OK"
         silent = plain(served.port)
-        until(lambda: len(served.service.sessions) == 2)
+        until(lambda: len(served.service.clients) == 2)
         with Line(served.port) as idle:
             if password:
                 assert idle("AUTH", password) == b"OK"
@@ -200,7 +200,7 @@ def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
             with pytest.raises((EOFError, ConnectionError)):
                 idle.reply()
         assert ended(silent)
-        until(lambda: len(served.service.sessions) == 1)
+        until(lambda: len(served.service.clients) == 1)
 
 
 # -- the socket -----------------------------------------------------------------------------------

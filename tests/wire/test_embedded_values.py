@@ -16,7 +16,7 @@ from redis._parsers.encoders import Encoder
 
 from logstore.redis import EmbeddedConnection, Redis
 from logstore.redis.values import value_of
-from logstore.wire.reply import NULL_ARRAY, Failure, Simple, Verbatim, encode
+from logstore.wire.resp.reply import NULL_ARRAY, Failure, Simple, Verbatim, encode
 
 BYTES = st.binary(max_size=6)
 SIMPLE = st.sampled_from([b"OK", b"a b", b"line\r\nbreak"]).map(Simple)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from logstore.options import NAME_MAX_BYTES
-from logstore.wire.globs import Glob
+from logstore.wire.resp.globs import Glob
 from tests.peers.servers import Peer
 
 SEED = 20260726

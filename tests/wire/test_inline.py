@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.wire import inline
-from logstore.wire.requests import INLINE_MAX_BYTES
+from logstore.wire.resp import requests
+from logstore.wire.resp.requests import INLINE_MAX_BYTES
 from tests.peers.servers import Peer
 from tests.tools.commands import TIMEOUT_S
 from tests.wire.lines import Line, Refusal
@@ -47,7 +47,7 @@ def test_random_lines_are_the_words_of_redis(redis_peer: Peer, tell: Callable[[s
     line = Line(redis_peer.port)
     for _ in range(LINES):
         text = b"".join(rng.choices(PIECES, k=rng.randrange(1, 12)))
-        words = inline.split(b"COMMAND GETKEYS DEL k " + text)
+        words = requests.split_inline(b"COMMAND GETKEYS DEL k " + text)
         line.send(b"COMMAND GETKEYS DEL k " + text + b"\r\n")
         reply = line.reply()
         if words is None:
@@ -79,10 +79,10 @@ def test_random_lines_are_the_words_of_redis(redis_peer: Peer, tell: Callable[[s
     ],
 )
 def test_lines_and_their_words(text: bytes, words: list[bytes] | None) -> None:
-    assert inline.split(text) == words
+    assert requests.split_inline(text) == words
     if words:
         for most in range(1, len(words) + 1):
-            assert inline.split(text, most) == words[:most]
+            assert requests.split_inline(text, most) == words[:most]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_no_line_takes_long(piece: bytes) -> None:
     for start in (b"", b'"', b"'"):
         text = (start + piece * (16 * INLINE_MAX_BYTES // len(piece)))[: 16 * INLINE_MAX_BYTES]
         begun = time.process_time()
-        inline.split(text)
+        requests.split_inline(text)
         assert time.process_time() - begun < 5.0
 
 

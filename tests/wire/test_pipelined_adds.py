@@ -15,8 +15,8 @@ import pytest
 import logstore
 from logstore.api.opening import OpenStore
 from logstore.errors import DiskFullError
-from logstore.wire.batches import RUN_MAX_REQUESTS, Batches
-from logstore.wire.service import Service
+from logstore.wire.catalogue import service_of
+from logstore.wire.session import RUN_MAX_REQUESTS, Batches, Session
 from logstore.wire.steps import AddRows
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -132,7 +132,7 @@ def test_when_the_disk_gets_full_those_that_fit_are_added(small_disk: Path) -> N
 
 def test_no_commit_is_as_large_as_all_that_a_client_sent(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", encoding=None) as store:
-        session = Service(store).session(trusted=True)
+        session = Session(service_of(store), trusted=True)
         sent = adds(b"s", *[b"1"] * (2 * RUN_MAX_REQUESTS + 5))
         found = [
             sum(len(step.rows) for step in steps if isinstance(step, AddRows))

@@ -12,10 +12,12 @@ import pytest
 import redis
 
 import logstore
-from logstore.wire import reply_budget as owing
-from logstore.wire.reply import NULL_ARRAY, Array, Failure, Made, encode
-from logstore.wire.reply_budget import Cut, OwedBytes
+from logstore.wire.catalogue import service_of
+from logstore.wire.resp import owed as owing
+from logstore.wire.resp.owed import Cut, OwedBytes
+from logstore.wire.resp.reply import NULL_ARRAY, Array, Failure, Made, encode
 from logstore.wire.service import Service
+from logstore.wire.session import Session
 from tests.wire.lines import request
 from tests.wire.served import serving
 
@@ -64,8 +66,8 @@ def test_a_run_ends_with_what_is_owed(tmp_path: Path) -> None:
     of it was sent."""
     with logstore.open(tmp_path / "store") as store:
         filled(store, 500)
-        service = Service(store)
-        session = service.session()
+        service = service_of(store)
+        session = Session(service)
         runner = session.database.runner
         every = session.step([b"XRANGE", b"s", b"-", b"+"])
         owed = OwedBytes(2, 1 << 30, alive)
@@ -105,8 +107,8 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         group = stream.group(b"g", start="0")
         while group.read(b"c", count=ENTRIES):
             pass
-        service = Service(store)
-        session = service.session()
+        service = service_of(store)
+        session = Session(service)
         names = [b"%05d" % at + b"x" * 400 for at in range(ENTRIES // 5)]
         steps = [session.step([b"XADD", b"t", b"*", b"f", b"v"])]
         steps += [session.step([b"XGROUP", b"CREATE", b"t", name, b"0"]) for name in names]
@@ -120,7 +122,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def owing_at_most(service: Service, line: str, most: int) -> tuple[Any, int]:
     """The reply, or the error that cut it off, and the peak of memory above what was there."""
-    session = service.session()
+    session = Session(service)
     session.owed = owed = OwedBytes(2, most, alive)
     step = session.step(line.encode().split())
     gc.collect()
@@ -180,7 +182,7 @@ def test_who_would_owe_too_much_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Prevents memory for a reply that is larger than a client may owe."""
-    monkeypatch.setattr("logstore.wire.server.OUTPUT_MAX_BYTES", MOST)
+    monkeypatch.setattr("logstore.wire.server.server.OUTPUT_MAX_BYTES", MOST)
     with serving(tmp_path / "store") as served, redis.Redis(port=served.port) as other:
         for _ in range(5):
             other.xadd("s", {"f": b"v" * 1000_000})
@@ -207,7 +209,7 @@ def test_what_is_queued_and_watched_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents transactions, and watched keys, that grow until memory ends."""
-    monkeypatch.setattr("logstore.wire.server.QUERY_MAX_BYTES", MOST)
+    monkeypatch.setattr("logstore.wire.server.server.QUERY_MAX_BYTES", MOST)
     with serving(tmp_path / "store") as served:
         for begin, pattern in ((b"MULTI", b"DEL " + b"k" * 100), (b"PING", b"WATCH %d")):
             with redis.Redis(port=served.port) as client:

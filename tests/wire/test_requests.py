@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.wire.requests import (
+from logstore.wire.resp.requests import (
     BULK_MAX_BYTES,
     INLINE_MAX_BYTES,
     ProtocolError,

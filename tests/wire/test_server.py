@@ -16,9 +16,9 @@ import valkey
 
 import logstore
 from logstore.errors import UsageError
-from logstore.wire import server
-from logstore.wire.server import Listen
-from logstore.wire.service import users_of
+from logstore.wire.catalogue import users_of
+from logstore.wire.server import server
+from logstore.wire.server.server import Listen
 from tests.peers.servers import Peer
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -178,7 +178,7 @@ def test_the_flags_of_clients_are_the_peers(served: Served, peer: Peer) -> None:
 
 def served_id(served: Served, place: int) -> int:
     """The number of the connection that came at this place."""
-    return sorted(served.service.sessions)[place]
+    return sorted(served.service.clients)[place]
 
 
 def test_a_transaction_is_one_commit_and_sees_itself(served: Served) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.wire.service import Profile
+from logstore.wire.table import Profile
 from tests.peers.servers import Peer
 from tests.wire.lines import Line
 from tests.wire.served import serving

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError
-from logstore.wire.commands import commands_of
-from logstore.wire.listening import Listen
-from logstore.wire.service import users_of
+from logstore.wire.catalogue import table_of, users_of
+from logstore.wire.server.listening import Listen
 from logstore.wire.table import Command
 from tests.peers.servers import Peer
 from tests.wire.lines import Line, Refusal, Reply, request
@@ -75,7 +74,7 @@ def here(command: Command) -> tuple[Any, ...]:
 
 def test_each_command_needs_the_rights_that_it_needs_in_redis(redis_peer: Peer) -> None:
     differ: list[str] = []
-    for command in commands_of("redis-8.2"):
+    for command in table_of("redis-8.2").commands.values():
         (info,) = redis_peer.command("COMMAND", "INFO", command.name)
         subs = {each[0].decode(): each for each in info[9]}
         pairs = [(command, info)]
@@ -264,7 +263,7 @@ def test_acl_answers_as_redis_does(redis_peer: Peer, served: Served) -> None:
         for category in ours("ACL", "CAT"):
             mine, other = set(ours("ACL", "CAT", category)), set(theirs("ACL", "CAT", category))
             assert mine <= other, category
-            names = {each.name for each in commands_of("redis-8.2")}
+            names = {each.name for each in table_of("redis-8.2").commands.values()}
             assert not {each for each in other - mine if each.decode() in names}, category
         assert len(ours("ACL", "GENPASS")) == len(theirs("ACL", "GENPASS")) == 64
         assert len(ours("ACL", "GENPASS", 5)) == len(theirs("ACL", "GENPASS", 5)) == 2

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from logstore.wire.acl import CATEGORIES, RuleError, Selector, shown
-from logstore.wire.command_words import Words
-from logstore.wire.commands.helping import help_of
-from logstore.wire.failures import Failed, wrong_arity
-from logstore.wire.reply import OK, Ordered, Reply
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import Failed, wrong_arity
+from logstore.wire.resp.reply import OK, Ordered, Reply
+from logstore.wire.resp.words import Words
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Admin, Step, Tell
-from logstore.wire.table import Command, Parse, fits_arity
+from logstore.wire.table import Command, fits_arity, help_of
 from logstore.wire.users import User
 
 PASSWORD_BITS = 256
@@ -49,22 +48,22 @@ def _end(words: Words) -> None:
         )
 
 
-def who_am_i(session: Session, _words: Words) -> Step:
+def who_am_i(client: Client, _words: Words) -> Step:
     """As ACL WHOAMI."""
-    return Tell(lambda: session.user.name)
+    return Tell(lambda: client.user.name)
 
 
-def users(session: Session, _words: Words) -> Step:
+def users(client: Client, _words: Words) -> Step:
     """As ACL USERS."""
-    return Tell(lambda: [each.name for each in session.service.users.in_order()])
+    return Tell(lambda: [each.name for each in client.service.users.in_order()])
 
 
-def listed(session: Session, _words: Words) -> Step:
+def listed(client: Client, _words: Words) -> Step:
     """As ACL LIST."""
-    return Tell(lambda: [bytes(each) for each in session.service.users.in_order()])
+    return Tell(lambda: [bytes(each) for each in client.service.users.in_order()])
 
 
-def categories(session: Session, words: Words) -> Step:
+def categories(client: Client, words: Words) -> Step:
     """As ACL CAT."""
     if not len(words):
         return Tell(lambda: [each.encode() for each in CATEGORIES])
@@ -73,29 +72,29 @@ def categories(session: Session, words: Words) -> Step:
     name = wanted.lower().decode("latin-1")
     if name not in CATEGORIES:
         raise Failed(f"ERR Unknown category '{shown(wanted[:SHOWN_MAX])}'")
-    named = session.service.table.of_category(name)
+    named = client.service.table.of_category(name)
     return Tell(lambda: [each.name.encode() for each in named])
 
 
-def set_user(session: Session, words: Words) -> Step:
+def set_user(client: Client, words: Words) -> Step:
     """As ACL SETUSER: all of the rules, or none."""
     name, rules = words.next(), words.rest()
-    service = session.service
+    service = client.service
 
     def work() -> Reply:
         service.users.set(name, rules)
-        service.users_changed([], asked_by=session)
+        service.users_changed([], asked_by=client)
         return OK
 
     return _once(work)
 
 
-def get_user(session: Session, words: Words) -> Step:
+def get_user(client: Client, words: Words) -> Step:
     """As ACL GETUSER."""
     name = words.next()
 
     def find() -> Reply:
-        user = session.service.users.by_name.get(name)
+        user = client.service.users.by_name.get(name)
         if user is None:
             return None
         root, *others = user.rights.selectors
@@ -117,40 +116,40 @@ def _selector(selector: Selector) -> dict[bytes, Reply]:
     }
 
 
-def delete_users(session: Session, words: Words) -> Step:
+def delete_users(client: Client, words: Words) -> Step:
     """As ACL DELUSER: their connections end."""
     names = words.rest()
-    service = session.service
+    service = client.service
 
     def work() -> Reply:
         gone = service.users.remove(names)
-        service.users_changed(gone, asked_by=session)
+        service.users_changed(gone, asked_by=client)
         return len(gone)
 
     return _once(work)
 
 
-def load(session: Session, _words: Words) -> Step:
+def load(client: Client, _words: Words) -> Step:
     """As ACL LOAD."""
-    path, service = _file(session), session.service
+    path, service = _file(client), client.service
 
     def work() -> Reply:
-        service.users_changed(service.users.load_file(path), asked_by=session)
+        service.users_changed(service.users.load_file(path), asked_by=client)
         return OK
 
     return _once(work)
 
 
-def _file(session: Session) -> Path:
-    path = session.service.users_file
+def _file(client: Client) -> Path:
+    path = client.service.users_file
     if path is None:
         raise Failed(_NO_FILE)
     return path
 
 
-def save(session: Session, _words: Words) -> Step:
+def save(client: Client, _words: Words) -> Step:
     """As ACL SAVE: the file is as it was, or holds all users."""
-    path, service = _file(session), session.service
+    path, service = _file(client), client.service
 
     def work() -> Reply:
         service.users.save_file(path)
@@ -159,9 +158,9 @@ def save(session: Session, _words: Words) -> Step:
     return Admin(work, commits=False)
 
 
-def log(session: Session, words: Words) -> Step:
+def log(client: Client, words: Words) -> Step:
     """As ACL LOG."""
-    denials = session.service.denials
+    denials = client.service.denials
     most = 10
     if words.take(b"RESET"):
         _end(words)
@@ -177,7 +176,7 @@ def log(session: Session, words: Words) -> Step:
     return Tell(lambda: denials.newest(most))
 
 
-def generated(_session: Session, words: Words) -> Step:
+def generated(_client: Client, words: Words) -> Step:
     """As ACL GENPASS: a new password each time."""
     bits = words.integer() if len(words) else PASSWORD_BITS
     _end(words)
@@ -191,10 +190,10 @@ def generated(_session: Session, words: Words) -> Step:
     return Tell(lambda: made)
 
 
-def dry_run(session: Session, words: Words) -> Step:
+def dry_run(client: Client, words: Words) -> Step:
     """As ACL DRYRUN: whether a user may run a command, which is not run."""
     name, asked = words.next(), words.rest()
-    service = session.service
+    service = client.service
 
     def find() -> Reply:
         user = service.users.by_name.get(name)

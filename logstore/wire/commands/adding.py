@@ -15,11 +15,11 @@ from logstore.engine.streams.trim import TrimRule
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
-from logstore.wire.command_words import Words, strict_id
-from logstore.wire.commands.trimming import trim_options
-from logstore.wire.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
-from logstore.wire.reply import Reply
-from logstore.wire.session import Session
+from logstore.wire.commands.removing import trim_options
+from logstore.wire.resp.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
+from logstore.wire.resp.reply import Reply
+from logstore.wire.resp.words import Words, strict_id
+from logstore.wire.service import Client
 from logstore.wire.steps import AddRow, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
 
@@ -31,12 +31,12 @@ class _Options(NamedTuple):
     name: bytes | None = None  # idempotent ID; None: computed
 
 
-def xadd(session: Session, words: Words) -> Step:
+def xadd(client: Client, words: Words) -> Step:
     """As XADD."""
     key = words.next()
     options = _Options()
     if (word := words.peek()) is not None and word != b"*" and not word[:1].isdigit():
-        options = _options(words, session.service.profile)
+        options = _options(words, client.service.profile)
     ids = _id(words.next())
     pairs = _pairs(words)
     if ids == ZERO_ID:
@@ -133,7 +133,7 @@ def _first(added: Added | None) -> Reply:
     return None if added is None else bytes(added.first)
 
 
-def xcfgset(_session: Session, words: Words) -> Step:
+def xcfgset(_client: Client, words: Words) -> Step:
     """As XCFGSET."""
     key = words.next()
     limits = {
@@ -156,7 +156,7 @@ def xcfgset(_session: Session, words: Words) -> Step:
     return Change(lambda state: settings.stream(state, key, changes, create=False), ok)
 
 
-def xidmprecord(_session: Session, words: Words) -> Step:
+def xidmprecord(_client: Client, words: Words) -> Step:
     """As XIDMPRECORD, which the peers' append-only files hold."""
     key, producer, name = words.next(), words.next(), words.next()
     id = strict_id(words.next())
@@ -168,7 +168,7 @@ def xidmprecord(_session: Session, words: Words) -> Step:
     return Change(lambda state: idempotency.record(state, key, producer, name, id), ok)
 
 
-def xlen(_session: Session, words: Words) -> Step:
+def xlen(_client: Client, words: Words) -> Step:
     """As XLEN."""
     key = words.next()
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from logstore.wire.command_words import Words, integer, printable, shown
 from logstore.wire.commands.connection import checked_name
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import NO_REPLY, OK, Reply, Simple, Verbatim
+from logstore.wire.resp.words import Words, integer, printable, shown
+from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Look, Reader, Step, Tell
-from logstore.wire.table import Command, Parse
-
-if TYPE_CHECKING:
-    from logstore.wire.service import Service
-    from logstore.wire.users import User
+from logstore.wire.table import Command
+from logstore.wire.users import User
 
 NORMAL = b"normal"
 _KINDS = frozenset({NORMAL, b"slave", b"replica", b"master", b"pubsub"})
@@ -37,28 +33,28 @@ _HELP = (
 )  # fmt: skip
 
 
-def client_id(session: Session, _words: Words) -> Step:
+def client_id(client: Client, _words: Words) -> Step:
     """As CLIENT ID."""
-    return Tell(lambda: session.id)
+    return Tell(lambda: client.id)
 
 
-def client_name(session: Session, _words: Words) -> Step:
+def client_name(client: Client, _words: Words) -> Step:
     """As CLIENT GETNAME."""
-    return Tell(lambda: session.name or None)
+    return Tell(lambda: client.name or None)
 
 
-def client_set_name(session: Session, words: Words) -> Step:
+def client_set_name(client: Client, words: Words) -> Step:
     """As CLIENT SETNAME."""
     name = checked_name(words.next())
 
     def begin() -> Reply:
-        session.name = name
+        client.name = name
         return OK
 
     return Tell(begin)
 
 
-def client_set_info(session: Session, words: Words) -> Step:
+def client_set_info(client: Client, words: Words) -> Step:
     """As CLIENT SETINFO."""
     option, value = words.next(), words.next()
     if option.lower() not in (b"lib-name", b"lib-ver"):
@@ -66,38 +62,11 @@ def client_set_info(session: Session, words: Words) -> Step:
     if not printable(value):
         name = option.lower().decode()
         raise Failed(f"ERR {name} cannot contain spaces, newlines or special characters.")
-    session.library[option.lower().decode()] = value
+    client.library[option.lower().decode()] = value
     return Tell(lambda: OK)
 
 
-def _flags(session: Session) -> str:
-    """The flags of CLIENT LIST, in the peers' order; N if there are none."""
-    known = [
-        ("x", session.multi is not None), ("b", session.unblock is not None),
-        ("c", session.closing), ("U", session.address == "unix"),
-        ("e", "e" in session.marks), ("T", "T" in session.marks),
-    ]  # fmt: skip
-    return "".join(letter for letter, holds in known if holds) or "N"
-
-
-def line_of(session: Session) -> bytes:
-    """A connection as CLIENT LIST shows it."""
-    library = session.library
-    fields = {
-        "id": session.id, "addr": session.address, "laddr": session.local,
-        "name": session.name.decode("latin-1"),
-        "age": int(time.time() - session.born), "flags": _flags(session),
-        "db": session.database.number,
-        "multi": -1 if session.multi is None else len(session.multi.steps),
-        "watch": len(session.watched), "cmd": session.last_command,
-        "user": session.user.name.decode("utf-8", "replace"),
-        "resp": session.protocol, "lib-name": library.get("lib-name", b"").decode("latin-1"),
-        "lib-ver": library.get("lib-ver", b"").decode("latin-1"),
-    }  # fmt: skip
-    return " ".join(f"{name}={value}" for name, value in fields.items()).encode() + b"\n"
-
-
-def client_list(session: Session, words: Words) -> Step:
+def client_list(client: Client, words: Words) -> Step:
     """As CLIENT LIST, also of some by ID or of a type."""
     ids: list[int] | None = None
     kind: bytes | None = None
@@ -108,13 +77,13 @@ def client_list(session: Session, words: Words) -> Step:
             raise Failed(SYNTAX)
         ids = [words.integer("ERR Invalid client ID") for _ in range(len(words))]
     words.end()
-    sessions = session.service.sessions
+    clients = client.service.clients
 
     def find(_reader: Reader) -> Reply:
         if kind not in (None, NORMAL):
             return Verbatim(b"")
-        found = list(sessions.values()) if ids is None else map(sessions.get, ids)
-        return Verbatim(b"".join([line_of(each) for each in found if each is not None]))
+        found = list(clients.values()) if ids is None else map(clients.get, ids)
+        return Verbatim(b"".join([known.line() for known in found if known is not None]))
 
     return Look(find)
 
@@ -127,30 +96,30 @@ def _kind(word: bytes) -> bytes:
     return kind
 
 
-def client_info(session: Session, _words: Words) -> Step:
+def client_info(client: Client, _words: Words) -> Step:
     """As CLIENT INFO."""
-    return Tell(lambda: Verbatim(line_of(session)))
+    return Tell(lambda: Verbatim(client.line()))
 
 
-def client_kill(session: Session, words: Words) -> Step:
+def client_kill(client: Client, words: Words) -> Step:
     """As CLIENT KILL, by address or by ID."""
-    sessions = session.service.sessions
+    clients = client.service.clients
     given = words.rest()
     if len(given) == 1:
         address = given[0]
 
         def by_address() -> Reply:
-            found = [each for each in list(sessions.values()) if each.address.encode() == address]
+            found = [each for each in list(clients.values()) if each.address.encode() == address]
             if not found:
                 raise Failed("ERR No such client")
             _end(found)
             return OK
 
         return Tell(by_address)
-    wanted = _Filter(given, session.service)
+    wanted = _Filter(given, client.service)
 
     def by_filter() -> Reply:
-        found = [each for each in list(sessions.values()) if wanted.fits(each, session)]
+        found = [each for each in list(clients.values()) if wanted.fits(each, client)]
         _end(found)
         return len(found)
 
@@ -200,7 +169,7 @@ class _Filter:
         else:
             raise Failed(SYNTAX)
 
-    def fits(self, other: Session, me: Session) -> bool:
+    def fits(self, other: Client, me: Client) -> bool:
         """Whether a connection is meant."""
         if (other is me and self._skips_me) or self._kind != NORMAL:
             return False
@@ -215,14 +184,14 @@ class _Filter:
         return self._address is None or other.address.encode() == self._address
 
 
-def _end(sessions: list[Session]) -> None:
-    for each in sessions:
+def _end(clients: list[Client]) -> None:
+    for each in clients:
         each.closing = True
         if each.kill is not None:
             each.kill()
 
 
-def client_unblock(session: Session, words: Words) -> Step:
+def client_unblock(client: Client, words: Words) -> Step:
     """As CLIENT UNBLOCK."""
     number = words.integer()
     how = words.option() if len(words) else b"TIMEOUT"
@@ -230,7 +199,7 @@ def client_unblock(session: Session, words: Words) -> Step:
         raise Failed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 
     def wake() -> Reply:
-        other = session.service.sessions.get(number)
+        other = client.service.clients.get(number)
         if other is None or other.unblock is None:
             return 0
         other.unblock(how == b"ERROR")
@@ -242,13 +211,13 @@ def client_unblock(session: Session, words: Words) -> Step:
 def _switch(mark: str) -> Parse:
     """As CLIENT NO-EVICT and NO-TOUCH: shown by CLIENT LIST, else without effect."""
 
-    def parse(session: Session, words: Words) -> Step:
+    def parse(client: Client, words: Words) -> Step:
         mode = words.option()
         if mode not in (b"ON", b"OFF"):
             raise Failed(SYNTAX)
 
         def begin() -> Reply:
-            (session.marks.add if mode == b"ON" else session.marks.discard)(mark)
+            (client.marks.add if mode == b"ON" else client.marks.discard)(mark)
             return OK
 
         return Tell(begin)
@@ -256,20 +225,20 @@ def _switch(mark: str) -> Parse:
     return parse
 
 
-def client_reply(session: Session, words: Words) -> Step:
+def client_reply(client: Client, words: Words) -> Step:
     """As CLIENT REPLY."""
     mode = words.option()
     if mode not in (b"ON", b"OFF", b"SKIP"):
         raise Failed(SYNTAX)
 
     def begin() -> Reply:
-        session.replies = mode.decode()
+        client.replies = mode.decode()
         return OK if mode == b"ON" else NO_REPLY
 
     return Tell(begin)
 
 
-def client_help(_session: Session, _words: Words) -> Step:
+def client_help(_client: Client, _words: Words) -> Step:
     """As CLIENT HELP."""
     return Tell(lambda: [Simple(line.encode()) for line in _HELP])
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from logstore.wire.command_words import Words, printable, shown
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import OK, PONG, Reply, Simple
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import OK, PONG, Reply, Simple
+from logstore.wire.resp.words import Words, printable, shown
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Step, Tell
-from logstore.wire.table import Command, Parse
+from logstore.wire.table import Command
 from logstore.wire.users import DEFAULT
 
 _NOT_LOGGED_IN = (
@@ -15,6 +15,7 @@ _NOT_LOGGED_IN = (
     "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
     "protocol version at the same time"
 )
+_WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
 _NO_PASSWORD = (
     "ERR AUTH <password> called without any password configured for the default user. Are you sure "
     "your configuration is correct?"
@@ -22,7 +23,7 @@ _NO_PASSWORD = (
 _NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
-def ping(_session: Session, words: Words) -> Step:
+def ping(_client: Client, words: Words) -> Step:
     """As PING."""
     given = words.rest()
     if len(given) > 1:
@@ -31,71 +32,92 @@ def ping(_session: Session, words: Words) -> Step:
     return Tell(lambda: reply)
 
 
-def echo(_session: Session, words: Words) -> Step:
+def echo(_client: Client, words: Words) -> Step:
     """As ECHO."""
     word = words.next()
     return Tell(lambda: word)
 
 
-def select(session: Session, words: Words) -> Step:
+def select(client: Client, words: Words) -> Step:
     """As SELECT: number 0, and those that stores were mapped to.
 
     What a transaction does, and what it watches, is of one store.
     """
-    database = session.service.databases.get(words.integer())
+    database = client.service.databases.get(words.integer())
     if database is None:
         raise Failed("ERR DB index is out of range")
-    if database is not session.database and (session.multi is not None or session.watched):
+    if database is not client.database and (client.multi is not None or client.watched):
         raise Failed("ERR a transaction, and what it watches, is of one database: SELECT before")
 
     def begin() -> Reply:
-        session.database = database
+        client.database = database
         return OK
 
     return Tell(begin)
 
 
-def quits(session: Session, _words: Words) -> Step:
+def quits(client: Client, _words: Words) -> Step:
     """As QUIT."""
 
     def end() -> Reply:
-        session.closing = True
+        client.closing = True
         return OK
 
     return Tell(end)
 
 
-def reset(session: Session, _words: Words) -> Step:
-    """As RESET."""
+def reset(client: Client, _words: Words) -> Step:
+    """As RESET: as if it had just come."""
 
     def begin() -> Reply:
-        session.reset()
+        client.unwatch()
+        client.protocol = 2
+        client.database = client.service.databases[0]
+        client.name = b""
+        client.marks.clear()
+        client.service.monitors.pop(client.id, None)
+        client.user = client.service.users.default
+        client.authenticated = client.service.open
+        if client.replies == "OFF":  # after SKIP, as in Redis, this one reply is skipped
+            client.replies = "ON"
         return Simple(b"RESET")
 
-    session.multi = None
+    client.multi = None
     return Tell(begin)
 
 
 # -- who it is ------------------------------------------------------------------------------------
-def auth(session: Session, words: Words) -> Step:
+def _login(client: Client, name: bytes, password: bytes, command: bytes) -> None:
+    """Log in as AUTH does; ``command``: the word that asked for it. Failed."""
+    service = client.service
+    user = service.users.login(name, password)
+    if user is None:
+        client.deny("auth", command, name)
+        client.delay_s = service.logins.failed(client.address, name)
+        raise Failed(_WRONG_PASSWORD)
+    client.user, client.authenticated = user, True
+    service.audit.login(client)
+
+
+def auth(client: Client, words: Words) -> Step:
     """As AUTH."""
     command, given = words.said(0), words.rest()
     if len(given) > 2:
         raise Failed(SYNTAX)
-    if len(given) == 1 and session.service.users.default.rights.no_password:
+    if len(given) == 1 and client.service.users.default.rights.no_password:
         raise Failed(_NO_PASSWORD)
     user, password = given if len(given) == 2 else (DEFAULT, given[0])
 
     def begin() -> Reply:
-        session.login(user, password, command)
+        _login(client, user, password, command)
         return OK
 
     return Tell(begin)
 
 
-def hello(session: Session, words: Words) -> Step:
+def hello(client: Client, words: Words) -> Step:
     """As HELLO: chooses RESP2 or RESP3, may log in and name the connection."""
-    protocol = session.protocol
+    protocol = client.protocol
     if len(words):
         protocol = words.integer("ERR Protocol version is not an integer or out of range")
         if protocol not in (2, 3):
@@ -114,18 +136,18 @@ def hello(session: Session, words: Words) -> Step:
 
     def begin() -> Reply:
         if login is not None:
-            session.login(*login, command)
-        if not session.authenticated:
+            _login(client, *login, command)
+        if not client.authenticated:
             raise Failed(_NOT_LOGGED_IN)
-        session.protocol = protocol
+        client.protocol = protocol
         if name is not None:
-            session.name = name
-        service = session.service
+            client.name = name
+        service = client.service
         return {
             b"server": service.server_name,
             b"version": service.version_told,
             b"proto": protocol,
-            b"id": session.id,
+            b"id": client.id,
             b"mode": b"standalone",
             b"role": b"master",
             b"modules": [],

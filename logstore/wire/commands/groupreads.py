@@ -16,11 +16,11 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
-from logstore.wire.command_words import Words, integer, strict_id
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NULL_ARRAY, Reply
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.words import Words, integer, strict_id
+from logstore.wire.service import Client
 from logstore.wire.steps import Block, Change, QueuedRead, Reader, Step
 from logstore.wire.table import Command
 
@@ -58,10 +58,10 @@ class _Asked(NamedTuple):
         return found
 
 
-def xreadgroup(session: Session, words: Words) -> Step:
+def xreadgroup(client: Client, words: Words) -> Step:
     """As XREADGROUP."""
-    asked = _parse(session, words)
-    read = _GroupRead(session, asked)
+    asked = _parse(client, words)
+    read = _GroupRead(client, asked)
     change = Change(read.op, read.reply)
     timeout_ms = asked.options.timeout_ms
     if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
@@ -71,8 +71,8 @@ def xreadgroup(session: Session, words: Words) -> Step:
     return Block(change, keys, timeout_ms or None, read.worth, NULL_ARRAY, read.pause_ms, group)
 
 
-def _parse(session: Session, words: Words) -> _Asked:
-    parser = ReadParser(session, "xreadgroup")
+def _parse(client: Client, words: Words) -> _Asked:
+    parser = ReadParser(client, "xreadgroup")
     names: tuple[bytes, bytes] | None = None
     noack = False
     claim: int | None = None
@@ -84,7 +84,7 @@ def _parse(session: Session, words: Words) -> _Asked:
             names = words.next(), words.next()
         elif word == b"NOACK":
             noack = True
-        elif word == b"CLAIM" and session.service.profile == "redis-8.10":
+        elif word == b"CLAIM" and client.service.profile == "redis-8.10":
             claim = integer(words.next(), _IDLE)
             if claim < 0:
                 raise Failed("ERR min-idle-time must be a positive integer")
@@ -113,8 +113,8 @@ def _claimed(entry: Delivered) -> Reply:
 class _GroupRead:
     """One read: an operation over all its streams, and its reply."""
 
-    def __init__(self, session: Session, asked: _Asked) -> None:
-        self._session = session
+    def __init__(self, client: Client, asked: _Asked) -> None:
+        self._client = client
         self._asked = asked
         self._came = False
 
@@ -126,7 +126,7 @@ class _GroupRead:
         is told whole: one that is more than the client may owe ends the connection, and nothing is
         counted as delivered.
         """
-        asked, owed = self._asked, self._session.owed
+        asked, owed = self._asked, self._client.owed
         left = Budget(asked.options)
         found: list[tuple[bytes, Reply]] = []
         for key, after in asked.starts(state):
@@ -154,11 +154,11 @@ class _GroupRead:
     def _told(self, entries: list[Delivered], *, history: bool = False) -> Reply:
         """The entries of one stream; the list is emptied on the way."""
         claims = self._asked.claim_idle_ms is not None and not history
-        return self._session.owed.rows().all_of(entries, _claimed if claims else _delivered)
+        return self._client.owed.rows().all_of(entries, _claimed if claims else _delivered)
 
     def reply(self, found: list[tuple[bytes, Reply]]) -> Reply:
         """Entries by stream; the null array if there are none."""
-        return by_stream(self._session, found) if found else NULL_ARRAY
+        return by_stream(self._client, found) if found else NULL_ARRAY
 
     def in_queue(self, key: bytes) -> QueuedRead:
         """The read of the one stream, for the queue of its group."""
@@ -170,7 +170,7 @@ class _GroupRead:
             return deliver.read_new(
                 state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
                 claim_idle_ms=asked.claim_idle_ms, takes_new=takes_new,
-                room=ByteBudget(max_bytes, self._session.owed.room(NEW_PART)),
+                room=ByteBudget(max_bytes, self._client.owed.room(NEW_PART)),
             )  # fmt: skip
 
         def reply(found: list[Delivered]) -> Reply:

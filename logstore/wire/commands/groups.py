@@ -6,10 +6,10 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.admin import NO_KEY
 from logstore.ids import StreamID
-from logstore.wire.command_words import Words, loose_id, strict_id
-from logstore.wire.failures import Failed
-from logstore.wire.reply import Simple
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import Failed
+from logstore.wire.resp.reply import Simple
+from logstore.wire.resp.words import Words, loose_id, strict_id
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Change, Step, Tell, ok
 from logstore.wire.table import Command
 
@@ -61,7 +61,7 @@ def wrong_or_unknown(command: str) -> Failed:
     )
 
 
-def create(_session: Session, words: Words) -> Step:
+def create(_client: Client, words: Words) -> Step:
     """As XGROUP CREATE."""
     key, name, at = words.next(), words.next(), words.next()
     make_stream, read = _options(words, "CREATE", make=True)
@@ -75,7 +75,7 @@ def create(_session: Session, words: Words) -> Step:
     return Change(op, ok)
 
 
-def set_id(_session: Session, words: Words) -> Step:
+def set_id(_client: Client, words: Words) -> Step:
     """As XGROUP SETID."""
     key, name, at = words.next(), words.next(), words.next()
     _, read = _options(words, "SETID", make=False)
@@ -88,36 +88,36 @@ def set_id(_session: Session, words: Words) -> Step:
     return Change(op, ok)
 
 
-def destroy(_session: Session, words: Words) -> Step:
+def destroy(_client: Client, words: Words) -> Step:
     """As XGROUP DESTROY."""
     key, name = words.next(), words.next()
     return Change(lambda state: admin.destroy(state, key, name), int, frees=True)
 
 
-def create_consumer(_session: Session, words: Words) -> Step:
+def create_consumer(_client: Client, words: Words) -> Step:
     """As XGROUP CREATECONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
     return Change(lambda state: admin.create_consumer(state, key, name, consumer), int)
 
 
-def delete_consumer(_session: Session, words: Words) -> Step:
+def delete_consumer(_client: Client, words: Words) -> Step:
     """As XGROUP DELCONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
     return Change(lambda state: admin.delete_consumer(state, key, name, consumer), frees=True)
 
 
-def helped(_session: Session, _words: Words) -> Step:
+def helped(_client: Client, _words: Words) -> Step:
     """As XGROUP HELP."""
     return Tell(lambda: [Simple(line.encode()) for line in _HELP])
 
 
-def _sub(name: str, arity: int, parse: object, since: str, summary: str) -> Command:
+def _sub(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
     keys = (0, 0, 0) if name == "help" else (2, 2, 1)
     makes = name in ("create", "createconsumer")
     flags = ("loading", "stale") if name == "help" else ("write", *(("denyoom",) if makes else ()))
     categories = ("stream", "slow") if name == "help" else ("write", "stream", "slow")
     return Command(
-        f"xgroup|{name}", arity, parse, flags, keys, since, "O(1)",  # type: ignore[arg-type]
+        f"xgroup|{name}", arity, parse, flags, keys, since, "O(1)",
         summary=summary, categories=categories,
     )  # fmt: skip
 

@@ -11,14 +11,13 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
-from logstore.wire.command_words import I64_MAX, Words, unsigned
-from logstore.wire.commands.helping import help_of
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.globs import Glob
-from logstore.wire.reply import Reply, Simple
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.globs import Glob
+from logstore.wire.resp.reply import Reply, Simple
+from logstore.wire.resp.words import I64_MAX, Words, unsigned
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Change, Look, Reader, Step
-from logstore.wire.table import Command, Parse
+from logstore.wire.table import Command, help_of
 
 SCAN_COUNT = 10
 LOOKED_AT_MAX = 1000
@@ -27,7 +26,7 @@ _STREAM = Simple(b"stream")
 _NONE = Simple(b"none")
 
 
-def delete(_session: Session, words: Words) -> Step:
+def delete(_client: Client, words: Words) -> Step:
     """As DEL and UNLINK."""
     keys = words.rest()
 
@@ -37,7 +36,7 @@ def delete(_session: Session, words: Words) -> Step:
     return Change(op, frees=True)
 
 
-def exists(_session: Session, words: Words) -> Step:
+def exists(_client: Client, words: Words) -> Step:
     """As EXISTS."""
     keys = words.rest()
 
@@ -55,13 +54,13 @@ def _of_key(key: bytes, told: Callable[[StreamRecord], Reply], missing: Reply) -
     return Look(find)
 
 
-def kind(_session: Session, words: Words) -> Step:
+def kind(_client: Client, words: Words) -> Step:
     """As TYPE."""
     return _of_key(words.next(), lambda _: _STREAM, _NONE)
 
 
 # -- names ----------------------------------------------------------------------------------------
-def keys(_session: Session, words: Words) -> Step:
+def keys(_client: Client, words: Words) -> Step:
     """As KEYS."""
     fits = Glob(words.next()).fits
 
@@ -100,7 +99,7 @@ def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
     return found
 
 
-def scan(_session: Session, words: Words) -> Step:
+def scan(_client: Client, words: Words) -> Step:
     """As SCAN: the cursor is a stream's number, so that nothing is told twice or left out."""
     cursor = min(unsigned(words.next(), "ERR invalid cursor"), I64_MAX)
     count, fits, wanted = SCAN_COUNT, None, True
@@ -127,7 +126,7 @@ def scan(_session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def random_key(_session: Session, _words: Words) -> Step:
+def random_key(_client: Client, _words: Words) -> Step:
     """As RANDOMKEY: that of a stream made not before a random moment, or of the oldest one."""
 
     def look(view: Snapshot) -> Reply:
@@ -141,17 +140,17 @@ def random_key(_session: Session, _words: Words) -> Step:
 
 
 # -- what a key is made of ------------------------------------------------------------------------
-def object_encoding(_session: Session, words: Words) -> Step:
+def object_encoding(_client: Client, words: Words) -> Step:
     """As OBJECT ENCODING."""
     return _of_key(words.next(), lambda _: b"stream", None)
 
 
-def object_idle(_session: Session, words: Words) -> Step:
+def object_idle(_client: Client, words: Words) -> Step:
     """As OBJECT IDLETIME: nothing is forgotten for being idle, so it is not counted."""
     return _of_key(words.next(), lambda _: 0, None)
 
 
-def object_frequency(_session: Session, words: Words) -> Step:
+def object_frequency(_client: Client, words: Words) -> Step:
     """As OBJECT FREQ, which is refused without a policy that counts it."""
     words.next()
     raise Failed(
@@ -161,12 +160,12 @@ def object_frequency(_session: Session, words: Words) -> Step:
     )
 
 
-def object_references(_session: Session, words: Words) -> Step:
+def object_references(_client: Client, words: Words) -> Step:
     """As OBJECT REFCOUNT."""
     return _of_key(words.next(), lambda _: 1, None)
 
 
-def memory_usage(_session: Session, words: Words) -> Step:
+def memory_usage(_client: Client, words: Words) -> Step:
     """As MEMORY USAGE: bytes of the stream's nodes, on disk."""
     key = words.next()
     if len(words):

@@ -1,14 +1,23 @@
-"""What monitoring tools ask a server that stands alone: ROLE, CLUSTER, SLOWLOG, MONITOR."""
+"""What monitoring tools ask a server that stands alone: INFO, SLOWLOG, MONITOR, ROLE, CLUSTER."""
 
 from __future__ import annotations
 
-from logstore.wire.command_words import Words, integer
-from logstore.wire.commands.helping import help_of
-from logstore.wire.failures import Failed
-from logstore.wire.reply import OK, Reply
-from logstore.wire.session import Session
-from logstore.wire.steps import Step, Tell
-from logstore.wire.table import Command, Parse
+import os
+import platform
+import resource
+
+import logstore
+from logstore.api.opening import opened_of
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.features.expiry import ExpiryRows
+from logstore.wire.resp.failures import Failed
+from logstore.wire.resp.reply import OK, Reply, Verbatim
+from logstore.wire.resp.words import Words, integer, shown
+from logstore.wire.service import Client, Database, Parse, Service
+from logstore.wire.stats import human
+from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.table import Command, help_of
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
@@ -19,48 +28,150 @@ _CLUSTER = (
 )  # fmt: skip
 
 
-def role(_session: Session, _words: Words) -> Step:
+# -- INFO -----------------------------------------------------------------------------------------
+def _sections(client: Client) -> dict[str, dict[str, object]]:
+    service, store = client.service, client.database.store
+    told, counts = store.info(), service.counts
+    metrics = store.metrics()
+    version = service.version_told.decode()
+    name = "valkey" if service.profile == "valkey-9" else "redis"
+    server: dict[str, object] = {"redis_version": "7.2.4" if name == "valkey" else version}
+    if name == "valkey":
+        server |= {"server_name": "valkey", "valkey_version": version}
+    server |= {
+        "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
+        "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
+        "tcp_port": service.port, "uptime_in_seconds": service.uptime_s,
+        "uptime_in_days": service.uptime_s // 86400, "logstore_version": logstore.__version__,
+        "logstore_path": told.path,
+    }  # fmt: skip
+    return {
+        "Server": server,
+        "Clients": {
+            "connected_clients": len(service.clients),
+            "blocked_clients": sum(each.unblock is not None for each in service.clients.values()),
+            "maxclients": service.clients_max,
+        },
+        "Memory": _memory(),
+        "Persistence": {
+            "loading": 0, "aof_enabled": 1,
+            "rdb_changes_since_last_save": max(0, service.commits - service.saved_commits),
+            "rdb_bgsave_in_progress": 0, "rdb_last_save_time": int(service.last_save),
+            "rdb_last_bgsave_status": "ok", "aof_last_write_status": "ok",
+            "log_bytes": told.log_bytes,
+            "disk_bytes": told.disk_bytes,
+        },
+        "Stats": {
+            "total_connections_received": counts.connections,
+            "total_commands_processed": counts.commands,
+            "instantaneous_ops_per_sec": counts.commands_a_second(),
+            "rejected_connections": counts.rejected,
+            "total_error_replies": sum(counts.errors.values()),
+            "acl_access_denied_auth": service.denials.counts["auth"],
+            "acl_access_denied_cmd": service.denials.counts["command"],
+            "acl_access_denied_key": service.denials.counts["key"],
+            "acl_access_denied_channel": 0,
+            **{f"logstore_{each}": value for each, value in metrics.items()},
+        },
+        "Replication": {"role": "master", "connected_slaves": 0},
+        "Errorstats": {
+            f"errorstat_{code}": f"count={counts.errors[code]}" for code in sorted(counts.errors)
+        },
+        "Cluster": {"cluster_enabled": 0},
+        "Keyspace": {
+            f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
+            for each in service.databases.values() if (streams := each.store.info().streams)
+        },
+    }  # fmt: skip
+
+
+def _expiring(service: Service, database: Database) -> str:
+    """How many streams are to expire, and in how many milliseconds on average."""
+
+    none_in_keys = "keys_with_volatile_items" if service.profile == "valkey-9" else "subexpiry"
+
+    def look(view: Snapshot) -> str:
+        now_ms, count, sum_ms = view.now_ms, 0, 0
+        for when_ms, _ in ExpiryRows(view.index).rows():
+            if when_ms > now_ms:
+                count, sum_ms = count + 1, sum_ms + when_ms - now_ms
+        return f"expires={count},avg_ttl={sum_ms // count if count else 0},{none_in_keys}=0"
+
+    return snapshot.read(opened_of(database.store).engine(), look)
+
+
+def _memory() -> dict[str, object]:
+    """The most that the process had resident, which is all that can be told without a file."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    in_all = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sizes = {
+        "used_memory": peak, "used_memory_rss": peak, "used_memory_peak": peak,
+        "total_system_memory": in_all, "maxmemory": 0,
+    }  # fmt: skip
+    found: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
+    for name, size in sizes.items():
+        found |= {name: size, f"{name}_human": human(size)}
+    return found
+
+
+def info(client: Client, words: Words) -> Step:
+    """As INFO."""
+    wanted = {shown(word).lower() for word in words.rest()}
+
+    def tell() -> Reply:
+        parts: list[str] = []
+        for title, fields in _sections(client).items():
+            if not wanted or wanted & {title.lower(), "all", "everything", "default"}:
+                lines = [f"{name}:{value}" for name, value in fields.items()]
+                parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
+        return Verbatim("\r\n".join(parts).encode("utf-8", "surrogateescape"))
+
+    return Admin(tell, commits=False)
+
+
+# -- what else is asked ---------------------------------------------------------------------------
+def role(_client: Client, _words: Words) -> Step:
     """As ROLE: a master without replicas."""
     found: Reply = [b"master", 0, []]
     return Tell(lambda: found)
 
 
-def cluster(_session: Session, _words: Words) -> Step:
+def cluster(_client: Client, _words: Words) -> Step:
     """As CLUSTER of a server that is not part of one."""
     raise Failed(_NO_CLUSTER)
 
 
-def slow_get(session: Session, words: Words) -> Step:
+def slow_get(client: Client, words: Words) -> Step:
     """As SLOWLOG GET."""
     most = integer(words.next(), _SLOWLOG_COUNT) if len(words) else 10
     if most < -1:
         raise Failed(_SLOWLOG_COUNT)
     words.end()
-    return Tell(lambda: session.service.slowlog.newest(most))
+    return Tell(lambda: client.service.slowlog.newest(most))
 
 
-def slow_length(session: Session, _words: Words) -> Step:
+def slow_length(client: Client, _words: Words) -> Step:
     """As SLOWLOG LEN."""
-    return Tell(lambda: len(session.service.slowlog))
+    return Tell(lambda: len(client.service.slowlog))
 
 
-def slow_reset(session: Session, _words: Words) -> Step:
+def slow_reset(client: Client, _words: Words) -> Step:
     """As SLOWLOG RESET."""
 
     def clear() -> Reply:
-        session.service.slowlog.clear()
+        client.service.slowlog.clear()
         return OK
 
     return Tell(clear)
 
 
-def monitor(session: Session, _words: Words) -> Step:
+def monitor(client: Client, _words: Words) -> Step:
     """As MONITOR: from now on it is told what others ask."""
-    if session.send is None:
+    if client.send is None:
         raise Failed("ERR MONITOR is of a served store: a client in the same process cannot")
 
     def begin() -> Reply:
-        session.service.monitors[session.id] = session
+        client.service.monitors[client.id] = client
         return OK
 
     return Tell(begin)
@@ -91,6 +202,8 @@ _SLOWLOG = tuple(
     )
 )  # fmt: skip
 COMMANDS = [
+    _one("info", -1, info, "Tells of the server and the store.", "1.0.0",
+         flags=("loading", "stale"), categories=("slow", "dangerous")),
     _one("role", 1, role, "Tells that this is a master without replicas.", "2.8.12",
          flags=("noscript", "loading", "stale", "fast"),
          categories=("admin", "fast", "dangerous")),

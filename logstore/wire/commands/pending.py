@@ -9,7 +9,11 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams.budget import ByteBudget
-from logstore.wire.command_words import (
+from logstore.wire.commands.removing import SINCE_8_2, IdBlock
+from logstore.wire.commands.xinfo import every_consumer
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.words import (
     Words,
     ids,
     integer,
@@ -19,11 +23,7 @@ from logstore.wire.command_words import (
     shown,
     strict_id,
 )
-from logstore.wire.commands.deleting import SINCE_8_2, IdBlock
-from logstore.wire.commands.info import every_consumer
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NULL_ARRAY, Reply
-from logstore.wire.session import Session
+from logstore.wire.service import Client
 from logstore.wire.steps import Change, Look, Reader, Step
 from logstore.wire.table import Command
 
@@ -40,7 +40,7 @@ def _id_of(entry: Delivered) -> Reply:
     return bytes(entry.id)
 
 
-def xack(_session: Session, words: Words) -> Step:
+def xack(_client: Client, words: Words) -> Step:
     """As XACK."""
     key, group = words.next(), words.next()
     wanted = ids(words.rest(), ascending=True)
@@ -53,7 +53,7 @@ def xack(_session: Session, words: Words) -> Step:
     return Change(op, frees=True)
 
 
-def xackdel(_session: Session, words: Words) -> Step:
+def xackdel(_client: Client, words: Words) -> Step:
     """As XACKDEL."""
     key, group = words.next(), words.next()
     block = IdBlock(words)
@@ -69,7 +69,7 @@ def xackdel(_session: Session, words: Words) -> Step:
 _MODES = {b"SILENT": "silent", b"FAIL": "fail", b"FATAL": "fatal"}
 
 
-def xnack(_session: Session, words: Words) -> Step:
+def xnack(_client: Client, words: Words) -> Step:
     """As XNACK, by its documentation."""
     key, group, mode = words.next(), words.next(), words.option()
     if mode not in _MODES:
@@ -102,7 +102,7 @@ def xnack(_session: Session, words: Words) -> Step:
 
 
 # -- XPENDING -------------------------------------------------------------------------------------
-def xpending(_session: Session, words: Words) -> Step:
+def xpending(_client: Client, words: Words) -> Step:
     """As XPENDING."""
     key, group = words.next(), words.next()
     if not len(words):
@@ -151,7 +151,7 @@ def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
 
 
 # -- claims ---------------------------------------------------------------------------------------
-def xclaim(session: Session, words: Words) -> Step:
+def xclaim(client: Client, words: Words) -> Step:
     """As XCLAIM; a reply that is more than the client may owe claims nothing."""
     key, group, consumer = words.next(), words.next(), words.next()
     idle, *rest = words.rest()
@@ -163,7 +163,7 @@ def xclaim(session: Session, words: Words) -> Step:
         admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
         options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
-        owed = session.owed
+        owed = client.owed
         room = ByteBudget(0, owed.room())
         found = claim.claim(
             state,
@@ -204,7 +204,7 @@ def _claim_options(words: Words) -> dict[str, Any]:
     return found
 
 
-def xautoclaim(session: Session, words: Words) -> Step:
+def xautoclaim(client: Client, words: Words) -> Step:
     """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
     min_idle_ms = max(0, integer(
@@ -224,7 +224,7 @@ def xautoclaim(session: Session, words: Words) -> Step:
             raise Failed(SYNTAX)
 
     def op(state: WriteTxn) -> Reply:
-        owed = session.owed
+        owed = client.owed
         found = claim.autoclaim(
             state, key, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
             just_id=just_id, room=ByteBudget(0, owed.room(CLAIM_PART)),

@@ -8,10 +8,10 @@ from logstore.codec import NodeEntry
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.ids import MAX_ID, StreamID
-from logstore.wire.command_words import Words, integer, interval_end, interval_start, strict_id
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NULL_ARRAY, Reply
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
+from logstore.wire.service import Client
 from logstore.wire.steps import Block, Look, Reader, Step
 from logstore.wire.table import Command
 
@@ -61,12 +61,12 @@ def _range(words: Words, *, reverse: bool) -> Step:
     return Look(lambda reader: found_in(reader, key, low, high, most, reverse=reverse))
 
 
-def xrange(_session: Session, words: Words) -> Step:
+def xrange(_client: Client, words: Words) -> Step:
     """As XRANGE."""
     return _range(words, reverse=False)
 
 
-def xrevrange(_session: Session, words: Words) -> Step:
+def xrevrange(_client: Client, words: Words) -> Step:
     """As XREVRANGE."""
     return _range(words, reverse=True)
 
@@ -84,10 +84,10 @@ class ReadOptions(NamedTuple):
 class ReadParser:
     """The options of XREAD and XREADGROUP up to the streams."""
 
-    def __init__(self, session: Session, command: str) -> None:
+    def __init__(self, client: Client, command: str) -> None:
         self._command = command
-        self._limits = session.service.profile == "redis-8.10"
-        self._valkey = session.service.profile == "valkey-9"
+        self._limits = client.service.profile == "redis-8.10"
+        self._valkey = client.service.profile == "valkey-9"
         self._count = self._max_count = self._max_bytes = 0
         self._timeout_ms: int | None = None
 
@@ -144,9 +144,9 @@ def _timeout(word: bytes) -> int:
     return value
 
 
-def xread(session: Session, words: Words) -> Step:
+def xread(client: Client, words: Words) -> Step:
     """As XREAD."""
-    parser = ReadParser(session, "xread")
+    parser = ReadParser(client, "xread")
     while not words.take(b"STREAMS"):
         if parser.take(words):
             continue
@@ -171,7 +171,7 @@ def xread(session: Session, words: Words) -> Step:
             )
         else:
             wanted.append((key, strict_id(word)))
-    read = _Read(session, options, wanted)
+    read = _Read(client, options, wanted)
     if options.timeout_ms is None:
         return Look(read.find)
     return Block(
@@ -184,9 +184,9 @@ class _Read:
     """One XREAD: where it begins is settled at its first look."""
 
     def __init__(
-        self, session: Session, options: ReadOptions, wanted: list[tuple[bytes, StreamID | str]]
+        self, client: Client, options: ReadOptions, wanted: list[tuple[bytes, StreamID | str]]
     ) -> None:
-        self._session = session
+        self._client = client
         self._options = options
         self._wanted = wanted
         self._starts: list[tuple[bytes, StreamID]] | None = None
@@ -212,10 +212,10 @@ class _Read:
                 rows = found_in(reader, key, start.next(), MAX_ID, left.count(), budget=left)
             if rows:
                 replies.append((key, rows))
-        return by_stream(self._session, replies) if replies else self.empty
+        return by_stream(self._client, replies) if replies else self.empty
 
     def _newest(self, reader: Reader, key: bytes, last: StreamID, left: Budget | None) -> Reply:
-        if self._session.service.profile == "valkey-9":
+        if self._client.service.profile == "valkey-9":
             return found_in(reader, key, last, last, 1, budget=left)
         return found_in(reader, key, StreamID(0, 0), MAX_ID, 1, reverse=True, budget=left)
 
@@ -267,9 +267,9 @@ class Budget:
             self._bytes -= sum(entry_bytes(items or ()) for items in entries)
 
 
-def by_stream(session: Session, replies: list[tuple[bytes, Reply]]) -> Reply:
+def by_stream(client: Client, replies: list[tuple[bytes, Reply]]) -> Reply:
     """Entries by stream: a map in RESP3, an array of pairs in RESP2."""
-    if session.protocol == 3:
+    if client.protocol == 3:
         return dict(replies)
     return [list(each) for each in replies]
 

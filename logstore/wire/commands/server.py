@@ -1,139 +1,163 @@
-"""Of the server as a whole: INFO, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, ..."""
+"""The server as a whole: CONFIG, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, WAIT, TIME.
+
+The limits of nodes and of the logs can be set; all other settings are fixed when the server starts.
+"""
 
 from __future__ import annotations
 
-import os
-import platform
-import resource
+import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-import logstore
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
-from logstore.features.expiry import ExpiryRows
+from logstore.engine.features import node_limits
 from logstore.log import frame as frames
-from logstore.wire.command_words import Words, shown
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import NO_REPLY, OK, Reply, Simple, Verbatim
-from logstore.wire.server_stats import human
-from logstore.wire.session import Session
+from logstore.options import ENTRY_MAX_BYTES
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.globs import Glob
+from logstore.wire.resp.reply import NO_REPLY, OK, Reply, Simple
+from logstore.wire.resp.words import I64_MAX, Words, shown
+from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
-from logstore.wire.table import Command, Parse
-
-if TYPE_CHECKING:
-    from logstore.wire.service import Database, Service
+from logstore.wire.table import Command, help_of
 
 FLUSH_REFUSED = (
     "ERR this server does not delete everything at once: start it with --allow-flush if it should"
 )
+NODE_ENTRIES_MAX = 1_000_000
+_LIMITS = {
+    "stream-node-max-bytes": "node_max_bytes", "stream-node-max-entries": "node_max_entries",
+}  # fmt: skip
+# Settings of the server while it runs: the least value, and where each is kept.
+_NUMBERS: dict[str, tuple[int, Callable[[Service], object], str]] = {
+    "acllog-max-len": (0, lambda service: service.denials, "most"),
+    "slowlog-log-slower-than": (-1, lambda service: service.slowlog, "slower_us"),
+    "slowlog-max-len": (0, lambda service: service.slowlog, "most"),
+}
+_UNITS = {
+    b"": 1, b"b": 1, b"k": 1000, b"kb": 1024, b"m": 1000**2, b"mb": 1024**2, b"g": 1000**3,
+    b"gb": 1024**3,
+}  # fmt: skip
+_MEMORY = re.compile(rb"([0-9]{1,18})(b|kb?|mb?|gb?|)")
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,17})")
+SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
 
 
-# -- INFO -----------------------------------------------------------------------------------------
-def _sections(session: Session) -> dict[str, dict[str, object]]:
-    service, store = session.service, session.database.store
-    told, counts = store.info(), service.counts
-    metrics = store.metrics()
-    version = service.version_told.decode()
-    name = "valkey" if service.profile == "valkey-9" else "redis"
-    server: dict[str, object] = {"redis_version": "7.2.4" if name == "valkey" else version}
-    if name == "valkey":
-        server |= {"server_name": "valkey", "valkey_version": version}
-    server |= {
-        "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
-        "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
-        "tcp_port": service.port, "uptime_in_seconds": service.uptime_s,
-        "uptime_in_days": service.uptime_s // 86400, "logstore_version": logstore.__version__,
-        "logstore_path": told.path,
-    }  # fmt: skip
+def _settings(client: Client) -> dict[str, str]:
+    service, store = client.service, client.database.store
+    limits, options = opened_of(store).engine().limits, opened_of(store).engine().options
     return {
-        "Server": server,
-        "Clients": {
-            "connected_clients": len(service.sessions),
-            "blocked_clients": sum(each.unblock is not None for each in service.sessions.values()),
-            "maxclients": service.clients_max,
-        },
-        "Memory": _memory(),
-        "Persistence": {
-            "loading": 0, "aof_enabled": 1,
-            "rdb_changes_since_last_save": max(0, service.commits - service.saved_commits),
-            "rdb_bgsave_in_progress": 0, "rdb_last_save_time": int(service.last_save),
-            "rdb_last_bgsave_status": "ok", "aof_last_write_status": "ok",
-            "log_bytes": told.log_bytes,
-            "disk_bytes": told.disk_bytes,
-        },
-        "Stats": {
-            "total_connections_received": counts.connections,
-            "total_commands_processed": counts.commands,
-            "instantaneous_ops_per_sec": counts.commands_a_second(),
-            "rejected_connections": counts.rejected,
-            "total_error_replies": sum(counts.errors.values()),
-            "acl_access_denied_auth": service.denials.counts["auth"],
-            "acl_access_denied_cmd": service.denials.counts["command"],
-            "acl_access_denied_key": service.denials.counts["key"],
-            "acl_access_denied_channel": 0,
-            **{f"logstore_{each}": value for each, value in metrics.items()},
-        },
-        "Replication": {"role": "master", "connected_slaves": 0},
-        "Errorstats": {
-            f"errorstat_{code}": f"count={counts.errors[code]}" for code in sorted(counts.errors)
-        },
-        "Cluster": {"cluster_enabled": 0},
-        "Keyspace": {
-            f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
-            for each in service.databases.values() if (streams := each.store.info().streams)
-        },
+        "stream-node-max-bytes": str(limits.node_max_bytes),
+        "stream-node-max-entries": str(limits.node_max_entries),
+        "appendonly": "yes", "appendfsync": SYNC_TOLD[options.sync],
+        "maxclients": str(service.clients_max), "save": "", "maxmemory": "0",
+        "databases": str(1 + max(service.databases)),
+        "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(store.path),
+        "proto-max-bulk-len": str(512 << 20), "port": str(service.port),
+        **{name: str(getattr(of(service), field)) for name, (_, of, field) in _NUMBERS.items()},
+        "requirepass": "", "aclfile": str(service.users_file or ""), "notify-keyspace-events": "",
     }  # fmt: skip
 
 
-def _expiring(service: Service, database: Database) -> str:
-    """How many streams are to expire, and in how many milliseconds on average."""
+def config_get(client: Client, words: Words) -> Step:
+    """As CONFIG GET."""
+    patterns = words.rest()
 
-    none_in_keys = "keys_with_volatile_items" if service.profile == "valkey-9" else "subexpiry"
+    def find(reader: Reader) -> Reply:
+        known = {name.encode(): value for name, value in _settings(client).items()}
+        wanted: set[bytes] = set()
+        for pattern in set(patterns):
+            reader.check()
+            if any(char in pattern for char in (b"*", b"?", b"[")):
+                wanted.update(filter(Glob(pattern, nocase=True).fits, known.keys() - wanted))
+            else:
+                wanted.add(pattern.lower())
+        return {
+            name: value.encode("utf-8", "surrogateescape")
+            for name, value in known.items()
+            if name in wanted
+        }
 
-    def look(view: Snapshot) -> str:
-        now_ms, count, sum_ms = view.now_ms, 0, 0
-        for when_ms, _ in ExpiryRows(view.index).rows():
-            if when_ms > now_ms:
-                count, sum_ms = count + 1, sum_ms + when_ms - now_ms
-        return f"expires={count},avg_ttl={sum_ms // count if count else 0},{none_in_keys}=0"
-
-    return snapshot.read(opened_of(database.store).engine(), look)
-
-
-def _memory() -> dict[str, object]:
-    """The most that the process had resident, which is all that can be told without a file."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    in_all = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    sizes = {
-        "used_memory": peak, "used_memory_rss": peak, "used_memory_peak": peak,
-        "total_system_memory": in_all, "maxmemory": 0,
-    }  # fmt: skip
-    found: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
-    for name, size in sizes.items():
-        found |= {name: size, f"{name}_human": human(size)}
-    return found
+    return Look(find)
 
 
-def info(session: Session, words: Words) -> Step:
-    """As INFO."""
-    wanted = {shown(word).lower() for word in words.rest()}
+def config_set(client: Client, words: Words) -> Step:
+    """As CONFIG SET: of the limits of nodes; all else is fixed when the server is started."""
+    given = words.rest()
+    if len(given) % 2:
+        raise Failed("ERR wrong number of arguments for 'config|set' command")
+    known = _settings(client)
+    wanted: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    seen: set[str] = set()
+    for name, value in zip(given[::2], given[1::2], strict=True):
+        text = shown(name).lower()
+        if text not in known:
+            raise Failed(
+                f"ERR Unknown option or number of arguments for CONFIG SET - '{shown(name)}'"
+            )
+        if text in seen:
+            raise _refused(text, "duplicate parameter")
+        seen.add(text)
+        if text in _LIMITS:
+            wanted[_LIMITS[text]] = _limit(text, value)
+        elif text in _NUMBERS:
+            numbers[text] = _whole(text, value, _NUMBERS[text][0], I64_MAX)
+        elif known[text].encode("utf-8", "surrogateescape") != value:
+            raise _refused(text, "can't set immutable config")
 
-    def tell() -> Reply:
-        parts: list[str] = []
-        for title, fields in _sections(session).items():
-            if not wanted or wanted & {title.lower(), "all", "everything", "default"}:
-                lines = [f"{name}:{value}" for name, value in fields.items()]
-                parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
-        return Verbatim("\r\n".join(parts).encode("utf-8", "surrogateescape"))
+    def begin() -> Reply:
+        for name, number in numbers.items():
+            _, of, field = _NUMBERS[name]
+            setattr(of(client.service), field, number)
+        return OK
 
-    return Admin(tell, commits=False)
+    if not wanted:
+        return Tell(begin)
+    shared = opened_of(client.database.store).live()
+
+    def change() -> Reply:
+        node_limits.change(shared.engine, shared.committer, wanted)
+        return begin()
+
+    return Admin(change)
+
+
+def _refused(name: str, why: str) -> Failed:
+    return Failed(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+
+
+def _limit(name: str, value: bytes) -> int:
+    if name == "stream-node-max-bytes":
+        found = _MEMORY.fullmatch(value.lower())
+        if found is None:
+            raise _refused(name, "argument must be a memory value")
+        # More than that is, there as here, that.
+        return min(int(found[1]) * _UNITS[found[2]], ENTRY_MAX_BYTES)
+    return _whole(name, value, 0, NODE_ENTRIES_MAX)
+
+
+def _whole(name: str, value: bytes, least: int, most: int) -> int:
+    if not _INTEGER.fullmatch(value):
+        raise _refused(name, "argument couldn't be parsed into an integer")
+    if not least <= int(value) <= most:
+        raise _refused(name, f"argument must be between {least} and {most} inclusive")
+    return int(value)
+
+
+def config_reset(client: Client, _words: Words) -> Step:
+    """As CONFIG RESETSTAT."""
+
+    def begin() -> Reply:
+        client.service.counts.reset()
+        return OK
+
+    return Tell(begin)
 
 
 # -- the whole store -------------------------------------------------------------------------------
-def db_size(_session: Session, _words: Words) -> Step:
+def db_size(_client: Client, _words: Words) -> Step:
     """As DBSIZE."""
 
     def find(reader: Reader) -> Reply:
@@ -142,9 +166,9 @@ def db_size(_session: Session, _words: Words) -> Step:
     return Look(find)
 
 
-def flush(session: Session, words: Words) -> Step:
+def flush(client: Client, words: Words) -> Step:
     """As FLUSHDB, if the server allows it."""
-    if not session.service.allow_flush:
+    if not client.service.allow_flush:
         raise Failed(FLUSH_REFUSED)
     if len(words) and words.option() not in (b"ASYNC", b"SYNC"):
         raise Failed(SYNTAX)
@@ -159,9 +183,9 @@ def _flush(state: WriteTxn) -> None:
         state.emit(frames.Drop(record.number))
 
 
-def flush_all(session: Session, words: Words) -> Step:
+def flush_all(client: Client, words: Words) -> Step:
     """As FLUSHALL, of every database."""
-    step, databases = flush(session, words), session.service.databases.values()
+    step, databases = flush(client, words), client.service.databases.values()
     if len(databases) == 1:
         return step
 
@@ -172,25 +196,25 @@ def flush_all(session: Session, words: Words) -> Step:
     return Admin(work)
 
 
-def save(session: Session, words: Words) -> Step:
+def save(client: Client, words: Words) -> Step:
     """As SAVE: a checkpoint, durable when it returns."""
     words.rest()
 
     def work() -> Reply:
-        before = session.service.commits
-        for each in session.service.databases.values():
+        before = client.service.commits
+        for each in client.service.databases.values():
             each.store.sync()
             each.store.checkpoint()
-        session.service.last_save = time.time()
-        session.service.saved_commits = before
+        client.service.last_save = time.time()
+        client.service.saved_commits = before
         return OK
 
     return Admin(work)
 
 
-def background_save(session: Session, words: Words) -> Step:
+def background_save(client: Client, words: Words) -> Step:
     """As BGSAVE: the same, and it answers when it is done."""
-    step = save(session, words)
+    step = save(client, words)
     assert isinstance(step, Admin)
     work = step.work
 
@@ -201,12 +225,12 @@ def background_save(session: Session, words: Words) -> Step:
     return Admin(told)
 
 
-def last_save(session: Session, _words: Words) -> Step:
+def last_save(client: Client, _words: Words) -> Step:
     """As LASTSAVE."""
-    return Tell(lambda: int(session.service.last_save))
+    return Tell(lambda: int(client.service.last_save))
 
 
-def wait(_session: Session, words: Words) -> Step:
+def wait(_client: Client, words: Words) -> Step:
     """As WAIT: there are no replicas."""
     words.integer()
     if words.integer("ERR timeout is not an integer or out of range") < 0:
@@ -214,24 +238,24 @@ def wait(_session: Session, words: Words) -> Step:
     return Tell(lambda: 0)
 
 
-def shutdown(session: Session, words: Words) -> Step:
+def shutdown(client: Client, words: Words) -> Step:
     """As SHUTDOWN."""
     while len(words):
         if words.option() not in (b"NOSAVE", b"SAVE", b"NOW", b"FORCE"):
             raise Failed(SYNTAX)
-    end = session.service.shutdown
+    end = client.service.shutdown
     if end is None:
         raise Failed("ERR Errors trying to SHUTDOWN. Check logs.")
 
     def begin() -> Reply:
         end()
-        session.closing = True
+        client.closing = True
         return NO_REPLY
 
     return Tell(begin)
 
 
-def server_time(_session: Session, _words: Words) -> Step:
+def server_time(_client: Client, _words: Words) -> Step:
     """As TIME."""
 
     def find(reader: Reader) -> Reply:
@@ -241,17 +265,30 @@ def server_time(_session: Session, _words: Words) -> Step:
     return Look(find)
 
 
-def _one(name: str, arity: int, parse: Parse, summary: str, flags: str, categories: str) -> Command:
+def _one(
+    name: str, arity: int, parse: Parse | None, summary: str, flags: str, categories: str,
+    *subcommands: Command,
+) -> Command:  # fmt: skip
     return Command(
         name, arity, parse, tuple(flags.split()), since="1.0.0", complexity="O(1)",
         group="server", summary=summary, categories=tuple(categories.split()),
+        subcommands={each.name: each for each in subcommands},
     )  # fmt: skip
 
 
+_ALWAYS = "admin noscript loading stale"
 _SAVES = "admin noscript no_async_loading"
 _ADMIN = "admin slow dangerous"
+_CONFIG = (
+    _one("config|get", -3, config_get, "Tells settings.", _ALWAYS, _ADMIN),
+    _one("config|set", -4, config_set, "Sets the limits of nodes; refuses to change all else.",
+         _ALWAYS, _ADMIN),
+    _one("config|resetstat", 2, config_reset, "Counts from zero.", _ALWAYS, _ADMIN),
+)  # fmt: skip
 COMMANDS = [
-    _one("info", -1, info, "Tells of the server and the store.", "loading stale", "slow dangerous"),
+    _one("config", -2, None, "Settings.", "", "slow", *_CONFIG, help_of("config", _CONFIG, {
+        "get": "<pattern> [<pattern> ...]", "set": "<directive> <value> [...]",
+    })),
     _one("dbsize", 1, db_size, "Tells how many streams there are.", "readonly fast",
          "keyspace read fast"),
     _one("flushall", -1, flush_all, "Removes every stream.", "write",

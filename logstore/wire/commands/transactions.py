@@ -1,38 +1,136 @@
-"""MULTI, EXEC, DISCARD, WATCH and UNWATCH."""
+"""MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+
+What is queued between MULTI and EXEC is one commit; EXEC does nothing if a watched stream, or one
+of its groups, has changed since WATCH.
+"""
 
 from __future__ import annotations
 
-from logstore.wire.command_words import Words
-from logstore.wire.session import Session
-from logstore.wire.steps import Step
+from functools import partial
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.wire.acl import Denied
+from logstore.wire.resp.failures import Failed
+from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
+from logstore.wire.resp.words import Words
+from logstore.wire.runner import StateReader, StoreReader
+from logstore.wire.service import QUEUED_BYTES, Client, Multi
+from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command
 
 _FLAGS = ("noscript", "loading", "stale", "fast", "allow_busy")
+_NO_MORE = {
+    "command": "no permission to execute the command or subcommand",
+    "key": "no permission to touch the specified keys",
+}
 
 
-def multi(session: Session, _words: Words) -> Step:
+def multi(client: Client, _words: Words) -> Step:
     """As MULTI."""
-    return session.begin()
+    if client.multi is not None:
+        return _not_inside(client, "multi", "ERR MULTI calls can not be nested")
+    client.multi = Multi()
+    return Tell(lambda: OK)
 
 
-def execute(session: Session, _words: Words) -> Step:
+def _not_inside(client: Client, name: str, refusal: str) -> Step:
+    """A command that is not allowed after MULTI; in Valkey EXEC is refused for it, too."""
+    if client.service.profile == "valkey-9":
+        raise Failed(f"ERR Command '{name}' not allowed inside a transaction")
+    failure = Failure(refusal)
+    return Tell(lambda: failure)
+
+
+def execute(client: Client, _words: Words) -> Step:
     """As EXEC."""
-    return session.execute()
+    queued, watched = client.multi, client.watched
+    if queued is None:
+        raise Failed("ERR EXEC without MULTI")
+    steps = [] if queued.refused else _still_permitted(client, queued)
+    client.multi = None
+    client.unwatch()
+    if queued.refused:
+        raise Failed("EXECABORT Transaction discarded because of previous errors.")
+
+    def unchanged(state: WriteTxn) -> bool:
+        reader = StateReader(state, client.owed)
+        return watched == reader.once(lambda view: {key: _version(view, key) for key in watched})
+
+    def run() -> Reply:
+        replies = client.database.runner.transaction(
+            steps, unchanged if watched else None, client.owed
+        )
+        return NULL_ARRAY if replies is None else replies
+
+    return Admin(run)
 
 
-def discard(session: Session, _words: Words) -> Step:
+def _still_permitted(client: Client, queued: Multi) -> list[Step]:
+    """The steps of a transaction; what the user lost the right to since then is refused."""
+    service = client.service
+    if service.monitors:
+        for command, words in [*queued.requests, (service.table.commands["exec"], [b"EXEC"])]:
+            service.tell_monitors(client, command, words)
+    if client.user.everything:
+        return queued.steps
+    steps: list[Step] = []
+    for step, (command, words) in zip(queued.steps, queued.requests, strict=True):
+        denied = client.user.denies(command, words)
+        steps.append(step if denied is None else _no_more(client, denied))
+    return steps
+
+
+def _no_more(client: Client, denied: Denied) -> Step:
+    client.deny(denied.reason, denied.what, client.user.name)
+    client.service.audit.refused(client, denied.reason, denied.what)
+    failure = Failure(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
+        "EXEC call. This command is no longer allowed for the following reason: "
+        + _NO_MORE[denied.reason]
+    )
+    return Tell(lambda: failure)
+
+
+def discard(client: Client, _words: Words) -> Step:
     """As DISCARD."""
-    return session.discard()
+    if client.multi is None:
+        raise Failed("ERR DISCARD without MULTI")
+    client.multi = None
+    client.unwatch()
+    return Tell(lambda: OK)
 
 
-def watch(session: Session, words: Words) -> Step:
+def watch(client: Client, words: Words) -> Step:
     """As WATCH."""
-    return session.watch(words.rest())
+    if client.multi is not None:
+        return _not_inside(client, "watch", "ERR WATCH inside MULTI is not allowed")
+    keys = words.rest()
+
+    def look() -> Reply:
+        reader = StoreReader(client.database.store, client.owed)
+        for key in keys:
+            if key not in client.watched:
+                client.watched[key] = reader.once(partial(_version, key=key))
+                client.watched_bytes += len(key) + QUEUED_BYTES
+        return OK
+
+    return Admin(look, commits=False)
 
 
-def unwatch(session: Session, _words: Words) -> Step:
+def _version(view: Snapshot, key: bytes) -> object:
+    """What changes whenever the stream, or one of its groups, does."""
+    record = view.record(key)
+    if record is None:
+        return None
+    groups = view.index.groups.of_stream(record.number)
+    return record.number, record.position, tuple((each.number, each.position) for each in groups)
+
+
+def unwatch(client: Client, _words: Words) -> Step:
     """As UNWATCH."""
-    return session.unwatch()
+    client.unwatch()
+    return Tell(lambda: OK)
 
 
 COMMANDS = [

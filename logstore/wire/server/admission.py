@@ -2,7 +2,7 @@
 
 A *stranger* is a client that still has to give a password, or to finish a TLS handshake. Strangers
 share a part of the places; each is cut when its time is over; what they send is read in small
-pieces, one piece a turn (``stranger_turns``), and nothing is made for one, neither a transport nor
+pieces, one piece a turn (``turns``), and nothing is made for one, neither a transport nor
 TLS, before it has sent something. The loop itself does not look at their sockets: if a thousand
 send, or go, in one moment, it hears of a few in each turn. When all their places are taken, the one
 that came first goes for the next one that comes, if it had a second; until then newcomers wait in
@@ -25,12 +25,12 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
-from logstore.wire.listening import OUT_OF_FILES, Listen, address_shown, keep_alive
 from logstore.wire.log_limiter import Lasting, Seldom
-from logstore.wire.reply import Failure, encode
+from logstore.wire.resp.reply import Failure, encode
+from logstore.wire.server.listening import OUT_OF_FILES, Listen, address_shown, keep_alive
+from logstore.wire.server.turns import Turns, Watch
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.stranger_turns import Turns, Watch
 
 STRANGERS_MAX = 1024
 STRANGERS_PART = 4  # of all places, at most one in so many is a stranger's
@@ -419,7 +419,7 @@ class Arrivals:
     def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
         keep_alive(taken)
         address, local = address_shown(peer), address_shown(taken.getsockname())
-        place = Place(self, self._service.session(address=address, local=local), taken, tls)
+        place = Place(self, Session(self._service, address=address, local=local), taken, tls)
         self._places.add(place)
         if tls is not None or not place.session.authenticated:
             self.estrange(place)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from logstore.wire.reply import Array, Failure, Made, Reply, Verbatim, encode_pieces
+from logstore.wire.resp.reply import Array, Failure, Made, Reply, Verbatim, encode_pieces
 
 T = TypeVar("T")
 RUN_BYTES = 1 << 20

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from logstore.wire.command_words import Words, shown
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.globs import Glob
-from logstore.wire.reply import NULL_ARRAY, Reply, Simple
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.globs import Glob
+from logstore.wire.resp.reply import NULL_ARRAY, Reply, Simple
+from logstore.wire.resp.words import Words, shown
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command
 
@@ -42,27 +42,27 @@ def docs(command: Command) -> Reply:
     return found
 
 
-def _named(session: Session, name: bytes) -> Command | None:
+def _named(client: Client, name: bytes) -> Command | None:
     text = shown(name).lower()
-    root = session.service.table.commands.get(text.partition("|")[0])
+    root = client.service.table.commands.get(text.partition("|")[0])
     return root if root is None or "|" not in text else root.subcommands.get(text)
 
 
-def everything(session: Session, _words: Words) -> Step:
+def everything(client: Client, _words: Words) -> Step:
     """As COMMAND."""
-    return Look(lambda _: [row(each) for each in session.service.table.commands.values()])
+    return Look(lambda _: [row(each) for each in client.service.table.commands.values()])
 
 
-def counted(session: Session, _words: Words) -> Step:
+def counted(client: Client, _words: Words) -> Step:
     """As COMMAND COUNT."""
-    return Tell(lambda: len(session.service.table))
+    return Tell(lambda: len(client.service.table))
 
 
-def some(session: Session, words: Words) -> Step:
+def some(client: Client, words: Words) -> Step:
     """As COMMAND INFO."""
     names = words.rest()
     if not names:
-        return everything(session, words)
+        return everything(client, words)
 
     def find(reader: Reader) -> Reply:
         known: dict[str, Reply] = {}
@@ -70,7 +70,7 @@ def some(session: Session, words: Words) -> Step:
         for at in range(0, len(names), NAMES_AT_ONCE):
             found: list[Reply] = []
             for name in names[at : at + NAMES_AT_ONCE]:
-                command = _named(session, name)
+                command = _named(client, name)
                 told = "" if command is None else command.name
                 if told not in known:
                     known[told] = NULL_ARRAY if command is None else row(command)
@@ -81,20 +81,20 @@ def some(session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def documented(session: Session, words: Words) -> Step:
+def documented(client: Client, words: Words) -> Step:
     """As COMMAND DOCS."""
     names = words.rest()
-    commands = session.service.table.commands.values()
+    commands = client.service.table.commands.values()
 
     def find(_reader: Reader) -> Reply:
-        found = [_named(session, name) for name in names] if names else list(commands)
+        found = [_named(client, name) for name in names] if names else list(commands)
         named = {each.name: each for each in found if each is not None}
         return {name.encode(): docs(each) for name, each in named.items()}
 
     return Look(find)
 
 
-def listed(session: Session, words: Words) -> Step:
+def listed(client: Client, words: Words) -> Step:
     """As COMMAND LIST, also by pattern or category."""
     how = what = b""
     if words.take(b"FILTERBY"):
@@ -102,7 +102,7 @@ def listed(session: Session, words: Words) -> Step:
         if how not in (b"PATTERN", b"ACLCAT", b"MODULE"):
             raise Failed(SYNTAX)
     words.end()
-    commands = session.service.table.commands.values()
+    commands = client.service.table.commands.values()
     glob, category = Glob(what, nocase=True), shown(what.lower())
 
     def fits(command: Command) -> bool:
@@ -115,10 +115,10 @@ def listed(session: Session, words: Words) -> Step:
     return Look(lambda _: [each.name.encode() for each in commands if fits(each)])
 
 
-def keys_of(session: Session, words: Words) -> Step:
+def keys_of(client: Client, words: Words) -> Step:
     """As COMMAND GETKEYS."""
     given = words.rest()
-    command = session.service.table.find(given)
+    command = client.service.table.find(given)
     first, last, step = command.keys
     word = _BY_WORD.get(command.name)
     if word is not None:
@@ -133,9 +133,9 @@ def keys_of(session: Session, words: Words) -> Step:
     return Look(lambda _: found)
 
 
-def _sub(name: str, arity: int, parse: object, summary: str) -> Command:
+def _sub(name: str, arity: int, parse: Parse, summary: str) -> Command:
     return Command(
-        f"command|{name}", arity, parse, ("loading", "stale"),  # type: ignore[arg-type]
+        f"command|{name}", arity, parse, ("loading", "stale"),
         since="2.8.13", complexity="O(N), N commands", group="server", summary=summary,
         categories=("slow", "connection"),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from logstore.errors import (
     StreamNotFoundError,
     TooLargeError,
 )
-from logstore.wire.reply import Failure
+from logstore.wire.resp.reply import Failure
 
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"

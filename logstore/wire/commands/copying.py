@@ -1,36 +1,82 @@
-"""DUMP and RESTORE: streams as the payloads that servers exchange."""
+"""Streams as a whole: RENAME, COPY; DUMP and RESTORE, the payloads that servers exchange."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from logstore.api import dump
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import copy as copies
 from logstore.engine.dump import restore as installs
 from logstore.engine.features import expiry
 from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.engine.features.schedule import When
+from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
-from logstore.wire.command_words import Words
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import OK, Reply
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import OK, Reply
+from logstore.wire.resp.words import Words
+from logstore.wire.service import Client, Database
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
 from logstore.wire.table import Command
 
-if TYPE_CHECKING:
-    from logstore.wire.service import Database
-
+SAME = "ERR source and destination objects are the same"
 BUSY = "BUSYKEY Target key name already exists."
 ALONE_BYTES = 16 * 1024  # a payload that long may have so many groups that it takes many commits
 
 
-def dumped(session: Session, words: Words) -> Step:
+# -- names, copies -------------------------------------------------------------------------------
+def rename(_client: Client, words: Words) -> Step:
+    """As RENAME."""
+    old, new = words.next(), words.next()
+    return Change(partial(lifecycle.rename, old=old, new=new), ok)
+
+
+def rename_new(_client: Client, words: Words) -> Step:
+    """As RENAMENX."""
+    old, new = words.next(), words.next()
+    return Change(partial(lifecycle.rename, old=old, new=new, replace=False), int)
+
+
+def _own_database(client: Client, number: int) -> None:
+    """Only the database at hand is copied to: another one is another store."""
+    if number not in client.service.databases:
+        raise Failed("ERR DB index is out of range")
+    if number != client.database.number:
+        raise Failed("ERR COPY to another database is not possible here: use DUMP and RESTORE")
+
+
+def copy(client: Client, words: Words) -> Step:
+    """As COPY, inside of a database."""
+    source, target = words.next(), words.next()
+    replace = False
+    while len(words):
+        word = words.option()
+        if word == b"REPLACE":
+            replace = True
+        elif word == b"DB" and len(words):
+            _own_database(client, words.integer())
+        else:
+            raise Failed(SYNTAX)
+    if source == target:
+        raise Failed(SAME)
+
+    def op(state: WriteTxn) -> bool:
+        if state.record_by_name(source) is None:
+            return False
+        return copies.copy(state, source, target, replace=replace)
+
+    return Change(op, int)
+
+
+# -- payloads ------------------------------------------------------------------------------------
+def dumped(client: Client, words: Words) -> Step:
     """As DUMP."""
     key = words.next()
-    store = session.database.store
-    peer: Any = "valkey" if session.service.profile == "valkey-9" else "redis"
+    store = client.database.store
+    peer: Any = "valkey" if client.service.profile == "valkey-9" else "redis"
 
     def work() -> Reply:
         try:
@@ -38,7 +84,7 @@ def dumped(session: Session, words: Words) -> Step:
         except StreamNotFoundError:
             return None
 
-    if session.multi is None:
+    if client.multi is None:
         return Admin(work, commits=False)
 
     def find(reader: Reader) -> Reply:  # as the transaction has it so far
@@ -50,7 +96,7 @@ def dumped(session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def restore(session: Session, words: Words) -> Step:
+def restore(client: Client, words: Words) -> Step:
     """As RESTORE."""
     key = words.next()
     ttl = words.integer()
@@ -69,8 +115,8 @@ def restore(session: Session, words: Words) -> Step:
     if ttl < 0:
         raise Failed("ERR Invalid TTL value, must be >= 0")
     restoring = _Restoring(key, payload, ttl, replace=replace, absolute=absolute)
-    if session.multi is None and len(payload) >= ALONE_BYTES:
-        database = session.database
+    if client.multi is None and len(payload) >= ALONE_BYTES:
+        database = client.database
         return Admin(lambda: restoring.alone(database))
     return Change(restoring.step, ok, prepare=restoring.prepare)
 
@@ -137,6 +183,15 @@ class _Restoring:
 
 
 COMMANDS = [
+    Command("rename", 3, rename, ("write",), (1, 2, 1), "1.0.0", "O(1)", "generic",
+            "Calls a stream otherwise; one of that name goes.", ("write", "keyspace", "slow"),
+            access=("rw", "w")),
+    Command("renamenx", 3, rename_new, ("write", "fast"), (1, 2, 1), "1.0.0", "O(1)", "generic",
+            "Calls a stream otherwise, if there is none of that name.",
+            ("write", "keyspace", "fast"), access=("rw", "w")),
+    Command("copy", -3, copy, ("write", "denyoom"), (1, 2, 1), "6.2.0", "O(N), N bytes of nodes",
+            "generic", "Copies a stream with its groups.", ("write", "keyspace", "slow"),
+            access=("r", "w")),
     Command("dump", 2, dumped, ("readonly",), (1, 1, 1), "2.6.0", "O(N), N bytes of nodes",
             "generic", "Gives a stream as a payload that RESTORE takes.",
             ("read", "keyspace", "slow")),

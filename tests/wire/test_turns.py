@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from logstore.wire import stranger_turns
-from logstore.wire.stranger_turns import ROUND_TURNS, Turns, Watch
+from logstore.wire.server import turns
+from logstore.wire.server.turns import ROUND_TURNS, Turns, Watch
 
 COUNT = 100
 
@@ -28,7 +28,7 @@ class Clock:
 def paused(monkeypatch: pytest.MonkeyPatch, ask: Callable[[Turns], object]) -> float:
     """How long turns of half a millisecond in all were paused, as a part of what they took."""
     clock, pauses = Clock(), []
-    monkeypatch.setattr(stranger_turns, "time", clock)
+    monkeypatch.setattr(turns, "time", clock)
     took_s = [0.0]
 
     async def run() -> None:

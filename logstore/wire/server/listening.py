@@ -1,8 +1,9 @@
-"""Where a server listens: its sockets, opened and bound.
+"""Where a server listens: its sockets, opened and bound; and how many files it may have open.
 
 Invariants: nothing listens beyond loopback without a password; a Unix socket that a living server
 has is never taken, that of a dead one is replaced, and it goes with its server, unless another one
-has its name by then. Accepts nothing.
+has its name by then; the limit of open files is only ever raised, and never beyond what the system
+allows without asking. Accepts no client.
 """
 
 from __future__ import annotations
@@ -12,18 +13,38 @@ import errno
 import ipaddress
 import logging
 import os
+import resource
 import socket
 import ssl
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from logstore.errors import Error, FileSystemError, UsageError
 from logstore.fs import LOCAL
 from logstore.wire.users import Users
+
+STORE_FILES = 512  # for what the stores have open
+
+
+def allow_files(clients_max: int) -> int:
+    """Raise the limit for so many clients; how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients_max + STORE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (
+        clients_max
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(clients_max, soft - STORE_FILES))
+    )
+
 
 log = logging.getLogger("logstore.server")
 BACKLOG = 1024  # clients that came together

@@ -1,4 +1,4 @@
-"""RENAME, COPY, and the family of EXPIRE: what becomes of a key as a whole."""
+"""When a stream expires: EXPIRE and its family, TTL and its family, PERSIST."""
 
 from __future__ import annotations
 
@@ -6,75 +6,27 @@ from collections.abc import Callable
 from functools import partial
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import copy as copies
 from logstore.engine.features import expiry
 from logstore.engine.features.expiry import EXPIRES_MAX_MS, Condition
 from logstore.engine.features.schedule import When
-from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
-from logstore.wire.command_words import I64_MIN, Words, shown
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import Reply
-from logstore.wire.session import Session
-from logstore.wire.steps import Change, Look, Reader, Step, ok
-from logstore.wire.table import Command, Parse
+from logstore.wire.resp.failures import Failed
+from logstore.wire.resp.reply import Reply
+from logstore.wire.resp.words import I64_MIN, Words, shown
+from logstore.wire.service import Client, Parse
+from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.table import Command
 
-SAME = "ERR source and destination objects are the same"
 NO_KEY, NEVER = -2, -1  # instead of a time
 _CONDITIONS: dict[bytes, Condition] = {
     b"NX": "never", b"XX": "already", b"GT": "later", b"LT": "sooner",
 }  # fmt: skip
 
 
-# -- names ----------------------------------------------------------------------------------------
-def rename(_session: Session, words: Words) -> Step:
-    """As RENAME."""
-    old, new = words.next(), words.next()
-    return Change(partial(lifecycle.rename, old=old, new=new), ok)
-
-
-def rename_new(_session: Session, words: Words) -> Step:
-    """As RENAMENX."""
-    old, new = words.next(), words.next()
-    return Change(partial(lifecycle.rename, old=old, new=new, replace=False), int)
-
-
-def _own_database(session: Session, number: int) -> None:
-    """Only the database at hand is copied to: another one is another store."""
-    if number not in session.service.databases:
-        raise Failed("ERR DB index is out of range")
-    if number != session.database.number:
-        raise Failed("ERR COPY to another database is not possible here: use DUMP and RESTORE")
-
-
-def copy(session: Session, words: Words) -> Step:
-    """As COPY, inside of a database."""
-    source, target = words.next(), words.next()
-    replace = False
-    while len(words):
-        word = words.option()
-        if word == b"REPLACE":
-            replace = True
-        elif word == b"DB" and len(words):
-            _own_database(session, words.integer())
-        else:
-            raise Failed(SYNTAX)
-    if source == target:
-        raise Failed(SAME)
-
-    def op(state: WriteTxn) -> bool:
-        if state.record_by_name(source) is None:
-            return False
-        return copies.copy(state, source, target, replace=replace)
-
-    return Change(op, int)
-
-
-# -- times ----------------------------------------------------------------------------------------
 def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
     """A command that sets when a key expires."""
 
-    def parse(_session: Session, words: Words) -> Step:
+    def parse(_client: Client, words: Words) -> Step:
         key, word = words.next(), Words([words.next()], 0)
         conditions = _conditions(words)
         when_ms = word.integer() * unit_ms
@@ -110,7 +62,7 @@ def _conditions(words: Words) -> frozenset[Condition]:
     return frozenset(found)
 
 
-def persist(_session: Session, words: Words) -> Step:
+def persist(_client: Client, words: Words) -> Step:
     """As PERSIST."""
     return Change(partial(expiry.persist, name=words.next()), int)
 
@@ -118,7 +70,7 @@ def persist(_session: Session, words: Words) -> Step:
 def _telling(told: Callable[[int, int], int]) -> Parse:
     """A command that tells when a key expires, of that time and the time now (unix ms)."""
 
-    def parse(_session: Session, words: Words) -> Step:
+    def parse(_client: Client, words: Words) -> Step:
         key = words.next()
 
         def find(reader: Reader) -> Reply:
@@ -154,15 +106,6 @@ def _tell(name: str, told: Callable[[int, int], int], summary: str, since: str) 
 
 
 COMMANDS = [
-    Command("rename", 3, rename, ("write",), (1, 2, 1), "1.0.0", "O(1)", "generic",
-            "Calls a stream otherwise; one of that name goes.", ("write", "keyspace", "slow"),
-            access=("rw", "w")),
-    Command("renamenx", 3, rename_new, ("write", "fast"), (1, 2, 1), "1.0.0", "O(1)", "generic",
-            "Calls a stream otherwise, if there is none of that name.",
-            ("write", "keyspace", "fast"), access=("rw", "w")),
-    Command("copy", -3, copy, ("write", "denyoom"), (1, 2, 1), "6.2.0", "O(N), N bytes of nodes",
-            "generic", "Copies a stream with its groups.", ("write", "keyspace", "slow"),
-            access=("r", "w")),
     Command("persist", 2, persist, ("write", "fast"), (1, 1, 1), "2.2.0", "O(1)", "generic",
             "Lets a stream expire no longer.", ("write", "keyspace", "fast")),
     _set("expire", 1000, "Lets a stream expire in some seconds.", "1.0.0", from_now=True),

@@ -23,15 +23,14 @@ from typing import Any, TypeVar
 from logstore.aio.turn import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
-from logstore.wire.admission import Arrivals, Place
-from logstore.wire.batches import Batches
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.listening import Listen, UnixSocket, tcp_sockets
-from logstore.wire.reply import Made, Reply, encode
-from logstore.wire.reply_budget import Cut, Owed, OwedBytes
+from logstore.wire.resp.owed import Cut, Owed, OwedBytes
+from logstore.wire.resp.reply import Made, Reply, encode
 from logstore.wire.runner import Runner, told
+from logstore.wire.server.admission import Arrivals, Place
+from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
 from logstore.wire.service import Service
-from logstore.wire.session import Session
+from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell, Unread, commits
 
 T = TypeVar("T")
@@ -336,7 +335,7 @@ class _Connection:
         replies = [told(step)]
         self._session.service.counts.note(replies)
         protocol = self._session.protocol
-        self._unsent += [encode(each, protocol) for each in self._session.told(replies)]
+        self._unsent += [encode(each, protocol) for each in self._session.sent(replies)]
 
     @property
     def _is_late(self) -> bool:
@@ -381,7 +380,7 @@ class _Connection:
         session.service.counts.note(owed.failed)
         pieces: deque[bytes] = deque()
         protocol = session.protocol
-        for each in session.told(replies):
+        for each in session.sent(replies):
             if type(each) is Made:
                 pieces += each.pieces
             else:

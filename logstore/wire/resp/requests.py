@@ -2,16 +2,60 @@
 
 Invariants: what is sent is hostile: every length is checked before memory is taken for it, and the
 buffer never holds more than one request's limit beyond what was asked for; a request that is cut
-into pieces anywhere gives the same words; after an error nothing more is parsed. Knows no command.
+into pieces anywhere gives the same words; after an error nothing more is parsed. An inline request
+is split in time that grows with the line, whatever is in it: the patterns never go back (their
+repetitions are possessive), nothing is read behind a quote that is not closed, and a limit of words
+ends it at that word. Knows no command.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import islice
 
 from logstore.codec import RowBatch, codec
-from logstore.wire import inline
+
+# A word ends at a blank; a closing quote ends it, too, and a blank or nothing must follow.
+_WORD = re.compile(
+    rb"""
+      [^\ \n\r\t"']*+ (?: "(?:[^"\\]|\\.)*+" | '(?:[^'\\]|\\'|\\)*+' ) (?=\s|\Z)
+    | [^\ \n\r\t"']++ (?!["'])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# What is no word reaches to the end, and so do blanks with nothing behind: all is looked at once.
+_WORDS = re.compile(rb"\s*+(" + _WORD.pattern + rb"|\S.*+|\Z)", re.VERBOSE | re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+
+
+def split_inline(line: bytes, most: int | None = None) -> list[bytes] | None:
+    """The words of a line, at most so many; None if its quotes are unbalanced."""
+    if b'"' not in line and b"'" not in line and b"\v" not in line and b"\f" not in line:
+        return line.split(None, -1 if most is None else most)[:most]
+    found = _WORDS.finditer(line)
+    words: list[bytes] = []
+    for match in found if most is None else islice(found, most):
+        word = match[1]
+        double, single = word.find(b'"'), word.find(b"'")
+        if double < 0 and single < 0:
+            if word:
+                words.append(word)
+        elif _WORD.fullmatch(word) is None:  # only the last one can be none
+            return None
+        elif single < 0 or 0 <= double < single:
+            words.append(word[:double] + _ESCAPE.sub(_letter, word[double + 1 : -1]))
+        else:
+            words.append(word[:single] + word[single + 1 : -1].replace(rb"\'", b"'"))
+    return words
+
+
+def _letter(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return bytes((int(match[1], 16),))
+    return _LETTERS.get(match[2], match[2])
+
 
 INLINE_MAX_BYTES = 64 * 1024
 WORDS_MAX = 1024 * 1024
@@ -124,7 +168,7 @@ class RequestParser:
             return None
         self._at = end + 1
         most = None if self.trusted else STRANGER_WORDS_MAX + 1
-        words = inline.split(bytes(self._data[at:end]), most)
+        words = split_inline(bytes(self._data[at:end]), most)
         if words is None:
             raise ProtocolError("unbalanced quotes in request")
         if not self.trusted and len(words) > STRANGER_WORDS_MAX:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.wire.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
+from logstore.wire.resp.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
 _PART = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,127})\Z")

@@ -11,13 +11,13 @@ from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
 from logstore.engine.groups import describe as describing
 from logstore.engine.txn.groups import signed
-from logstore.wire.command_words import Words
-from logstore.wire.failures import SYNTAX, Failed
-from logstore.wire.reply import Reply, Simple
-from logstore.wire.reply_budget import Rows
-from logstore.wire.session import Session
+from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.owed import Rows
+from logstore.wire.resp.reply import Reply, Simple
+from logstore.wire.resp.words import Words
+from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Look, Reader, Step, Tell
-from logstore.wire.table import Command, Parse
+from logstore.wire.table import Command
 
 _HELP = (
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -58,13 +58,13 @@ def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
     return found
 
 
-def stream(session: Session, words: Words) -> Step:
+def stream(client: Client, words: Words) -> Step:
     """As XINFO STREAM."""
     key = words.next()
-    profile = session.service.profile
+    profile = client.service.profile
     if len(words):
         try:
-            return _full(session, key, words)
+            return _full(client, key, words)
         except Failed as failed:  # the peers look for the key before they read on
             return Look(partial(_refused, key, failed))
 
@@ -88,7 +88,7 @@ def _refused(key: bytes, failed: Failed, reader: Reader) -> Reply:
     raise failed
 
 
-def _full(session: Session, key: bytes, words: Words) -> Step:
+def _full(client: Client, key: bytes, words: Words) -> Step:
     """As XINFO STREAM FULL."""
     if not words.take(b"FULL"):
         raise Failed(SYNTAX)
@@ -99,7 +99,7 @@ def _full(session: Session, key: bytes, words: Words) -> Step:
         count = words.integer()
         count = FULL_COUNT if count < 0 else count
     words.end()
-    profile, store = session.service.profile, session.database.store
+    profile, store = client.service.profile, client.database.store
 
     def find(reader: Reader) -> Reply:
         entries, rows = reader.rows(), reader.rows()
@@ -179,7 +179,7 @@ def _consumer_row(row: describing.ConsumerRow) -> Reply:
     }  # fmt: skip
 
 
-def groups(_session: Session, words: Words) -> Step:
+def groups(_client: Client, words: Words) -> Step:
     """As XINFO GROUPS."""
     key = words.next()
 
@@ -199,7 +199,7 @@ def groups(_session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def consumers(_session: Session, words: Words) -> Step:
+def consumers(_client: Client, words: Words) -> Step:
     """As XINFO CONSUMERS."""
     key, group = words.next(), words.next()
 
@@ -210,7 +210,7 @@ def consumers(_session: Session, words: Words) -> Step:
     return Look(find)
 
 
-def helped(_session: Session, _words: Words) -> Step:
+def helped(_client: Client, _words: Words) -> Step:
     """As XINFO HELP."""
     return Tell(lambda: [Simple(line.encode()) for line in _HELP])
 

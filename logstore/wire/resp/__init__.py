@@ -1,0 +1,4 @@
+"""The Redis protocol itself: requests as words, what words mean, replies as bytes.
+
+Knows no store and no command.
+"""

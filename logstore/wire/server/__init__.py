@@ -1,0 +1,1 @@
+"""The server of ``logstore serve``: where it listens, whom it lets in, how it answers."""

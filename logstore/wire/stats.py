@@ -1,0 +1,159 @@
+"""What a server counts and times: connections, commands, errors by their code; slow commands.
+
+INFO tells the counts, SLOWLOG the commands that took long. Invariants: counts begin at the start,
+or at CONFIG RESETSTAT; a rate is that of the last second or two, and needs no timer; what is timed
+is a command's work, as in Redis, not how long it waits for its turn, for what it blocks on, or for
+its commit to be durable; entries of the slow log are few and short, and hold no password. Knows no
+store.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from logstore.wire.audit import Who, without_passwords
+from logstore.wire.resp.reply import Encoded, Failure, Reply
+from logstore.wire.table import Command
+
+CODES_MAX = 128  # kinds of errors, as in Redis
+SAMPLE_S = 0.1
+SAMPLES = 16
+_ENCODED_ERROR = re.compile(rb"(?:\A|\n)-(\S+)")
+
+
+class Counts:
+    """The counts of one server."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.rejected = 0  # connections, for want of a place
+        self.commands = 0
+        self.errors: dict[str, int] = {}
+        self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
+        self._sample_at = 0.0
+
+    def reset(self) -> None:
+        """As CONFIG RESETSTAT."""
+        self.connections = self.rejected = self.commands = 0
+        self.errors.clear()
+        self._samples.clear()
+
+    def count(self, commands: int) -> None:
+        """So many commands came."""
+        now = time.monotonic()
+        if now >= self._sample_at:
+            self._samples.append((now, self.commands))
+            self._sample_at = now + SAMPLE_S
+        self.commands += commands
+
+    def commands_a_second(self) -> int:
+        """How many came in each of the last seconds, about."""
+        now = time.monotonic()
+        begun = now - SAMPLE_S * SAMPLES
+        for when, commands in self._samples:
+            if when >= begun:
+                return round((self.commands - commands) / max(now - when, SAMPLE_S))
+        return 0
+
+    def note(self, replies: Iterable[Reply]) -> None:
+        """Count the errors among replies, also those in what a transaction replies."""
+        for reply in replies:
+            kind = type(reply)
+            if kind is Failure:
+                self._failed(reply.text.partition(" ")[0])
+            elif kind is Encoded and (b"\n-" in reply.data or reply.data[:1] == b"-"):
+                for code in _ENCODED_ERROR.findall(reply.data):
+                    self._failed(code.decode("utf-8", "replace"))
+
+    def _failed(self, code: str) -> None:
+        if code in self.errors or len(self.errors) < CODES_MAX:
+            self.errors[code] = self.errors.get(code, 0) + 1
+
+
+def human(size: int) -> str:
+    """A size as INFO tells it to people."""
+    if size < 1024:
+        return f"{size}B"
+    value = float(size)
+    for unit in "KMGT":
+        value /= 1024
+        if value < 1024:
+            return f"{value:.2f}{unit}"
+    return f"{value / 1024:.2f}P"
+
+
+SLOWER_US = 10_000
+ENTRIES_MAX = 128
+WORDS_MAX = 32  # of an entry
+WORD_MAX_BYTES = 128
+EACH_US = 1000  # below that also adds of a pipeline are looked at one by one
+
+
+class SlowLog:
+    """The slow commands of one server. A step carries its ``SlowRequest``, which is told how long
+    it took by who runs the step."""
+
+    def __init__(self) -> None:
+        self.slower_us = SLOWER_US  # slowlog-log-slower-than: negative: none is kept
+        self.most = ENTRIES_MAX  # slowlog-max-len
+        self._entries: deque[Reply] = deque()  # the newest first
+        self._next = 0
+        self._mutex = threading.Lock()
+
+    @property
+    def each(self) -> bool:
+        """Whether also commands that never take long are to be timed one by one."""
+        return 0 <= self.slower_us < EACH_US
+
+    def note(self, client: Who, words: list[bytes], took_us: int) -> None:
+        """An entry for a request that took long."""
+        shown: list[Reply] = [_clipped(word) for word in words[:WORDS_MAX]]
+        if len(words) > WORDS_MAX:
+            shown[-1] = b"... (%d more arguments)" % (len(words) - WORDS_MAX + 1)
+        when_s, address = int(time.time()), client.address.encode()
+        with self._mutex:
+            self._entries.appendleft([self._next, when_s, took_us, shown, address, client.name])
+            self._next += 1
+            while len(self._entries) > max(0, self.most):
+                self._entries.pop()
+
+    def newest(self, most: int) -> list[Reply]:
+        """As SLOWLOG GET tells them; -1: all."""
+        with self._mutex:
+            return list(self._entries if most < 0 else islice(self._entries, most))
+
+    def clear(self) -> None:
+        """As SLOWLOG RESET."""
+        with self._mutex:
+            self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class SlowRequest(NamedTuple):
+    """A request, and the slow log that wants to know if it takes long."""
+
+    slowlog: SlowLog
+    client: Who
+    command: Command
+    words: list[bytes]
+
+    def took(self, begun_ns: int) -> None:
+        """It was run; it began then (``time.perf_counter_ns``)."""
+        slowlog = self.slowlog
+        took_us = (time.perf_counter_ns() - begun_ns) // 1000
+        if 0 <= slowlog.slower_us <= took_us and "skip_slowlog" not in self.command.flags:
+            slowlog.note(self.client, without_passwords(self.command, self.words), took_us)
+
+
+def _clipped(word: bytes) -> bytes:
+    if len(word) <= WORD_MAX_BYTES:
+        return word
+    return word[:WORD_MAX_BYTES] + b"... (%d more bytes)" % (len(word) - WORD_MAX_BYTES)
