@@ -30,7 +30,7 @@ from logstore.wire.resp.owed import Cut
 from logstore.wire.resp.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, QueuedRead, took
+from logstore.wire.steps import Block, QueuedRead
 
 log = logging.getLogger("logstore.server")
 SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop
@@ -144,7 +144,7 @@ class Blocked:
     def _attempt(self) -> list[Reply] | None:
         """Try once: the reply, as a list; None if there is nothing, and the client is there."""
         step = self.step
-        self._owed.back(0)
+        self._owed.size = 0
         if step.worth is None or step.worth(self._reader):
             if self.waited:
                 self._check_rights()
@@ -187,9 +187,10 @@ class Blocked:
         try:
             found = self._group.once(txn, takes_new)
         finally:
-            took(self.step.attempt.request, begun_ns)
+            if self.step.attempt.request is not None:
+                self.step.attempt.request.took(begun_ns)
         if found:
-            self._owed.back(0)
+            self._owed.size = 0
             self._ready = found, self._owed.made(self._group.reply(found))
         return found
 
@@ -202,7 +203,7 @@ class Blocked:
         made = self._made(found)
         if made is None:  # another commit handed them to it: they are pending, whatever comes
             self._check_rights()
-            self._owed.back(0)
+            self._owed.size = 0
             made = self._owed.made(self._group.reply(found))
         return made
 

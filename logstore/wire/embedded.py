@@ -57,6 +57,7 @@ class Direct:
             self._go_on()
             return
         step = self._batches.step(requests[0])
+        self.service.counts.count(1)
         if isinstance(step, Block):
             self._waiting = step
         else:

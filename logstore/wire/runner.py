@@ -1,9 +1,9 @@
 """Runs steps on a store: changes that follow each other share a commit.
 
-Adds to one stream that came together are one operation, or one by one where that is refused.
-Invariants: replies come in the order of the steps; a change that is refused leaves no trace and
-does not touch its neighbours; a transaction's steps are one commit, and its reads see what the
-steps before them did. It blocks: call it in a thread.
+Plain adds to one stream that follow each other are one operation, or one by one where that is
+refused. Invariants: replies come in the order of the steps; a change that is refused leaves no
+trace and does not touch its neighbours; a transaction's steps are one commit, and its reads see
+what the steps before them did. It blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -27,108 +27,16 @@ from logstore.ids import StreamID
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.owed import Cut, Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
-from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell, took
+from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Request, Row, Step, Tell
 
-Run: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
-
-
-class Again(Exception):  # noqa: N818
-    """A step failed after it had begun: the others are decided once more without it."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
-def refused(step: AddRows, failure: Failure) -> Encoded:
-    """The replies if all of them are refused."""
-    return Encoded(encode(failure, 2) * len(step.rows))
-
-
-def encoded(runs: list[Run]) -> Encoded:
-    """The replies of all rows as bytes."""
-    ids = codec().resp_ids
-    return Encoded(
-        b"".join(
-            [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
-        )
-    )
-
-
-def each_reply(runs: list[Run]) -> list[Reply]:
-    """A reply for each row."""
-    found: list[Reply] = []
-    for run in runs:
-        if isinstance(run, Failure):
-            found.append(run)
-            continue
-        id, count = run
-        found.append(bytes(id))
-        for _ in range(count - 1):
-            id = id.next()
-            found.append(bytes(id))
-    return found
-
-
-class Adding:
-    """Rows of one stream, or some of them, until their commit is through."""
-
-    def __init__(
-        self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None
-    ) -> None:  # fmt: skip
-        self._key = key
-        self._rows = rows
-        self._first = first
-        self._end = len(rows) if end is None else end
-        self._apart = False
-        self._refused: dict[int, Failure] = {}
-
-    def __call__(self, state: WriteTxn) -> list[Run]:
-        """Add them all; what became of them, in order. ``Again``: call it in another state."""
-        if not self._apart:
-            try:
-                return [self._add(state, self._first, self._end)]
-            except Again:
-                self._apart = True
-                raise
-            except Error:
-                self._apart = True
-        return [self._one(state, at) for at in range(self._first, self._end)]
-
-    def _one(self, state: WriteTxn, at: int) -> Run:
-        found = self._refused.get(at)
-        if found is not None:
-            return found
-        try:
-            return self._add(state, at, at + 1)
-        except Error as exc:
-            self._refused[at] = found = failure_of(exc)
-            return found
-        except Again as again:
-            self._refused[at] = failure_of(again.cause)
-            raise
-
-    def _add(self, state: WriteTxn, first: int, end: int) -> Run:
-        buffer = state.buffer
-        assert buffer is not None
-        mark = buffer.mark()
-        request = add.Add(self._key, self._rows, first, end, add.AUTO)
-        try:
-            added = add.add(state, request)
-        except Error as exc:
-            if buffer.mark() != mark:
-                raise Again(exc) from exc
-            raise
-        assert added is not None
-        return added.first, end - first
-
-
+Added: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
 COMMIT_S = 0.01  # that one commit may go on with another step
 
 
+# -- where a look reads ---------------------------------------------------------------------------
 class StoreReader:
     """Reads of the store as it stands."""
 
@@ -138,7 +46,7 @@ class StoreReader:
         self.check = owed.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
-        """What ``batch`` finds on one snapshot."""
+        """What ``batch`` reads on one snapshot."""
         self.check()
         return snapshot.read(self._engine, batch)
 
@@ -157,7 +65,7 @@ class StateReader:
         self.check = owed.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
-        """What ``batch`` finds in the state at hand."""
+        """What ``batch`` reads in the state at hand."""
         state = self._state
         state.flush()
         return batch(Snapshot(state.index, state.segments, lambda: state.now_ms))
@@ -168,20 +76,106 @@ class StateReader:
         return self._state.now_ms
 
 
+# -- steps inside of a commit ---------------------------------------------------------------------
+class _Again(Exception):  # noqa: N818
+    """A step failed after it had begun: the others are decided once more without it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class _Adds:
+    """Rows of one stream, or some of them, as one operation; one by one if that is refused.
+
+    Each is added, or refused, as if it had come alone, in the order in which they came.
+    """
+
+    def __init__(
+        self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None
+    ) -> None:  # fmt: skip
+        self._key = key
+        self._rows = rows
+        self._first = first
+        self._end = len(rows) if end is None else end
+        self._apart = False
+        self._refused: dict[int, Failure] = {}
+
+    def __call__(self, state: WriteTxn) -> list[Added]:
+        """Add them all; what became of them, in order. ``_Again``: call it in another state."""
+        if not self._apart:
+            try:
+                return [self._add(state, self._first, self._end)]
+            except _Again:
+                self._apart = True
+                raise
+            except Error:
+                self._apart = True
+        return [self._add_one(state, place) for place in range(self._first, self._end)]
+
+    def _add_one(self, state: WriteTxn, place: int) -> Added:
+        failure = self._refused.get(place)
+        if failure is not None:
+            return failure
+        try:
+            return self._add(state, place, place + 1)
+        except Error as exc:
+            self._refused[place] = failure = failure_of(exc)
+            return failure
+        except _Again as again:
+            self._refused[place] = failure_of(again.cause)
+            raise
+
+    def _add(self, state: WriteTxn, first: int, end: int) -> Added:
+        buffer = state.buffer
+        assert buffer is not None
+        mark = buffer.mark()
+        try:
+            added = add.add(state, add.Add(self._key, self._rows, first, end, add.AUTO))
+        except Error as exc:
+            if buffer.mark() != mark:
+                raise _Again(exc) from exc
+            raise
+        assert added is not None
+        return added.first, end - first
+
+
+def _encoded(runs: list[Added]) -> Encoded:
+    """The replies of all rows as bytes."""
+    ids = codec().resp_ids
+    return Encoded(
+        b"".join(
+            [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
+        )
+    )
+
+
+def _values(runs: list[Added]) -> list[Reply]:
+    """A reply for each row."""
+    replies: list[Reply] = []
+    for run in runs:
+        if isinstance(run, Failure):
+            replies.append(run)
+            continue
+        id, count = run
+        replies.append(bytes(id))
+        for _ in range(count - 1):
+            id = id.next()
+            replies.append(bytes(id))
+    return replies
+
+
 class _Together:
     """Steps as one operation: as many as it takes until enough is owed, or ``all_of`` them."""
 
     def __init__(self, steps: Sequence[Step], owed: Owed, *, all_of: bool = False) -> None:
         self._steps = steps
         self._owed = owed
-        self._mark = owed.mark()
+        self._mark = owed.size
         self._all = all_of
         self.replies: list[Reply] = [None] * len(steps)
         self._failed: dict[int, Failure] = {}
-        self._adding: dict[int, Adding] = {}  # by the place of the first row
-        # What the only step found becomes its reply behind the commit, so that none waits for it.
-        self._alone = len(steps) == 1 and not all_of and isinstance(steps[0], Change)
-        self._found: Any = None
+        self._adds: dict[int, _Adds] = {}  # by the place of the first row
         for step in steps:
             if isinstance(step, Change) and step.prepare is not None:
                 step.prepare()
@@ -190,7 +184,7 @@ class _Together:
         """Decide all of them that did not fail before."""
         buffer = state.buffer
         assert buffer is not None
-        self._owed.back(self._mark)
+        self._owed.size = self._mark
         place, begun = 0, time.monotonic()
         while place < len(self._steps):
             late = self._owed.full or time.monotonic() - begun > COMMIT_S
@@ -203,91 +197,90 @@ class _Together:
                 continue
             mark = buffer.mark()
             try:
-                place += self._one(state, place)
+                place += self._decide(state, place)
             except (Error, Failed) as exc:
                 self._failed[place] = failure_of(exc)
                 if buffer.mark() != mark:
-                    raise Again(exc) from exc
+                    raise _Again(exc) from exc
 
-    def _one(self, state: WriteTxn, place: int) -> int:
+    def _decide(self, state: WriteTxn, place: int) -> int:
+        """Decide the step at a place, with those that are joined to it; how many these are."""
         step = self._steps[place]
         if isinstance(step, Block):  # inside a transaction nothing waits
             step = step.attempt
-        if isinstance(step, AddRow | AddRows):
-            return self._rows(state, place, step)
-        if not isinstance(step, (Change, Look, Tell)):
+        owed = self._owed
+        if isinstance(step, Change):
+            rows = _joined(self._steps, place)
+            if len(rows) > 1:
+                adds = self._adds.get(place)
+                if adds is None:
+                    batch = arguments.rows([row.pairs for row in rows], None)
+                    adds = self._adds[place] = _Adds(rows[0].key, batch)
+                self.replies[place : place + len(rows)] = _values(adds(state))
+                return len(rows)
+            self.replies[place] = owed.made(step.reply(_timed(step.request, step.op, state)))
+        elif isinstance(step, JoinedAdds):
+            adds = self._adds.setdefault(place, _Adds(step.key, step.rows))
+            self.replies[place] = _encoded(adds(state))
+        elif isinstance(step, Look):
+            reader = StateReader(state, owed)
+            self.replies[place] = owed.made(_timed(step.request, step.find, reader))
+        elif isinstance(step, Tell):
+            self.replies[place] = _timed(step.request, step.make)
+        else:
             raise Failed("ERR this command is not allowed inside a transaction")
-        begun_ns = time.perf_counter_ns()
-        try:
-            if isinstance(step, Change):
-                found = step.op(state)
-                if self._alone:
-                    self._found = found
-                else:
-                    self.replies[place] = self._owed.made(step.reply(found))
-            elif isinstance(step, Look):
-                self.replies[place] = self._owed.made(step.find(StateReader(state, self._owed)))
-            else:
-                self.replies[place] = step.make()
-        finally:
-            took(step.request, begun_ns)
         return 1
 
-    def made(self) -> list[Reply]:
-        """The replies, once the commit is through."""
-        step = self._steps[0]
-        if self._alone and not self._failed:
-            assert isinstance(step, Change)
-            self.replies[0] = self._owed.made(step.reply(self._found))
-            self._found = None
-        return self.replies
 
-    def _rows(self, state: WriteTxn, place: int, step: AddRow | AddRows) -> int:
-        """Rows for one stream that follow each other, as one operation; how many steps that are."""
-        adding = self._adding.get(place)
-        if isinstance(step, AddRows):
-            if adding is None:
-                adding = self._adding[place] = Adding(step.key, step.rows)
-            self.replies[place] = encoded(adding(state))
-            return 1
-        if adding is None:
-            rows = [each.row for each in _alike(self._steps, place)]
-            adding = self._adding[place] = Adding(step.key, arguments.rows(rows, None))
-        found = each_reply(adding(state))
-        self.replies[place : place + len(found)] = found
-        return len(found)
-
-
-def _alike(steps: Sequence[Step], place: int) -> list[AddRow]:
-    """The rows for the same stream that stand here one behind the other."""
-    found: list[AddRow] = []
+def _joined(steps: Sequence[Step], place: int) -> list[Row]:
+    """The rows of plain adds to one stream that stand here one behind the other."""
+    rows: list[Row] = []
     while place < len(steps):
         step = steps[place]
-        if not isinstance(step, AddRow) or (found and step.key != found[0].key):
+        row = step.row if isinstance(step, Change) and step.request is None else None
+        if row is None or (rows and row.key != rows[0].key):
             break
-        found.append(step)
+        rows.append(row)
         place += 1
-    return found
+    return rows
 
 
-def _is_change(step: Step) -> bool:
-    return isinstance(step, Change | AddRow | AddRows)
-
-
-def _refused(step: Step, error: Exception) -> Reply:
-    failure = failure_of(error)
-    return refused(step, failure) if isinstance(step, AddRows) else failure
+def _timed(request: Request | None, work: Callable[..., T], *given: object) -> T:
+    """What the work of a step gives; its request keeps how long it took."""
+    if request is None:
+        return work(*given)
+    begun_ns = time.perf_counter_ns()
+    try:
+        return work(*given)
+    finally:
+        request.took(begun_ns)
 
 
 def told(step: Tell) -> Reply:
     """The reply of a step that needs no store."""
-    begun_ns = time.perf_counter_ns()
     try:
-        return step.make()
+        return _timed(step.request, step.make)
     except Failed as failed:
         return failure_of(failed)
-    finally:
-        took(step.request, begun_ns)
+
+
+# -- steps of sessions ----------------------------------------------------------------------------
+def _is_change(step: Step) -> bool:
+    return isinstance(step, Change | JoinedAdds)
+
+
+def _refused(step: Step, error: Exception) -> Reply:
+    """The reply, or replies, of a step that was refused as a whole."""
+    failure = failure_of(error)
+    if isinstance(step, JoinedAdds):
+        return Encoded(encode(failure, 2) * len(step.rows))
+    return failure
+
+
+def _failed(step: Step, error: Exception) -> Reply:
+    """The same of a defect of ours, which must not take the connection with it."""
+    log.error("a command failed", exc_info=error)
+    return _refused(step, error)
 
 
 class Runner:
@@ -300,21 +293,20 @@ class Runner:
         """The replies of steps that came together, or of the first of them, if these are already
         enough to be ``owed``; blocking ones try once."""
         owed = owed or Owed()
-        if len(steps) == 1 and _is_change(steps[0]):
-            one = steps[0]
-            return [self._row(one)] if isinstance(one, AddRow) else self._commit(steps, owed)
+        if len(steps) == 1:
+            step = steps[0]
+            return [self._single(step.attempt if isinstance(step, Block) else step, owed)]
         replies: list[Reply] = []
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
-        for changes, group in groupby(plain, key=_is_change):
-            found = list(group)
-            at = 0
-            while at < len(found) and not owed.full:
-                if changes:
-                    made = self._commit(found[at : at + BATCH_MAX_STEPS], owed)
+        for are_changes, group in groupby(plain, key=_is_change):
+            left = list(group)
+            while left and not owed.full:
+                if are_changes and len(left) > 1:
+                    made = self._commit(left[:BATCH_MAX_STEPS], owed)
                 else:
-                    made = [self._alone(found[at], owed)]
+                    made = [self._single(left[0], owed)]
                 replies += made
-                at += len(made)
+                del left[: len(made)]
         return replies
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
@@ -336,94 +328,87 @@ class Runner:
             together(state)
             return True
 
+        if not self._decided(op):
+            return None
+        owed.note(together.replies)
+        return together.replies
+
+    def _decided(self, op: Callable[[WriteTxn], T]) -> T:
+        """Commit an operation; once more, without what failed, as often as it asks for that."""
         while True:
             try:
-                went = opened_of(self.store).commit_telling(op)
-            except Again:
+                result: T = opened_of(self.store).commit_telling(op)
+            except _Again:
                 continue
-            if went:
-                owed.note(together.replies)
-            return together.replies if went else None
+            return result
 
-    def _alone(self, step: Step, owed: Owed) -> Reply:
-        assert isinstance(step, (Look, Tell, Admin))
-        begun_ns = time.perf_counter_ns()
+    def _single(self, step: Step, owed: Owed) -> Reply:
+        """A step by itself, its change as a commit of its own."""
         try:
+            if isinstance(step, Change):
+                return self._change(step, owed)
+            if isinstance(step, JoinedAdds):
+                return self._joined_adds(step)
             if isinstance(step, Look):
-                return owed.made(step.find(StoreReader(self.store, owed)))
-            return owed.made(step.make() if isinstance(step, Tell) else step.work())
+                reader = StoreReader(self.store, owed)
+                return owed.made(_timed(step.request, step.find, reader))
+            assert isinstance(step, Tell | Admin)
+            work = step.make if isinstance(step, Tell) else step.work
+            return owed.made(_timed(step.request, work))
         except Cut:
             raise
         except (Error, Failed) as exc:
-            return failure_of(exc)
-        except Exception as exc:  # a defect of ours must not take the connection with it
-            log.exception("a command failed")
-            return failure_of(exc)
-        finally:
-            took(step.request, begun_ns)
+            return _refused(step, exc)
+        except Exception as exc:  # noqa: BLE001
+            return _failed(step, exc)
 
-    def _row(self, step: AddRow) -> Reply:
-        """One add by itself, the short way."""
+    def _change(self, step: Change, owed: Owed, *, frees: bool = False) -> Reply:
+        """The reply is made behind the commit, so that no other one waits for it."""
+        if step.prepare is not None:
+            step.prepare()
+        mark = owed.size
+
+        def op(state: WriteTxn) -> Any:
+            owed.size = mark  # it may be decided more than once
+            return _timed(step.request, step.op, state)
+
         try:
-            return step.change.reply(opened_of(self.store).commit(step.change.op, None))
-        except (Error, Failed) as exc:
-            return failure_of(exc)
-        except Exception as exc:
-            log.exception("a command failed")
-            return failure_of(exc)
+            result = opened_of(self.store).commit_telling(op, frees=frees)
+        except DiskFullError:
+            if frees or not step.frees:
+                raise
+            return self._change(step, owed, frees=True)  # in the space that is set aside
+        return owed.made(step.reply(result))
 
     def _commit(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+        """Changes as one commit; the replies of as many as went into it."""
         together = _Together(steps, owed)
-        while True:
-            try:
-                opened_of(self.store).commit_telling(together)
-                return together.made()
-            except Again:
-                continue
-            except Cut:
-                raise
-            except DiskFullError as exc:
-                if len(steps) > 1:  # what gives space back goes on, what takes some is refused
-                    return [self._commit([step], owed)[0] for step in steps]
-                if isinstance(steps[0], AddRows):
-                    return [self._first_that_fit(steps[0])]
-                return [self._freeing(steps[0], exc)]
-            except Error as exc:
-                return [_refused(step, exc) for step in steps]
-            except Exception as exc:
-                log.exception("a command failed")
-                return [_refused(step, exc) for step in steps]
-
-    def _first_that_fit(self, step: AddRows) -> Reply:
-        """Adds that found the disk full together: as many as fit, then the rest is refused."""
-        runs: list[Run] = []
-        at, count = 0, len(step.rows)
-        size = max(1, count // 2)
-        while at < count:
-            end = min(at + size, count)
-            try:
-                runs += self._added(Adding(step.key, step.rows, at, end))
-                at = end
-            except Error as exc:
-                if isinstance(exc, DiskFullError) and end - at > 1:
-                    size = (end - at) // 2
-                    continue
-                runs += [failure_of(exc)] * (count - at)
-                at = count
-        return encoded(runs)
-
-    def _added(self, adding: Adding) -> list[Run]:
-        while True:
-            try:
-                found: list[Run] = opened_of(self.store).commit_telling(adding)
-                return found
-            except Again:
-                continue
-
-    def _freeing(self, step: Step, full: DiskFullError) -> Reply:
-        if not isinstance(step, Change) or not step.frees:
-            return _refused(step, full)
         try:
-            return step.reply(opened_of(self.store).commit_telling(step.op, frees=True))
-        except (Error, Failed) as exc:
-            return failure_of(exc)
+            self._decided(together)
+        except Cut:
+            raise
+        except DiskFullError:  # what gives space back goes on, what takes some is refused
+            return [self._single(step, owed) for step in steps]
+        except Error as exc:
+            return [_refused(step, exc) for step in steps]
+        except Exception as exc:  # noqa: BLE001
+            return [_failed(step, exc) for step in steps]
+        return together.replies
+
+    def _joined_adds(self, step: JoinedAdds) -> Reply:
+        """Adds that came together; those that find the disk full together: as many as fit."""
+        runs: list[Added] = []
+        first, count = 0, len(step.rows)
+        size = count
+        while first < count:
+            end = min(first + size, count)
+            try:
+                runs += self._decided(_Adds(step.key, step.rows, first, end))
+                first = end
+            except Error as exc:
+                if isinstance(exc, DiskFullError) and end - first > 1:
+                    size = (end - first) // 2
+                    continue
+                runs += [failure_of(exc)] * (count - first)
+                first = count
+        return _encoded(runs)

@@ -118,7 +118,7 @@ class Client:
         """Whether each command runs, and is answered, when it comes."""
         return (
             self.authenticated and self.multi is None and self.replies == "ON"
-            and not self.service.monitors and not self.service.slowlog.each
+            and not self.service.monitors and not self.service.slowlog.times_all
         )  # fmt: skip
 
     def unwatch(self) -> None:

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic
 
+from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failure, told
 from logstore.wire.resp.requests import ProtocolError, RequestParser
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client
 from logstore.wire.stats import SlowRequest
-from logstore.wire.steps import AddRow, AddRows, Admin, Block, Change, Look, Step, Tell, Unread
+from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell, Unread
 from logstore.wire.table import Command
 
 AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
@@ -68,7 +69,8 @@ class Session(Client):
             refusal = self.refusal(command, words)
             if refusal is not None:
                 raise Failed(refusal.text)
-        self.service.audit.command(self, command, words)
+        if command.name in ADMINISTRATION:
+            self.service.audit.command(self, command, words)
         if queued:
             return self._queue(command, words)
         if self.service.monitors and command.name != "exec":
@@ -90,15 +92,13 @@ class Session(Client):
         return Tell(lambda: QUEUED)
 
     def _parsed(self, command: Command, words: list[bytes]) -> Step:
-        """The step of a command, with what was asked, for the slow log. Adds of a pipeline run
-        together, and are none of their own unless each is to be looked at."""
+        """The step of a command, with its request, for the slow log. A plain add is not timed
+        unless each command is: it may be joined with its neighbours."""
         assert command.parse is not None
         step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
         slowlog = self.service.slowlog
-        if isinstance(step, AddRow):
-            if not slowlog.each:
-                return step
-            step = step.change
+        if isinstance(step, Change) and step.row is not None and not slowlog.times_all:
+            return step
         timed = step.attempt if isinstance(step, Block) else step
         if isinstance(timed, _TIMED):
             timed.request = SlowRequest(slowlog, self, command, words)
@@ -135,7 +135,7 @@ class Batches:
             while not session.closing:
                 parser.trusted = session.authenticated
                 if self._joined and session.plain and (found := parser.adds(ADDS_MAX)) is not None:
-                    yield self._adds(AddRows(*found))
+                    yield self._adds(JoinedAdds(*found))
                     continue
                 words = parser.next()
                 if words is None:
@@ -154,14 +154,12 @@ class Batches:
             yield self.step(words)
 
     def step(self, words: list[bytes]) -> Step:
-        """The step of one request."""
-        self._session.service.counts.count(1)
+        """The step of one request; who runs it counts it."""
         if self._sliced and len(words) > LONG_WORDS:
             return Unread(partial(self._session.step, words))
         return self._session.step(words)
 
-    def _adds(self, step: AddRows) -> Step:
-        self._session.service.counts.count(len(step.rows))
+    def _adds(self, step: JoinedAdds) -> Step:
         session = self._session
         session.last_command = "xadd"
         if session.user.everything:
@@ -170,29 +168,36 @@ class Batches:
         refusal = session.refusal(xadd, [b"XADD", step.key], count)
         if refusal is None:
             return step
+        session.service.counts.count(count - 1)  # its reply is one step, and counted as such
         refused = Encoded(b"-%b\r\n" % told(refusal) * count)
         return Tell(lambda: refused)
 
-    def _runs(self, found: Iterator[Step]) -> Iterator[Sequence[Step]]:
-        steps: list[Step] = []
+    def _runs(self, steps: Iterator[Step]) -> Iterator[Sequence[Step]]:
+        """Steps that run together, counted when their turn comes."""
+        count = self._session.service.counts.count
+        run: list[Step] = []
         requests = 0
         begun = monotonic()
-        for step in found:
+        for step in steps:
             if isinstance(step, Block | Admin | Tell | Unread):
-                if steps:
-                    yield steps
-                    steps, requests = [], 0
+                if run:
+                    count(requests)
+                    yield run
+                    run, requests = [], 0
+                count(1)
                 yield (step,)
                 begun = monotonic()
                 continue
-            steps.append(step)
-            requests += len(step.rows) if isinstance(step, AddRows) else 1
+            run.append(step)
+            requests += len(step.rows) if isinstance(step, JoinedAdds) else 1
             late = (
-                self._sliced and not len(steps) % RUN_LOOK_STEPS and monotonic() > begun + RUN_MAX_S
+                self._sliced and not len(run) % RUN_LOOK_STEPS and monotonic() > begun + RUN_MAX_S
             )
             if late or requests >= RUN_MAX_REQUESTS:
-                yield steps
-                steps, requests = [], 0
+                count(requests)
+                yield run
+                run, requests = [], 0
                 begun = monotonic()
-        if steps:
-            yield steps
+        if run:
+            count(requests)
+            yield run

@@ -100,16 +100,21 @@ class SlowLog:
     it took by who runs the step."""
 
     def __init__(self) -> None:
-        self.slower_us = SLOWER_US  # slowlog-log-slower-than: negative: none is kept
+        self.slower_us = SLOWER_US
         self.most = ENTRIES_MAX  # slowlog-max-len
         self._entries: deque[Reply] = deque()  # the newest first
         self._next = 0
         self._mutex = threading.Lock()
 
     @property
-    def each(self) -> bool:
-        """Whether also commands that never take long are to be timed one by one."""
-        return 0 <= self.slower_us < EACH_US
+    def slower_us(self) -> int:
+        """As slowlog-log-slower-than: who took less is not kept; negative: nobody is."""
+        return self._slower_us
+
+    @slower_us.setter
+    def slower_us(self, value: int) -> None:
+        self._slower_us = value
+        self.times_all = 0 <= value < EACH_US  # also commands that never take long, one by one
 
     def note(self, client: Who, words: list[bytes], took_us: int) -> None:
         """An entry for a request that took long."""

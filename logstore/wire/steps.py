@@ -60,29 +60,32 @@ def ok(_found: Any) -> Reply:
     return OK
 
 
+class Row(NamedTuple):
+    """The entry of a plain XADD, one with ``*`` and no option."""
+
+    key: bytes
+    pairs: list[tuple[bytes, bytes]]
+
+
 @dataclass(slots=True)
 class Change:
-    """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk."""
+    """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk.
+
+    Those with a ``row`` that follow each other and go to one stream may become one operation.
+    """
 
     op: Callable[[WriteTxn], Any]
     reply: Callable[[Any], Reply] = same
     frees: bool = False
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
     request: Request | None = None
+    row: Row | None = None
 
 
 @dataclass(slots=True)
-class AddRow:
-    """XADD with ``*`` and no option: many of one stream in a row become one operation."""
-
-    key: bytes
-    row: list[tuple[bytes, bytes]]
-    change: Change  # the same alone
-
-
-@dataclass(slots=True)
-class AddRows:
-    """Many of these as they came, never an object each; its reply has those of all."""
+class JoinedAdds:
+    """Plain XADDs to one stream that came as bytes one behind the other: their rows were made of
+    the bytes at once, no request by itself; its reply has those of all."""
 
     key: bytes
     rows: RowBatch
@@ -150,12 +153,6 @@ class Block:
     refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
 
 
-def took(request: Request | None, begun_ns: int) -> None:
-    """A step was run; it began then (``time.perf_counter_ns``)."""
-    if request is not None:
-        request.took(begun_ns)
-
-
 def commits(step: Step) -> bool:
     """Whether running it may want the writer lock."""
     if isinstance(step, Block):
@@ -163,4 +160,4 @@ def commits(step: Step) -> bool:
     return step.commits if isinstance(step, Admin) else not isinstance(step, Look | Tell | Unread)
 
 
-Step: TypeAlias = Change | AddRow | AddRows | Look | Tell | Admin | Block | Unread
+Step: TypeAlias = Change | JoinedAdds | Look | Tell | Admin | Block | Unread

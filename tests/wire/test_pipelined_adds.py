@@ -17,7 +17,7 @@ from logstore.api.opening import OpenStore
 from logstore.errors import DiskFullError
 from logstore.wire.catalogue import service_of
 from logstore.wire.session import RUN_MAX_REQUESTS, Batches, Session
-from logstore.wire.steps import AddRows
+from logstore.wire.steps import JoinedAdds
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
 
@@ -135,7 +135,7 @@ def test_no_commit_is_as_large_as_all_that_a_client_sent(tmp_path: Path) -> None
         session = Session(service_of(store), trusted=True)
         sent = adds(b"s", *[b"1"] * (2 * RUN_MAX_REQUESTS + 5))
         found = [
-            sum(len(step.rows) for step in steps if isinstance(step, AddRows))
+            sum(len(step.rows) for step in steps if isinstance(step, JoinedAdds))
             for steps in Batches(session).feed(sent)
         ]
         assert found == [RUN_MAX_REQUESTS, RUN_MAX_REQUESTS, 5]

@@ -20,7 +20,7 @@ from logstore.wire.resp.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, w
 from logstore.wire.resp.reply import Reply
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import AddRow, Change, Look, Reader, Step, ok
+from logstore.wire.steps import Change, Look, Reader, Row, Step, ok
 from logstore.wire.table import Command
 
 
@@ -47,10 +47,8 @@ def xadd(client: Client, words: Words) -> Step:
     def op(state: WriteTxn) -> Added | None:
         return add.add(state, _request(key, pairs, ids, options))
 
-    change = Change(op, _first)
-    if ids is AUTO and options.create and options.rule is None:
-        return AddRow(key, pairs, change)
-    return change
+    plain = ids is AUTO and options.create and options.rule is None
+    return Change(op, _first, row=Row(key, pairs) if plain else None)
 
 
 def _request(

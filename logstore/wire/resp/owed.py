@@ -58,6 +58,7 @@ class Owed:
 
     def __init__(self) -> None:
         self.failed: list[Failure] = []  # errors inside of replies, to be counted
+        self.size = 0  # bytes so far, if they are counted; set back when a reply is made once more
 
     @property
     def full(self) -> bool:
@@ -89,20 +90,12 @@ class Owed:
         del part
         return 0
 
-    def mark(self) -> int:
-        """How much it is by now."""
-        return 0
-
-    def back(self, mark: int) -> None:
-        """What was made since then is made once more."""
-
 
 class OwedBytes(Owed):
     """What the client of a server is owed, in RESP2 or RESP3; ``Cut`` beyond ``most`` bytes."""
 
     def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
         super().__init__()
-        self.size = 0
         self.protocol = protocol
         self._most = most
         self._alive = alive
@@ -143,14 +136,6 @@ class OwedBytes(Owed):
         """How many bytes of memory values may take that become replies together: one of so many
         parts of what may still be owed. 0: any."""
         return max(1, (self._most - self.size) // part)
-
-    def mark(self) -> int:
-        """How much it is by now."""
-        return self.size
-
-    def back(self, mark: int) -> None:
-        """What was made since then is made once more."""
-        self.size = mark
 
 
 class _EncodedRows(Rows):

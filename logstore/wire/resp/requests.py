@@ -101,12 +101,12 @@ class RequestParser:
         return len(self._data) - self._at + self._read + ready
 
     def adds(self, most: int) -> tuple[bytes, RowBatch] | None:
-        """The next requests if they are plain adds to one stream, at most so many: its key, and
-        the rows. None if something else comes first."""
+        """The next requests if they are two or more plain adds to one stream, at most so many: its
+        key, and the rows. None if something else comes first, or one add alone."""
         if self._ready or self._left or not self.trusted or self._at >= len(self._data):
             return None
         found = self._adds(self._data, self._at, self._bulk_max, most)
-        if found is None:
+        if found is None or len(found[1]) < 2:
             return None
         key, rows, self._at = found
         return key, rows
