@@ -19,10 +19,28 @@ from logstore.wire.resp.globs import Glob
 from logstore.wire.table import Command, Table
 
 CATEGORIES = (
-    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
-    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
-    "connection", "transaction", "scripting",
-)  # fmt: skip
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+)
 READ, WRITE = "r", "w"
 UNKNOWN = "Unknown command or category name in ACL"
 SYNTAX = "Syntax error"

@@ -37,9 +37,24 @@ from logstore.wire.table import Profile, Table
 from logstore.wire.users import Users
 
 FAMILIES = (
-    adding, reading, removing, groups, groupreads, pending, xinfo, keys, expiry, copying,
-    connection, acl, clients, transactions, command, server, monitoring,
-)  # fmt: skip
+    adding,
+    reading,
+    removing,
+    groups,
+    groupreads,
+    pending,
+    xinfo,
+    keys,
+    expiry,
+    copying,
+    connection,
+    acl,
+    clients,
+    transactions,
+    command,
+    server,
+    monitoring,
+)
 
 
 def table_of(profile: Profile) -> Table:
@@ -65,8 +80,12 @@ def users_of(profile: Profile, password: bytes = b"", path: Path | None = None) 
 
 
 def service_of(
-    store: Store[bytes], profile: Profile = "redis-8.10", *, password: bytes = b"",
-    allow_flush: bool = False, others: Mapping[int, Store[bytes]] | None = None,
-) -> Service:  # fmt: skip
+    store: Store[bytes],
+    profile: Profile = "redis-8.10",
+    *,
+    password: bytes = b"",
+    allow_flush: bool = False,
+    others: Mapping[int, Store[bytes]] | None = None,
+) -> Service:
     """A service of a store whose users are in no file: the default one, with this password."""
     return Service(store, users_of(profile, password), allow_flush=allow_flush, others=others)

@@ -155,9 +155,13 @@ class Embedded:
     _service_key: str | None = None
 
     def __init__(
-        self, path: str | os.PathLike[str], *, compat: Profile | None = None,
-        store: dict[str, Any] | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        path: str | os.PathLike[str],
+        *,
+        compat: Profile | None = None,
+        store: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         made: Any = super()
         with taken(path, compat or self._compat, store) as key:
             pool = pool_of(self._pool_kind, self._connection_kind, key, options)

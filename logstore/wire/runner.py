@@ -91,9 +91,7 @@ class _Adds:
     Each is added, or refused, as if it had come alone, in the order in which they came.
     """
 
-    def __init__(
-        self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None) -> None:
         self._key = key
         self._rows = rows
         self._first = first
@@ -315,9 +313,11 @@ class Runner:
             return work(*given)
 
     def transaction(
-        self, steps: Sequence[Step], unchanged: Callable[[WriteTxn], bool] | None = None,
+        self,
+        steps: Sequence[Step],
+        unchanged: Callable[[WriteTxn], bool] | None = None,
         owed: Owed | None = None,
-    ) -> list[Reply] | None:  # fmt: skip
+    ) -> list[Reply] | None:
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
         owed = owed or Owed()
         together = _Together(steps, owed, all_of=True)

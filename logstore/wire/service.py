@@ -66,7 +66,7 @@ class Client:
 
     def __init__(
         self, service: Service, *, address: str = "", local: str = "", trusted: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.service = service
         self.database = service.databases[0]  # SELECT
         self.id = next(_IDS)
@@ -117,9 +117,12 @@ class Client:
     def plain(self) -> bool:
         """Whether each command runs, and is answered, when it comes."""
         return (
-            self.authenticated and self.multi is None and self.replies == "ON"
-            and not self.service.monitors and not self.service.slowlog.times_all
-        )  # fmt: skip
+            self.authenticated
+            and self.multi is None
+            and self.replies == "ON"
+            and not self.service.monitors
+            and not self.service.slowlog.times_all
+        )
 
     def unwatch(self) -> None:
         """Watch no key any more."""
@@ -157,24 +160,33 @@ class Client:
     def line(self) -> bytes:
         """The client as CLIENT LIST shows it."""
         fields = {
-            "id": self.id, "addr": self.address, "laddr": self.local,
+            "id": self.id,
+            "addr": self.address,
+            "laddr": self.local,
             "name": self.name.decode("latin-1"),
-            "age": int(time.time() - self.born), "flags": self._flags(),
+            "age": int(time.time() - self.born),
+            "flags": self._flags(),
             "db": self.database.number,
             "multi": -1 if self.multi is None else len(self.multi.steps),
-            "watch": len(self.watched), "cmd": self.last_command,
-            "user": self.user.name.decode("utf-8", "replace"), "resp": self.protocol,
+            "watch": len(self.watched),
+            "cmd": self.last_command,
+            "user": self.user.name.decode("utf-8", "replace"),
+            "resp": self.protocol,
             "lib-name": self.library.get("lib-name", b"").decode("latin-1"),
             "lib-ver": self.library.get("lib-ver", b"").decode("latin-1"),
-        }  # fmt: skip
+        }
         return " ".join(f"{name}={value}" for name, value in fields.items()).encode() + b"\n"
 
     def _flags(self) -> str:
         """The flags of CLIENT LIST, in the peers' order; N if there are none."""
         known = [
-            ("x", self.multi is not None), ("b", self.unblock is not None), ("c", self.closing),
-            ("U", self.address == "unix"), ("e", "e" in self.marks), ("T", "T" in self.marks),
-        ]  # fmt: skip
+            ("x", self.multi is not None),
+            ("b", self.unblock is not None),
+            ("c", self.closing),
+            ("U", self.address == "unix"),
+            ("e", "e" in self.marks),
+            ("T", "T" in self.marks),
+        ]
         return "".join(letter for letter, holds in known if holds) or "N"
 
 
@@ -185,9 +197,14 @@ class Service:
     """A store, served as database 0, and the ``others`` under their numbers."""
 
     def __init__(
-        self, store: Store[bytes], users: Users, *, users_file: Path | None = None,
-        allow_flush: bool = False, others: Mapping[int, Store[bytes]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store[bytes],
+        users: Users,
+        *,
+        users_file: Path | None = None,
+        allow_flush: bool = False,
+        others: Mapping[int, Store[bytes]] | None = None,
+    ) -> None:
         self.store = store
         self.users = users
         self.users_file = users_file  # of ACL LOAD and SAVE
@@ -258,8 +275,9 @@ class Service:
         """A client sent what a web page would: its connection ends."""
         self._attacks.warn(
             "possible security attack (cross-protocol): a client at %s sent POST or Host:, as a "
-            "web page does that means this server; its connection is closed", client.address,
-        )  # fmt: skip
+            "web page does that means this server; its connection is closed",
+            client.address,
+        )
 
     def users_changed(self, gone: Sequence[User], *, asked_by: Client) -> None:
         """Connections of users that are gone end; who asked for it is answered first."""

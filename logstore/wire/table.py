@@ -56,8 +56,14 @@ class Command:
 
 
 _OPTIONS = {
-    b"BLOCK": 1, b"COUNT": 1, b"MAXCOUNT": 1, b"MAXSIZE": 1, b"CLAIM": 1, b"GROUP": 2, b"NOACK": 0,
-}  # fmt: skip
+    b"BLOCK": 1,
+    b"COUNT": 1,
+    b"MAXCOUNT": 1,
+    b"MAXSIZE": 1,
+    b"CLAIM": 1,
+    b"GROUP": 2,
+    b"NOACK": 0,
+}
 
 
 def _streams(words: Sequence[bytes]) -> range:
@@ -115,9 +121,11 @@ class Table:
     def of_category(self, category: str) -> list[Command]:
         """Commands and subcommands of a category, in the order of the table."""
         return [
-            each for command in self.commands.values()
-            for each in (command, *command.subcommands.values()) if category in each.categories
-        ]  # fmt: skip
+            each
+            for command in self.commands.values()
+            for each in (command, *command.subcommands.values())
+            if category in each.categories
+        ]
 
     def __len__(self) -> int:
         return len(self.commands)
@@ -145,9 +153,13 @@ def _unknown(words: list[bytes]) -> str:
 
 
 def help_of(
-    name: str, parts: Sequence[Command], arguments: Mapping[str, str] | None = None,
-    *, since: str = "6.2.0", categories: tuple[str, ...] = ("slow",),
-) -> Command:  # fmt: skip
+    name: str,
+    parts: Sequence[Command],
+    arguments: Mapping[str, str] | None = None,
+    *,
+    since: str = "6.2.0",
+    categories: tuple[str, ...] = ("slow",),
+) -> Command:
     """The subcommand HELP of a command; ``arguments``: by subcommand, what stands behind it."""
     lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
     for each in parts:
@@ -160,6 +172,13 @@ def help_of(
         return Tell(lambda: told)
 
     return Command(
-        f"{name}|help", 2, parse, ("loading", "stale"), since=since, complexity="O(1)",
-        group=parts[0].group, summary="Tells the subcommands.", categories=categories,
-    )  # fmt: skip
+        f"{name}|help",
+        2,
+        parse,
+        ("loading", "stale"),
+        since=since,
+        complexity="O(1)",
+        group=parts[0].group,
+        summary="Tells the subcommands.",
+        categories=categories,
+    )

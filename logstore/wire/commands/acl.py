@@ -222,10 +222,16 @@ _EVERYBODY = ("whoami", "cat", "genpass")
 def _one(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
     admin = name not in _EVERYBODY
     return Command(
-        f"acl|{name}", arity, parse, (*(["admin"] if admin else []), *_FLAGS), since=since,
-        complexity="O(1)", group="server", summary=summary,
+        f"acl|{name}",
+        arity,
+        parse,
+        (*(["admin"] if admin else []), *_FLAGS),
+        since=since,
+        complexity="O(1)",
+        group="server",
+        summary=summary,
         categories=("admin", "slow", "dangerous") if admin else ("slow",),
-    )  # fmt: skip
+    )
 
 
 _PARTS = (
@@ -243,10 +249,14 @@ _PARTS = (
     _one("whoami", 2, who_am_i, "6.0.0", "Tells the user's name."),
 )
 _ARGUMENTS = {
-    "cat": "[<category>]", "deluser": "<username> [<username> ...]",
-    "dryrun": "<username> <command> [<arg> ...]", "genpass": "[<bits>]", "getuser": "<username>",
-    "log": "[<count> | RESET]", "setuser": "<username> <attribute> [<attribute> ...]",
-}  # fmt: skip
+    "cat": "[<category>]",
+    "deluser": "<username> [<username> ...]",
+    "dryrun": "<username> <command> [<arg> ...]",
+    "genpass": "[<bits>]",
+    "getuser": "<username>",
+    "log": "[<count> | RESET]",
+    "setuser": "<username> <attribute> [<attribute> ...]",
+}
 
 
 def _parts(parts: Iterable[Command]) -> dict[str, Command]:

@@ -253,10 +253,16 @@ def _client(name: str, arity: int, parse: Parse, since: str, summary: str) -> Co
     admin = name in _ADMIN
     flags = ("loading", "stale") if name == "help" else (*(["admin"] if admin else []), *_FLAGS)
     return Command(
-        f"client|{name}", arity, parse, flags, since=since, complexity="O(1)",
-        group="connection", summary=summary,
+        f"client|{name}",
+        arity,
+        parse,
+        flags,
+        since=since,
+        complexity="O(1)",
+        group="connection",
+        summary=summary,
         categories=("slow", "connection", *(["admin", "dangerous"] if admin else [])),
-    )  # fmt: skip
+    )
 
 
 _CLIENT = [

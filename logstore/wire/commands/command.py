@@ -19,11 +19,17 @@ def row(command: Command) -> Reply:
     first, last, step = command.keys
     flags = {Simple(each.encode()) for each in command.flags if each != "no-multi"}
     return [
-        command.name.encode(), command.arity,
-        sorted(flags, key=lambda each: each.text), first, last, step,
-        [Simple(b"@" + each.encode()) for each in command.categories], [], [],
+        command.name.encode(),
+        command.arity,
+        sorted(flags, key=lambda each: each.text),
+        first,
+        last,
+        step,
+        [Simple(b"@" + each.encode()) for each in command.categories],
+        [],
+        [],
         [row(each) for each in command.subcommands.values()],
-    ]  # fmt: skip
+    ]
 
 
 def docs(command: Command) -> Reply:
@@ -135,10 +141,16 @@ def keys_of(client: Client, words: Words) -> Step:
 
 def _sub(name: str, arity: int, parse: Parse, summary: str) -> Command:
     return Command(
-        f"command|{name}", arity, parse, ("loading", "stale"),
-        since="2.8.13", complexity="O(N), N commands", group="server", summary=summary,
+        f"command|{name}",
+        arity,
+        parse,
+        ("loading", "stale"),
+        since="2.8.13",
+        complexity="O(N), N commands",
+        group="server",
+        summary=summary,
         categories=("slow", "connection"),
-    )  # fmt: skip
+    )
 
 
 _SUBCOMMANDS = [

@@ -165,13 +165,18 @@ def checked_name(name: bytes) -> bytes:
 _ALWAYS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 
 
-def _plain(
-    name: str, arity: int, parse: Parse, since: str, summary: str, *flags: str
-) -> Command:  # fmt: skip
+def _plain(name: str, arity: int, parse: Parse, since: str, summary: str, *flags: str) -> Command:
     return Command(
-        name, arity, parse, flags, since=since, complexity="O(1)", group="connection",
-        summary=summary, categories=("fast", "connection"),
-    )  # fmt: skip
+        name,
+        arity,
+        parse,
+        flags,
+        since=since,
+        complexity="O(1)",
+        group="connection",
+        summary=summary,
+        categories=("fast", "connection"),
+    )
 
 
 COMMANDS = [

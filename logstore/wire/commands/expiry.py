@@ -19,8 +19,11 @@ from logstore.wire.table import Command
 
 NO_KEY, NEVER = -2, -1  # instead of a time
 _CONDITIONS: dict[bytes, Condition] = {
-    b"NX": "never", b"XX": "already", b"GT": "later", b"LT": "sooner",
-}  # fmt: skip
+    b"NX": "never",
+    b"XX": "already",
+    b"GT": "later",
+    b"LT": "sooner",
+}
 
 
 def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
@@ -93,16 +96,32 @@ def _seconds(ms: int) -> int:
 
 def _set(name: str, unit_ms: int, summary: str, since: str, *, from_now: bool) -> Command:
     return Command(
-        name, -3, _expiring(name, unit_ms, from_now=from_now), ("write", "fast"), (1, 1, 1), since,
-        "O(1)", "generic", summary, ("write", "keyspace", "fast"),
-    )  # fmt: skip
+        name,
+        -3,
+        _expiring(name, unit_ms, from_now=from_now),
+        ("write", "fast"),
+        (1, 1, 1),
+        since,
+        "O(1)",
+        "generic",
+        summary,
+        ("write", "keyspace", "fast"),
+    )
 
 
 def _tell(name: str, told: Callable[[int, int], int], summary: str, since: str) -> Command:
     return Command(
-        name, 2, _telling(told), ("readonly", "fast"), (1, 1, 1), since, "O(1)", "generic",
-        summary, ("read", "keyspace", "fast"),
-    )  # fmt: skip
+        name,
+        2,
+        _telling(told),
+        ("readonly", "fast"),
+        (1, 1, 1),
+        since,
+        "O(1)",
+        "generic",
+        summary,
+        ("read", "keyspace", "fast"),
+    )
 
 
 COMMANDS = [

@@ -117,9 +117,16 @@ def _sub(name: str, arity: int, parse: Parse, since: str, summary: str) -> Comma
     flags = ("loading", "stale") if name == "help" else ("write", *(("denyoom",) if makes else ()))
     categories = ("stream", "slow") if name == "help" else ("write", "stream", "slow")
     return Command(
-        f"xgroup|{name}", arity, parse, flags, keys, since, "O(1)",
-        summary=summary, categories=categories,
-    )  # fmt: skip
+        f"xgroup|{name}",
+        arity,
+        parse,
+        flags,
+        keys,
+        since,
+        "O(1)",
+        summary=summary,
+        categories=categories,
+    )
 
 
 _SUBCOMMANDS = [

@@ -191,18 +191,31 @@ def _bytes_of(view: Snapshot, key: bytes) -> int | None:
 
 
 def _one(
-    name: str, arity: int, parse: Parse | None, summary: str, *flags: str,
-    keys: tuple[int, int, int] = (1, 1, 1), subcommands: tuple[Command, ...] = (),
+    name: str,
+    arity: int,
+    parse: Parse | None,
+    summary: str,
+    *flags: str,
+    keys: tuple[int, int, int] = (1, 1, 1),
+    subcommands: tuple[Command, ...] = (),
     categories: tuple[str, ...] | None = None,
-) -> Command:  # fmt: skip
+) -> Command:
     kind_of = "write" if "write" in flags else "read"
     speed = "fast" if "fast" in flags else "slow"
     return Command(
-        name, arity, parse, flags, keys, "1.0.0", "O(1) a key", "generic", summary,
+        name,
+        arity,
+        parse,
+        flags,
+        keys,
+        "1.0.0",
+        "O(1) a key",
+        "generic",
+        summary,
         categories or (kind_of, "keyspace", speed),
         subcommands={each.name: each for each in subcommands},
         access=None if kind_of == "write" else ("",),  # whether it is there, not what it holds
-    )  # fmt: skip
+    )
 
 
 _OBJECT = (

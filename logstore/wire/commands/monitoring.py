@@ -22,10 +22,31 @@ from logstore.wire.table import Command, help_of
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
 _CLUSTER = (
-    "info", "nodes", "slots", "shards", "links", "myid", "myshardid", "keyslot", "countkeysinslot",
-    "getkeysinslot", "replicas", "slaves", "meet", "forget", "failover", "reset", "replicate",
-    "addslots", "delslots", "setslot", "flushslots", "saveconfig", "bumpepoch", "help",
-)  # fmt: skip
+    "info",
+    "nodes",
+    "slots",
+    "shards",
+    "links",
+    "myid",
+    "myshardid",
+    "keyslot",
+    "countkeysinslot",
+    "getkeysinslot",
+    "replicas",
+    "slaves",
+    "meet",
+    "forget",
+    "failover",
+    "reset",
+    "replicate",
+    "addslots",
+    "delslots",
+    "setslot",
+    "flushslots",
+    "saveconfig",
+    "bumpepoch",
+    "help",
+)
 
 
 # -- INFO -----------------------------------------------------------------------------------------
@@ -39,12 +60,17 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
     if name == "valkey":
         server |= {"server_name": "valkey", "valkey_version": version}
     server |= {
-        "redis_mode": "standalone", "os": f"{platform.system()} {platform.release()}",
-        "arch_bits": 64, "process_id": os.getpid(), "run_id": told.uuid.ljust(40, "0"),
-        "tcp_port": service.port, "uptime_in_seconds": service.uptime_s,
-        "uptime_in_days": service.uptime_s // 86400, "logstore_version": logstore.__version__,
+        "redis_mode": "standalone",
+        "os": f"{platform.system()} {platform.release()}",
+        "arch_bits": 64,
+        "process_id": os.getpid(),
+        "run_id": told.uuid.ljust(40, "0"),
+        "tcp_port": service.port,
+        "uptime_in_seconds": service.uptime_s,
+        "uptime_in_days": service.uptime_s // 86400,
+        "logstore_version": logstore.__version__,
         "logstore_path": told.path,
-    }  # fmt: skip
+    }
     return {
         "Server": server,
         "Clients": {
@@ -54,10 +80,13 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         },
         "Memory": _memory(),
         "Persistence": {
-            "loading": 0, "aof_enabled": 1,
+            "loading": 0,
+            "aof_enabled": 1,
             "rdb_changes_since_last_save": max(0, service.commits - service.saved_commits),
-            "rdb_bgsave_in_progress": 0, "rdb_last_save_time": int(service.last_save),
-            "rdb_last_bgsave_status": "ok", "aof_last_write_status": "ok",
+            "rdb_bgsave_in_progress": 0,
+            "rdb_last_save_time": int(service.last_save),
+            "rdb_last_bgsave_status": "ok",
+            "aof_last_write_status": "ok",
             "log_bytes": told.log_bytes,
             "disk_bytes": told.disk_bytes,
         },
@@ -80,9 +109,10 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Cluster": {"cluster_enabled": 0},
         "Keyspace": {
             f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
-            for each in service.databases.values() if (streams := each.store.info().streams)
+            for each in service.databases.values()
+            if (streams := each.store.info().streams)
         },
-    }  # fmt: skip
+    }
 
 
 def _expiring(service: Service, database: Database) -> str:
@@ -105,9 +135,12 @@ def _memory() -> dict[str, object]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     in_all = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sizes = {
-        "used_memory": peak, "used_memory_rss": peak, "used_memory_peak": peak,
-        "total_system_memory": in_all, "maxmemory": 0,
-    }  # fmt: skip
+        "used_memory": peak,
+        "used_memory_rss": peak,
+        "used_memory_peak": peak,
+        "total_system_memory": in_all,
+        "maxmemory": 0,
+    }
     found: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
     for name, size in sizes.items():
         found |= {name: size, f"{name}_human": human(size)}
@@ -178,20 +211,43 @@ def monitor(client: Client, _words: Words) -> Step:
 
 
 def _one(
-    name: str, arity: int, parse: Parse | None, summary: str, since: str, *parts: Command,
-    flags: tuple[str, ...] = (), categories: tuple[str, ...] = ("slow",),
-) -> Command:  # fmt: skip
+    name: str,
+    arity: int,
+    parse: Parse | None,
+    summary: str,
+    since: str,
+    *parts: Command,
+    flags: tuple[str, ...] = (),
+    categories: tuple[str, ...] = ("slow",),
+) -> Command:
     return Command(
-        name, arity, parse, flags, since=since, complexity="O(1)", group="server",
-        summary=summary, categories=categories, subcommands={each.name: each for each in parts},
-    )  # fmt: skip
+        name,
+        arity,
+        parse,
+        flags,
+        since=since,
+        complexity="O(1)",
+        group="server",
+        summary=summary,
+        categories=categories,
+        subcommands={each.name: each for each in parts},
+    )
 
 
 _ADMIN = ("admin", "slow", "dangerous")
 _CLUSTER_TOLD = (
-    "info", "nodes", "slots", "shards", "links", "myid", "myshardid", "keyslot", "countkeysinslot",
-    "getkeysinslot", "help",
-)  # fmt: skip
+    "info",
+    "nodes",
+    "slots",
+    "shards",
+    "links",
+    "myid",
+    "myshardid",
+    "keyslot",
+    "countkeysinslot",
+    "getkeysinslot",
+    "help",
+)
 _SLOWLOG = tuple(
     _one(f"slowlog|{name}", arity, parse, summary, "2.2.12",
          flags=("admin", "loading", "stale"), categories=_ADMIN)

@@ -123,10 +123,19 @@ def xpending(_client: Client, words: Words) -> Step:
         now_ms, rows = reader.now_ms, reader.rows()
         left, start = count, low
         while True:
-            page, following = reader.once(partial(
-                describe.detail_page, stream=key, group=group, start=start, end=high, count=left,
-                consumer=consumer, min_idle_ms=min_idle_ms, now_ms=now_ms,
-            ))  # fmt: skip
+            page, following = reader.once(
+                partial(
+                    describe.detail_page,
+                    stream=key,
+                    group=group,
+                    start=start,
+                    end=high,
+                    count=left,
+                    consumer=consumer,
+                    min_idle_ms=min_idle_ms,
+                    now_ms=now_ms,
+                )
+            )
             rows.add([[bytes(row.id), row.consumer, row.idle_ms, row.count] for row in page])
             left -= len(page)
             if following is None:
@@ -144,8 +153,9 @@ def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
     count, first, last = found
     consumers = [
         (each.name, each.pending)
-        for each in every_consumer(reader, rows, key, group) if each.pending
-    ]  # fmt: skip
+        for each in every_consumer(reader, rows, key, group)
+        if each.pending
+    ]
     told = rows.all_of(consumers, lambda each: [each[0], b"%d" % each[1]])
     return [count, bytes(first), bytes(last), told]
 
@@ -207,9 +217,7 @@ def _claim_options(words: Words) -> dict[str, Any]:
 def xautoclaim(client: Client, words: Words) -> Step:
     """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
-    min_idle_ms = max(0, integer(
-        words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"
-    ))  # fmt: skip
+    min_idle_ms = max(0, integer(words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"))
     start = interval_start(words.next())
     count, just_id = AUTOCLAIM_COUNT, False
     while len(words):
@@ -226,9 +234,16 @@ def xautoclaim(client: Client, words: Words) -> Step:
     def op(state: WriteTxn) -> Reply:
         owed = client.owed
         found = claim.autoclaim(
-            state, key, group, consumer, min_idle_ms=min_idle_ms, start=start, count=count,
-            just_id=just_id, room=ByteBudget(0, owed.room(CLAIM_PART)),
-        )  # fmt: skip
+            state,
+            key,
+            group,
+            consumer,
+            min_idle_ms=min_idle_ms,
+            start=start,
+            count=count,
+            just_id=just_id,
+            room=ByteBudget(0, owed.room(CLAIM_PART)),
+        )
         entries = owed.rows().all_of(found.entries, _id_of if just_id else _delivered)
         return [bytes(found.cursor), entries, owed.rows().all_of(found.deleted, bytes)]
 

@@ -24,9 +24,15 @@ def entry(row: NodeEntry) -> Reply:
 
 
 def found_in(
-    reader: Reader, key: bytes, low: StreamID, high: StreamID, limit: int, *,
-    reverse: bool = False, budget: Budget | None = None,
-) -> Reply:  # fmt: skip
+    reader: Reader,
+    key: bytes,
+    low: StreamID,
+    high: StreamID,
+    limit: int,
+    *,
+    reverse: bool = False,
+    budget: Budget | None = None,
+) -> Reply:
     """Entries of an interval, read in batches, as an array; ``limit`` -1: all."""
     rows = reader.rows()
     room = None if budget is None else budget.room()
@@ -114,9 +120,12 @@ class ReadParser:
         if self._max_count and self._count and self._max_count < self._count:
             raise Failed("ERR MAXCOUNT must be greater than or equal to COUNT")
         return ReadOptions(
-            self._count, self._max_count, self._max_bytes, self._timeout_ms,
+            self._count,
+            self._max_count,
+            self._max_bytes,
+            self._timeout_ms,
             list(zip(rest[:half], rest[half:], strict=True)),
-        )  # fmt: skip
+        )
 
     def _unbalanced(self) -> str:
         group = self._command == "xreadgroup"
@@ -175,9 +184,11 @@ def xread(client: Client, words: Words) -> Step:
     if options.timeout_ms is None:
         return Look(read.find)
     return Block(
-        Look(read.find), [key for key, _ in options.streams], options.timeout_ms or None,
+        Look(read.find),
+        [key for key, _ in options.streams],
+        options.timeout_ms or None,
         empty=read.empty,
-    )  # fmt: skip
+    )
 
 
 class _Read:

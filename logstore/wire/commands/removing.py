@@ -85,9 +85,12 @@ class TrimOptions:
         if self._approximate and self._profile == "redis-8.2" and self._references in _ONE_BY_ONE:
             return NOTHING  # since 8.6 they go one by one
         return TrimRule(
-            self._maxlen, self._minid, self._approximate, self._limit,
+            self._maxlen,
+            self._minid,
+            self._approximate,
+            self._limit,
             references=self._references or "keep",
-        )  # fmt: skip
+        )
 
 
 def xtrim(client: Client, words: Words) -> Step:

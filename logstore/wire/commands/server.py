@@ -27,8 +27,9 @@ FLUSH_REFUSED = (
 )
 NODE_ENTRIES_MAX = 1_000_000
 _LIMITS = {
-    "stream-node-max-bytes": "node_max_bytes", "stream-node-max-entries": "node_max_entries",
-}  # fmt: skip
+    "stream-node-max-bytes": "node_max_bytes",
+    "stream-node-max-entries": "node_max_entries",
+}
 # Settings of the server while it runs: the least value, and where each is kept.
 _NUMBERS: dict[str, tuple[int, Callable[[Service], object], str]] = {
     "acllog-max-len": (0, lambda service: service.denials, "most"),
@@ -36,9 +37,15 @@ _NUMBERS: dict[str, tuple[int, Callable[[Service], object], str]] = {
     "slowlog-max-len": (0, lambda service: service.slowlog, "most"),
 }
 _UNITS = {
-    b"": 1, b"b": 1, b"k": 1000, b"kb": 1024, b"m": 1000**2, b"mb": 1024**2, b"g": 1000**3,
+    b"": 1,
+    b"b": 1,
+    b"k": 1000,
+    b"kb": 1024,
+    b"m": 1000**2,
+    b"mb": 1024**2,
+    b"g": 1000**3,
     b"gb": 1024**3,
-}  # fmt: skip
+}
 _MEMORY = re.compile(rb"([0-9]{1,18})(b|kb?|mb?|gb?|)")
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,17})")
 SYNC_TOLD = {"always": "always", "everysec": "everysec", "os": "no"}
@@ -50,14 +57,22 @@ def _settings(client: Client) -> dict[str, str]:
     return {
         "stream-node-max-bytes": str(limits.node_max_bytes),
         "stream-node-max-entries": str(limits.node_max_entries),
-        "appendonly": "yes", "appendfsync": SYNC_TOLD[options.sync],
-        "maxclients": str(service.clients_max), "save": "", "maxmemory": "0",
+        "appendonly": "yes",
+        "appendfsync": SYNC_TOLD[options.sync],
+        "maxclients": str(service.clients_max),
+        "save": "",
+        "maxmemory": "0",
         "databases": str(1 + max(service.databases)),
-        "maxmemory-policy": "noeviction", "timeout": "0", "dir": str(store.path),
-        "proto-max-bulk-len": str(512 << 20), "port": str(service.port),
+        "maxmemory-policy": "noeviction",
+        "timeout": "0",
+        "dir": str(store.path),
+        "proto-max-bulk-len": str(512 << 20),
+        "port": str(service.port),
         **{name: str(getattr(of(service), field)) for name, (_, of, field) in _NUMBERS.items()},
-        "requirepass": "", "aclfile": str(service.users_file or ""), "notify-keyspace-events": "",
-    }  # fmt: skip
+        "requirepass": "",
+        "aclfile": str(service.users_file or ""),
+        "notify-keyspace-events": "",
+    }
 
 
 def config_get(client: Client, words: Words) -> Step:
@@ -266,14 +281,26 @@ def server_time(_client: Client, _words: Words) -> Step:
 
 
 def _one(
-    name: str, arity: int, parse: Parse | None, summary: str, flags: str, categories: str,
+    name: str,
+    arity: int,
+    parse: Parse | None,
+    summary: str,
+    flags: str,
+    categories: str,
     *subcommands: Command,
-) -> Command:  # fmt: skip
+) -> Command:
     return Command(
-        name, arity, parse, tuple(flags.split()), since="1.0.0", complexity="O(1)",
-        group="server", summary=summary, categories=tuple(categories.split()),
+        name,
+        arity,
+        parse,
+        tuple(flags.split()),
+        since="1.0.0",
+        complexity="O(1)",
+        group="server",
+        summary=summary,
+        categories=tuple(categories.split()),
         subcommands={each.name: each for each in subcommands},
-    )  # fmt: skip
+    )
 
 
 _ALWAYS = "admin noscript loading stale"

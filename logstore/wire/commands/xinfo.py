@@ -104,9 +104,12 @@ def _full(client: Client, key: bytes, words: Words) -> Step:
     def find(reader: Reader) -> Reply:
         entries, rows = reader.rows(), reader.rows()
         gather = describe.Gathering(
-            opened_of(store), key, count, rows.weigh,
+            opened_of(store),
+            key,
+            count,
+            rows.weigh,
             lambda some: entries.add([flat(each) for each in some]),
-        )  # fmt: skip
+        )
         gather.all_of(reader.once)
         info = gather.head()
         told = rows.all_of(gather.groups, lambda each: _group(each.result(), profile))
@@ -155,9 +158,11 @@ def every_consumer(
     found: list[describing.ConsumerRow] = []
     following: int | None = 0
     while following is not None:
-        page, following = reader.once(partial(
-            describing.consumer_page, stream=key, group=group, after=following, now_ms=now_ms
-        ))  # fmt: skip
+        page, following = reader.once(
+            partial(
+                describing.consumer_page, stream=key, group=group, after=following, now_ms=now_ms
+            )
+        )
         rows.weigh(sum(ROW_HELD_BYTES + len(row.name) for row in page))
         found += page
     found.sort(key=lambda row: row.name)
@@ -166,17 +171,22 @@ def every_consumer(
 
 def _group_row(row: describing.GroupRow) -> Reply:
     return {
-        b"name": row.name, b"consumers": row.consumers, b"pending": row.pending,
+        b"name": row.name,
+        b"consumers": row.consumers,
+        b"pending": row.pending,
         b"last-delivered-id": bytes(row.last_delivered_id),
-        b"entries-read": row.entries_read, b"lag": row.lag,
-    }  # fmt: skip
+        b"entries-read": row.entries_read,
+        b"lag": row.lag,
+    }
 
 
 def _consumer_row(row: describing.ConsumerRow) -> Reply:
     return {
-        b"name": row.name, b"pending": row.pending, b"idle": row.idle_ms,
+        b"name": row.name,
+        b"pending": row.pending,
+        b"idle": row.idle_ms,
         b"inactive": row.inactive_ms,
-    }  # fmt: skip
+    }
 
 
 def groups(_client: Client, words: Words) -> Step:
@@ -218,10 +228,16 @@ def helped(_client: Client, _words: Words) -> Step:
 def _sub(name: str, arity: int, parse: Parse, complexity: str, summary: str) -> Command:
     of_key = name != "help"
     return Command(
-        f"xinfo|{name}", arity, parse, ("readonly",) if of_key else ("loading", "stale"),
-        (2, 2, 1) if of_key else (0, 0, 0), "5.0.0", complexity, summary=summary,
+        f"xinfo|{name}",
+        arity,
+        parse,
+        ("readonly",) if of_key else ("loading", "stale"),
+        (2, 2, 1) if of_key else (0, 0, 0),
+        "5.0.0",
+        complexity,
+        summary=summary,
         categories=("read", "stream", "slow") if of_key else ("stream", "slow"),
-    )  # fmt: skip
+    )
 
 
 _SUBCOMMANDS = [

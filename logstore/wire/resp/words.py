@@ -124,8 +124,14 @@ def printable(word: bytes) -> bool:
 _ESCAPED = {
     byte: b"\\x%02x" % byte if not 32 <= byte < 127 else bytes([byte]) for byte in range(256)
 } | {
-    ord("\\"): b"\\\\", ord('"'): b'\\"', 7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 13: b"\\r",
-}  # fmt: skip
+    ord("\\"): b"\\\\",
+    ord('"'): b'\\"',
+    7: b"\\a",
+    8: b"\\b",
+    9: b"\\t",
+    10: b"\\n",
+    13: b"\\r",
+}
 
 
 def quoted(word: bytes) -> bytes:

@@ -134,9 +134,12 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def run(
-        self, runner: Runner, steps: Sequence[Step], owed: Owed,
+        self,
+        runner: Runner,
+        steps: Sequence[Step],
+        owed: Owed,
         work: Callable[[], Any] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Run steps, or work that does, in a thread of the readers or of the writers."""
         if work is None:
             work = partial(runner.run, steps, owed)
@@ -324,9 +327,10 @@ class _Connection:
         """What is owed from now on, until it is sent."""
         transport, server = self._writer.transport, self._server
         owed = OwedBytes(
-            self._session.protocol, OUTPUT_MAX_BYTES,
+            self._session.protocol,
+            OUTPUT_MAX_BYTES,
             lambda: not (transport.is_closing() or server.ends),
-        )  # fmt: skip
+        )
         self._session.owed = owed
         return owed
 

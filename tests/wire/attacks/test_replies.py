@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from logstore.options import NAME_MAX_BYTES
 from tests.wire.attacks.case import MIB, Budget, Case, check
 from tests.wire.attacks.servers import Attack, Target
 
@@ -35,6 +36,14 @@ def _groups(target: Target, size: int) -> None:
     target.fill([[b"XGROUP", b"CREATECONSUMER", b"s0", b"g0", b"c%d" % at] for at in range(count)])
 
 
+def _names(target: Target, size: int) -> None:
+    """Streams whose names are as long as names may be, in MiB in all."""
+    count = size * MIB // NAME_MAX_BYTES
+    target.fill(
+        [[b"XADD", b"%05d" % at * (NAME_MAX_BYTES // 5), b"*", b"f", b"v"] for at in range(count)]
+    )
+
+
 def ask(target: Target, size: int, *, words: str) -> str:
     """One request, whose reply is all that there is."""
     with target.line(unix=True) as line:
@@ -56,7 +65,6 @@ OF_ENTRIES = {
 OF_GROUPS = {
     "XINFO GROUPS of very many": "XINFO GROUPS s0",
     "XINFO CONSUMERS of very many": "XINFO CONSUMERS s0 g0",
-    "KEYS of very many": "KEYS *",
 }
 CASES = [
     *(Case(name, _asking(words), small=30, full=300, prepare=_entries,
@@ -65,6 +73,9 @@ CASES = [
     *(Case(name, _asking(words), small=30, full=1000, prepare=_groups,
            budget=Budget(memory_bytes=100 * MIB, files=4))
       for name, words in OF_GROUPS.items()),
+    # The reply is 30 MiB, and twice that while it is sent; with its names as values, four times.
+    Case("KEYS of very long names", _asking("KEYS *"), small=30, full=30, prepare=_names,
+         budget=Budget(memory_bytes=90 * MIB, files=4)),
 ]  # fmt: skip
 
 
