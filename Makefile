@@ -6,8 +6,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 ENV = $(if $(PYTHON),,$(error Python 3.11 or later is needed: apt install python3, or make PYTHON=...))$(PYTHON) .ci/env.py
 # Arguments for pytest, as in: make test-core ARGS="tests/codec -x"
 ARGS ?=
-# How many processes run tests beside each other in `make test`
-JOBS ?= 2
+# How many processes run tests beside each other in `make test`: one more than the two cores that
+# continuous integration has, as a third of a test's time is waiting for disks and other processes.
+JOBS ?= 3
 # What `make test-compiled` runs
 COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
@@ -16,7 +17,7 @@ COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-for test-core test-compiled lint types format bench torture mutation env clean
+.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types format bench torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +27,21 @@ demo: ## the main job on real input: load, kill, resume, delete, compact, ask Sp
 
 test: ## every check and every test, Spark included
 	@$(ENV) lint test demo
-	@$(MAKE) --no-print-directory lint types
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone; early=$$?; \
+		$(MAKE) --no-print-directory test-beside; beside=$$?; \
+		$(MAKE) --no-print-directory test-compiled && exit $$((early + beside))
+
+computing: # what one core does while the tests marked `alone` sleep: types, and compile the engine
+	@$(MAKE) --no-print-directory types
+	@$(ENV) test compiled -- true
+
+test-alone:
+	@$(ENV) lint test demo -- pytest -m alone $(ARGS)
+
+test-beside:
 	@$(ENV) lint test demo -- pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
-		-m "not alone" $(ARGS); beside=$$?; \
-		$(ENV) lint test demo -- pytest -m alone $(ARGS) && exit $$beside
-	@$(MAKE) --no-print-directory test-compiled
+		-m "not alone" $(ARGS)
 
 test-quick: ## something of every room, about a minute
 	@$(ENV) test -- sh -c 'pytest -q -n $(JOBS) --dist loadfile $(ARGS) $$(python -m tests.rooms --quick)'

@@ -45,7 +45,9 @@ def prepare(root: Path, build: Path, python: Path) -> Path:
         source, target = root / name, folder / name
         if source.is_dir():
             shutil.rmtree(target, ignore_errors=True)  # what was removed there goes here, too
-            shutil.copytree(source, target, symlinks=True)
+            # bytecode says where its source was, and tests would look for it there
+            leave = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, target, symlinks=True, ignore=leave)
         else:
             shutil.copy(source, target)
     return folder

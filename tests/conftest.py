@@ -1,7 +1,7 @@
 """What every test shares: the settings of Hypothesis, marks by folder, and tables that are printed.
 
-`make test` runs two processes of tests at a time, a file in one of them, the longest files first;
-what is marked `alone` runs behind all others, by itself: see CONTRIBUTING.md.
+`make test` runs three processes of tests at a time, a file in one of them, the longest files first;
+what is marked `alone` runs before all others, beside the type checkers: see CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -46,9 +46,12 @@ class Store:
 
 
 def found(files: Iterable[Path], compiled: set[str]) -> list[Store]:
-    """All such assignments in these files; `compiled` names modules as they are imported."""
+    """All such assignments in these files; `compiled` names modules as they are imported.
+
+    Other packages are not followed: what is theirs is not known then, and not plain.
+    """
     arguments = [
-        "--config-file=", "--ignore-missing-imports", "--follow-imports=silent",
+        "--config-file=", "--ignore-missing-imports", "--follow-imports=skip",
         "--python-version=3.11", "--no-incremental", "--cache-dir=/dev/null",
     ]  # fmt: skip
     sources, options = process_options([*arguments, *map(str, files)])
