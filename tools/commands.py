@@ -1,4 +1,5 @@
-"""The command ``logstore``: one group, one module a command; errors become a line and a code.
+"""The command ``logstore``: a group of commands, each loaded when it is used; errors become a line
+and a code.
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted. ``check`` has its own. Invariants:
 an error of logstore shows no traceback; a reader of stdout that goes away ends a command quietly.
@@ -16,23 +17,22 @@ from logstore.errors import CommittedInterrupt, Error
 from logstore.loading import load
 from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
-# Name to module, and in it to what is not called ``command``; loaded when it is used, so that each
-# command loads only what it needs.
+# Name to module and, in it, to what is not called ``command``: a command loads only what it needs.
 COMMANDS = {
-    "add": "add",
-    "range": "reading:range_",
-    "tail": "reading:tail",
-    "streams": "reading:streams",
+    "add": "entries:add",
+    "range": "entries:range_",
+    "tail": "entries:tail",
+    "streams": "entries:streams",
     "info": "info",
-    "check": "check",
-    "recover": "recover",
+    "check": "recover:check_store",
+    "recover": "recover:recover",
     "retain": "space:retain",
     "compact": "space:compact",
-    "pins": "pins",
+    "pins": "space:pins",
     "import": "importing",
     "export": "exporting",
     "serve": "serve",
-    "redis": "commands:redis",
+    "redis": "redis_commands:redis",
 }
 
 
@@ -99,10 +99,3 @@ def _tell(verbose: bool = False) -> None:
     log = logging.getLogger("logstore")
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO if verbose else logging.WARNING)
-
-
-@click.group(
-    "redis", cls=Lazy, modules={"import": "redis_import", "export": "redis_export"}
-)  # the package redis is imported for a server only
-def redis() -> None:
-    """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""

@@ -1,7 +1,10 @@
-"""``logstore recover``: do what opening does after a crash, and say what was done.
+"""``logstore check`` and ``recover``: verify a store; make one whole, or take out what can be read.
 
-With ``--salvage`` the store is left as it is, and what can be read of it goes into a new one.
-Exit codes: 0 done; 1 an error; 3 salvaged, but something is gone or not certain.
+``check`` changes nothing, and exits with 0 for a clean store; 1 damaged; 2 wrong usage, or nothing
+there that could be checked; 3 whole, but behind the last commit lies an unacknowledged tail, which
+the next opening sets aside. ``recover`` does what opening does after a crash; with ``--salvage``
+the store is left as it is, what can be read of it goes into a new one, and 3 says that something
+is gone or not certain.
 """
 
 from __future__ import annotations
@@ -10,11 +13,39 @@ from pathlib import Path
 
 import click
 
-from logstore.recovery import recover
+from logstore.errors import CorruptionError, Error
+from logstore.recovery import check
+from logstore.recovery import recover as recovery
 from logstore.recovery.salvage import run
 from logstore.recovery.salvage.run import SalvageReport
 from logstore.tools import options
-from logstore.tools.output import Output
+from logstore.tools.output import EXIT_OK, EXIT_USAGE, Output
+
+EXIT_DAMAGED = 1
+EXIT_TAIL = 3
+
+
+@click.command("check")
+@options.store_argument
+@options.json_option
+@options.pass_output
+def check_store(output: Output, path: Path) -> None:
+    """Verify every frame of a store, and change nothing.
+
+    Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
+    """
+    try:
+        with output.progress("Checking") as progress:
+            found = check.check(path, progress=progress, careful=True)
+    except CorruptionError:
+        output.exit_code = EXIT_DAMAGED
+        raise
+    except Error:
+        output.exit_code = EXIT_USAGE
+        raise
+    output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
+    output.report(found.as_dict())
+
 
 EXIT_GONE = 3
 
@@ -27,7 +58,7 @@ EXIT_GONE = 3
 )  # fmt: skip
 @options.json_option
 @options.pass_output
-def command(output: Output, path: Path, target: Path | None) -> None:
+def recover(output: Output, path: Path, target: Path | None) -> None:
     """Make a store whole after a crash, and tell what was found and done.
 
     Opening a store does the same by itself. Needed only where opening says so. Exit code 3: what
@@ -35,7 +66,7 @@ def command(output: Output, path: Path, target: Path | None) -> None:
     """
     if target is None:
         with output.progress("Recovering") as progress:
-            found = recover.recover(path, progress=progress)
+            found = recovery.recover(path, progress=progress)
         output.report(found.as_dict())
         return
     with output.progress("Salvaging") as progress:

@@ -1,4 +1,4 @@
-"""``logstore retain`` and ``compact``: drop what is not kept, give its space back."""
+"""``logstore retain``, ``compact`` and ``pins``: give space back, and see what keeps it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from logstore.api.info import PinInfo
 from logstore.api.open_store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
@@ -44,3 +45,40 @@ def compact(output: Output, path: Path, purge: bool, threshold: float) -> None:
     with open_store(path, create=False) as store:
         found = store.compact(purge=purge, threshold=threshold)
     output.report(found.as_dict())
+
+
+@click.command("pins")
+@options.store_argument
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--release", is_flag=True, help="Give back the pins named, or all of them.")
+@options.json_option
+@options.pass_output
+def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> None:
+    """List pins: which process keeps segments from compaction, since when, and how much.
+
+    With --release they are given back; what still reads by them, such as a Spark job, ends with an
+    error. Then 'logstore compact' gives the space back.
+    """
+    if ids and not release:
+        raise click.UsageError("IDs are for --release")
+    if release:
+        with open_store(path, create=False, background=False) as store:
+            output.report({"released": store.release_pins(*ids)})
+        return
+    with options.reading(path) as store:
+        found = store.pins()
+    if output.json:
+        for each in found:
+            output.json_object(each.as_dict())
+        return
+    head = ("ID", "for", "process", "since", "until", "segments", "bytes")
+    output.table(head, (_row(each) for each in found))
+
+
+def _row(pin: PinInfo) -> tuple[object, ...]:
+    since = "" if pin.since is None else pin.since.isoformat(" ", "seconds")
+    return (
+        pin.id, pin.purpose, f"{pin.pid} on {pin.host}" if pin.host else pin.pid, since,
+        pin.until.isoformat(" ", "seconds"), "all" if pin.segments is None else pin.segments,
+        pin.segment_bytes + pin.snapshot_bytes,
+    )  # fmt: skip

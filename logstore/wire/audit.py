@@ -67,10 +67,23 @@ AT_ONCE = 20  # lines of a kind
 EACH_S = 5.0  # another one may be written
 WORDS_MAX = 16  # of a command
 ADMINISTRATION = frozenset(
-    (
-        "config|set config|resetstat acl|setuser acl|deluser acl|load acl|save acl|log flushall "
-        "flushdb shutdown client|kill monitor save bgsave slowlog|reset"
-    ).split()
+    {
+        "config|set",
+        "config|resetstat",
+        "acl|setuser",
+        "acl|deluser",
+        "acl|load",
+        "acl|save",
+        "acl|log",
+        "flushall",
+        "flushdb",
+        "shutdown",
+        "client|kill",
+        "monitor",
+        "save",
+        "bgsave",
+        "slowlog|reset",
+    }
 )
 _NO_PASSWORD = (b"+", b"-", b"~", b"%", b"&", b"(")
 _NO_PASSWORDS = frozenset(

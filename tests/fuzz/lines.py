@@ -10,7 +10,7 @@ import io
 from logstore.errors import Error, InputLineError
 from logstore.ids import StreamID
 from logstore.tools import lines
-from logstore.tools.row_ids import RowIDs
+from logstore.tools.lines import RowIDs
 
 JSON = (
     b'{"id": "5-1", "fields": {"a": "1", "b": 2.50}}\n{"a": 1}\n\n',

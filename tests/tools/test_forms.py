@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
 from logstore.tools import output as forms
-from logstore.tools.lines import Row, read_json
-from logstore.tools.row_ids import RowIDs
+from logstore.tools.lines import Row, RowIDs, read_json
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), min_size=1, max_size=5)
 

@@ -1,4 +1,8 @@
-"""``logstore redis import``: streams from an RDB file, a payload, or a server; ``--follow`` it."""
+"""``logstore redis import`` and ``export``: streams from and to RDB files, payloads, servers.
+
+Invariants: a password is read from a file or stands in the address; no message tells it; what was
+interrupted is begun again and goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,76 @@ import click
 
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
+from logstore.errors import OptionError
 from logstore.options import Sync
-from logstore.tools import options, redis_options
+from logstore.tools import options
+from logstore.tools.options import F
 from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
-from logstore.tools.redis_options import MIB, is_server
 
 if TYPE_CHECKING:
+    from logstore.api.dump import Peer
     from logstore.transfer.following import Deletes, Follow, Trim
     from logstore.transfer.report import Report
+    from logstore.transfer.selection import Policy, Wanted
+    from logstore.transfer.server import Server
+
+
+SCHEMES = ("redis://", "rediss://", "unix://")
+MIB = 1 << 20
+
+
+def shared(command: F) -> F:
+    """The options that both commands have."""
+    for option in (
+        click.option("--dump-max", type=click.IntRange(0, 512), default=128, show_default=True,
+                     help="MiB of a stream that go as one payload; larger ones go by pages."),
+        click.option("--password-file", type=click.Path(exists=True, dir_okay=False,
+                     path_type=Path), help="A file with the server's password."),
+        click.option("--prefix", default="", help="Stands before every name on the other side."),
+        click.option("--skip", is_flag=True, help="Keep what has the name there already."),
+        click.option("--replace", is_flag=True, help="Replace what has the name there already."),
+        click.option("--stream", "patterns", multiple=True, metavar="PATTERN",
+                     help="Only these: * ? [a-c], as of KEYS; may be repeated."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def is_server(target: str) -> bool:
+    """Whether an argument is the address of a server, not a path."""
+    return target.startswith(SCHEMES)
+
+
+def wanted_of(patterns: tuple[str, ...], prefix: str, *, replace: bool, skip: bool) -> Wanted:
+    """What is to be carried."""
     from logstore.transfer.selection import Wanted
+
+    if replace and skip:
+        raise click.UsageError("give one of --replace and --skip")
+    policy: Policy = "replace" if replace else "skip" if skip else "refuse"
+    return Wanted([_bytes(each) for each in patterns], _bytes(prefix), policy)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def server_at(address: str, password_file: Path | None) -> Server:
+    """The server at an address."""
+    from logstore.transfer.server import Server
+
+    password = None
+    if password_file is not None:
+        password = password_file.read_text().strip("\r\n")
+        if not password:
+            raise OptionError(f"{password_file} holds no password")
+    return Server(address, password=password)
 
 
 @click.command("import")
 @options.store_argument
 @click.argument("source", metavar="SOURCE")
-@redis_options.shared
+@shared
 @click.option("--name", help="SOURCE is a file with a DUMP payload: the stream's name.")
 @click.option("--db", type=click.IntRange(0), default=0, show_default=True,
               help="Of an RDB file: the database.")  # fmt: skip
@@ -42,7 +101,7 @@ if TYPE_CHECKING:
 @options.sync_option
 @options.json_option
 @options.pass_output
-def command(
+def import_streams(
     output: Output, path: Path, source: str, patterns: tuple[str, ...], replace: bool, skip: bool,
     prefix: str, password_file: Path | None, dump_max: int, name: str | None, db: int,
     follows: bool, trim: Trim, deletes: Deletes, look_s: float, sync: Sync,
@@ -61,7 +120,7 @@ def command(
     from logstore.transfer.following import Follow
     from logstore.transfer.report import Report
 
-    wanted = redis_options.wanted(patterns, prefix, replace=replace, skip=skip)
+    wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
     _check(source, name, follows, trim, deletes, replace)
     report = Report()
     try:
@@ -101,7 +160,7 @@ def _import(
     if is_server(where):
         from logstore.transfer.serverimport import import_server
 
-        with redis_options.server(where, password_file) as server:
+        with server_at(where, password_file) as server:
             import_server(
                 store, server, wanted, dump_max_bytes=dump_max_bytes, report=report,
                 progress=progress,
@@ -122,7 +181,7 @@ def _follow(
     from logstore.transfer.following import follow
 
     stop = threading.Event()
-    with redis_options.server(source, password_file) as server, _ended_by(stop.set):
+    with server_at(source, password_file) as server, _ended_by(stop.set):
         follow(store, server, wanted, how, stop=stop, report=report, progress=progress)
 
 
@@ -139,3 +198,58 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@click.command("export")
+@options.store_argument
+@click.argument("target", metavar="TARGET")
+@shared
+@click.option("--peer", type=click.Choice(["redis", "valkey"]),
+              help="Who is to load the file; matters for a few lengths of values.")  # fmt: skip
+@options.json_option
+@options.pass_output
+def export_streams(
+    output: Output, path: Path, target: str, patterns: tuple[str, ...], replace: bool, skip: bool,
+    prefix: str, password_file: Path | None, dump_max: int, peer: Peer | None,
+) -> None:  # fmt: skip
+    """Write the streams of STORE to an RDB file, or bring them to a server.
+
+    TARGET is a file, which takes its name when it is whole, or redis://[user:password@]host:port/db
+    and its like. A stream that a server has already with the same last ID, length and entries added
+    is passed over, so an export that was killed is begun again and goes on.
+    """
+    from logstore.transfer.report import Report
+
+    wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
+    if skip and not is_server(target):
+        raise click.UsageError("--skip is for a server; a file is written whole")
+    report = Report()
+    try:
+        with open_store(path, create=False) as store, output.progress("Exporting") as progress:
+            if is_server(target):
+                from logstore.transfer.serverexport import export_server
+
+                with server_at(target, password_file) as server:
+                    export_server(
+                        store, server, wanted, dump_max_bytes=dump_max * MIB, report=report,
+                        progress=progress,
+                    )  # fmt: skip
+            else:
+                from logstore.transfer.fileexport import export_file
+
+                export_file(
+                    store, Path(target), wanted, peer=peer, report=report, progress=progress
+                )
+    except BaseException:
+        output.context = report.as_dict()
+        raise
+    output.report(report.as_dict())
+
+
+@click.group("redis")
+def redis() -> None:
+    """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""
+
+
+redis.add_command(import_streams)
+redis.add_command(export_streams)
