@@ -152,7 +152,7 @@ class Selector:
 
     def _reaches(self, key: bytes, access: str) -> bool:
         return any(
-            all(each in pattern.access for each in access) and pattern.matcher.fits(key)
+            all(letter in pattern.access for letter in access) and pattern.matcher.fits(key)
             for pattern in self.patterns
         )
 
@@ -222,15 +222,17 @@ class Selector:
                 self._permit(command, permitted=permitted)
         else:
             root, _, argument = name.rpartition("|") if permitted else ("", "", name)
-            found = table.named(root or name)
-            if found is None:
+            known = table.named(root or name)
+            if known is None:
                 raise RuleError(UNKNOWN)
             if root:
-                self._part(name, found, argument, table)
+                self._part(name, known, argument, table)
             else:
-                self._permit(found, permitted=permitted)
+                self._permit(known, permitted=permitted)
         self.rules = [
-            each for each in self.rules if each[1:] != name and not each[1:].startswith(name + "|")
+            earlier
+            for earlier in self.rules
+            if earlier[1:] != name and not earlier[1:].startswith(name + "|")
         ]
         self.rules.append(("+" if permitted else "-") + name)
 
@@ -245,10 +247,10 @@ class Selector:
             if word not in known:
                 self.first_arguments[command.name] = (*known, word)
             return
-        found = table.named(name)
-        if found is None:
+        subcommand = table.named(name)
+        if subcommand is None:
             raise RuleError(UNKNOWN)
-        self._permit(found, permitted=True)
+        self._permit(subcommand, permitted=True)
 
     def _permit(self, command: Command, *, permitted: bool) -> None:
         self.first_arguments.pop(command.name, None)
@@ -273,7 +275,9 @@ class Selector:
     @property
     def channels_told(self) -> bytes:
         """The patterns of channels, which have no meaning here."""
-        return b"&*" if self.all_channels else b" ".join(b"&" + each for each in self.channels)
+        return (
+            b"&*" if self.all_channels else b" ".join(b"&" + channel for channel in self.channels)
+        )
 
     def __bytes__(self) -> bytes:
         channels = self.channels_told
@@ -284,7 +288,7 @@ class Selector:
 
 def _names(commands: Iterable[Command]) -> list[str]:
     """The names of commands and their subcommands."""
-    return [part.name for each in commands for part in (each, *each.subcommands.values())]
+    return [part.name for command in commands for part in (command, *command.subcommands.values())]
 
 
 class Rights:
@@ -302,13 +306,13 @@ class Rights:
         made = Rights()
         made.__dict__.update(self.__dict__)
         made.passwords = list(self.passwords)
-        made.selectors = [each.copy() for each in self.selectors]
+        made.selectors = [selector.copy() for selector in self.selectors]
         return made
 
     @property
     def everything(self) -> bool:
         """Whether every command is permitted on every key: nothing needs to be looked at."""
-        return any(each.all_commands and each.all_keys for each in self.selectors)
+        return any(selector.all_commands and selector.all_keys for selector in self.selectors)
 
     @property
     def open(self) -> bool:
@@ -326,7 +330,7 @@ class Rights:
 
     def takes(self, digest: bytes) -> bool:
         """Whether a password with this hash logs in; as long for a wrong one as for a right one."""
-        fits = [hmac.compare_digest(digest, each) for each in self.passwords]
+        fits = [hmac.compare_digest(digest, password) for password in self.passwords]
         return self.enabled and (self.no_password or any(fits))
 
     def change(self, rule: bytes, table: Table) -> None:
@@ -348,8 +352,8 @@ class Rights:
                 self._password(rule)
             case word if word[:1] == b"(" and word[-1:] == b")":
                 made = Selector()
-                for each in rule[1:-1].split():
-                    made.change(each, table)
+                for part in rule[1:-1].split():
+                    made.change(part, table)
                 self.selectors.append(made)
             case _:
                 self.selectors[0].change(rule, table)
@@ -372,5 +376,5 @@ class Rights:
         root, *others = self.selectors
         passwords = [b"#" + each for each in self.passwords]
         return b" ".join(
-            [*self.flags, *passwords, bytes(root), *(b"(%b)" % bytes(each) for each in others)]
+            [*self.flags, *passwords, bytes(root), *(b"(%b)" % bytes(other) for other in others)]
         )

@@ -35,18 +35,18 @@ _SECRET_SETTINGS = frozenset(
 def without_passwords(command: Command, words: Sequence[bytes]) -> list[bytes]:
     """The words of a request, those that could be a password as ``(redacted)``; as in Redis also
     all that stands behind ACL SETUSER, GETUSER and DELUSER."""
-    found = list(words)
+    public = list(words)
     if command.name == "auth":
-        found[1:] = [REDACTED] * (len(found) - 1)
+        public[1:] = [REDACTED] * (len(public) - 1)
     elif command.name in _OF_USERS:
-        found[2:] = [REDACTED] * (len(found) - 2)
+        public[2:] = [REDACTED] * (len(public) - 2)
     elif command.name == "config|set":
-        for at in range(2, len(found) - 1, 2):
-            if found[at].lower() in _SECRET_SETTINGS:
-                found[at + 1] = REDACTED
+        for at in range(2, len(public) - 1, 2):
+            if public[at].lower() in _SECRET_SETTINGS:
+                public[at + 1] = REDACTED
     elif command.name == "hello":
-        _hello(found)
-    return found
+        _hello(public)
+    return public
 
 
 def _hello(words: list[bytes]) -> None:
@@ -118,7 +118,7 @@ class Audit:
     def command(self, client: Who, command: Command, words: Sequence[bytes]) -> None:
         """A client asks for administration, and may."""
         if not client.trusted:
-            told = " ".join(shown(each)[1:-1] for each in _public(command, words)[:WORDS_MAX])
+            told = " ".join(shown(word)[1:-1] for word in _public(command, words)[:WORDS_MAX])
             more = " ..." if len(words) > WORDS_MAX else ""
             self._administration.write(
                 logging.INFO,
@@ -155,8 +155,8 @@ def _public(command: Command, words: Sequence[bytes]) -> list[bytes]:
     if command.name != "acl|setuser":
         return without_passwords(command, words)
     rules = [
-        each if each.startswith(_NO_PASSWORD) or each.lower() in _NO_PASSWORDS else REDACTED
-        for each in words[3:]
+        rule if rule.startswith(_NO_PASSWORD) or rule.lower() in _NO_PASSWORDS else REDACTED
+        for rule in words[3:]
     ]
     return [*words[:3], *rules]
 
@@ -221,14 +221,19 @@ class Denials:
         self, reason: Reason, context: str, what: bytes, user: bytes, client: bytes, times: int
     ) -> None:
         now_ms = time.time_ns() // 1_000_000
-        for place, each in enumerate(islice(self._entries, LOOKED_AT)):
-            if (each.reason, each.context, each.what, each.user) == (reason, context, what, user):
-                if abs(now_ms - each.last_ms) > SAME_MS:
+        for place, entry in enumerate(islice(self._entries, LOOKED_AT)):
+            if (entry.reason, entry.context, entry.what, entry.user) == (
+                reason,
+                context,
+                what,
+                user,
+            ):
+                if abs(now_ms - entry.last_ms) > SAME_MS:
                     continue
-                each.client, each.last_ms = client, now_ms
-                each.count += times
+                entry.client, entry.last_ms = client, now_ms
+                entry.count += times
                 del self._entries[place]
-                self._entries.appendleft(each)
+                self._entries.appendleft(entry)
                 return
         self._entries.appendleft(
             Denial(self._next, reason, context, what, user, client, now_ms, now_ms, times)
@@ -250,7 +255,7 @@ class Denials:
         """As ACL LOG tells them."""
         now_ms = time.time_ns() // 1_000_000
         with self._mutex:
-            return [each.told(now_ms) for each in islice(self._entries, most)]
+            return [entry.told(now_ms) for entry in islice(self._entries, most)]
 
 
 DELAY_FIRST_S = 0.05

@@ -66,23 +66,23 @@ class Blocked:
         """Wait in this thread: the reply, as a list; None if ``deadline`` (of ``time.monotonic``),
         at which the client stops listening for a while, came before its own.
         """
-        ends = [each for each in (self.deadline, deadline) if each is not None]
+        ends = [bound for bound in (self.deadline, deadline) if bound is not None]
         end = min(ends, default=None)
         self._begin(bool)
         try:
-            found = self._group_thread(end) if self.step.group else self._streams_thread(end)
+            replies = self._group_thread(end) if self.step.group else self._streams_thread(end)
         except Unblocked as unblocked:
             return [unblocked.reply]
         finally:
             self._end()
-        if found is None and (self.deadline is None or time.monotonic() < self.deadline):
+        if replies is None and (self.deadline is None or time.monotonic() < self.deadline):
             return None
-        return [self.step.empty] if found is None else found
+        return [self.step.empty] if replies is None else replies
 
     def _group_thread(self, end: float | None) -> list[Reply] | None:
         try:
-            found = read_group(self._group_read(), end, self._alive, self._owner)
-            return [self._replied(found)] if found else None
+            entries = read_group(self._group_read(), end, self._alive, self._owner)
+            return [self._replied(entries)] if entries else None
         except Unblocked:
             raise
         except Exception as exc:  # noqa: BLE001
@@ -112,15 +112,15 @@ class Blocked:
 
     async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
         try:
-            found = await tasks.read(
+            entries = await tasks.read(
                 self._group_read(), self._owner, self.deadline, alive=self._alive,
                 begun=self._begun, most_s=slice_s,
             )  # fmt: skip
-            if not found:
+            if not entries:
                 return self.step.empty
-            if self._made(found) is not None or _is_small(found):
-                return self._replied(found)
-            made: Reply = await tasks.run(lambda: self._replied(found))
+            if self._made(entries) is not None or _is_small(entries):
+                return self._replied(entries)
+            made: Reply = await tasks.run(lambda: self._replied(entries))
             return made
         except (Unblocked, Cut, ConnectionError):
             raise
@@ -134,11 +134,11 @@ class Blocked:
         def attempt() -> Awaitable[list[Reply] | None]:
             return tasks.run(self._attempt)
 
-        found = await wait_for(
+        replies = await wait_for(
             tasks.watcher, self.step.keys, attempt, self.deadline, pause_s=pause_s,
             alive=self._unblocked, begun=lambda waiter: self._begin(waiter.wake),
         )  # fmt: skip
-        return self.step.empty if found is None else found[0]
+        return self.step.empty if replies is None else replies[0]
 
     # -- what it reads ------------------------------------------------------------------------
     def _attempt(self) -> list[Reply] | None:
@@ -148,9 +148,9 @@ class Blocked:
         if step.worth is None or step.worth(self._reader):
             if self.waited:
                 self._check_rights()
-            found = self._runner.run([step.attempt], self._owed)
-            if found[0] is not step.empty:
-                return found
+            replies = self._runner.run([step.attempt], self._owed)
+            if replies[0] is not step.empty:
+                return replies
         self.waited = True
         self._check()  # who went before it began is not waited for
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
@@ -185,26 +185,26 @@ class Blocked:
             self._check_rights()
         begun_ns = time.perf_counter_ns()
         try:
-            found = self._group.once(txn, takes_new)
+            entries = self._group.once(txn, takes_new)
         finally:
             if self.step.attempt.request is not None:
                 self.step.attempt.request.took(begun_ns)
-        if found:
+        if entries:
             self._owed.size = 0
-            self._ready = found, self._owed.made(self._group.reply(found))
-        return found
+            self._ready = entries, self._owed.made(self._group.reply(entries))
+        return entries
 
-    def _made(self, found: list[Delivered]) -> Reply:
+    def _made(self, entries: list[Delivered]) -> Reply:
         """The reply, if it was made when these were read; None: another handed them to it."""
-        return self._ready[1] if self._ready is not None and self._ready[0] is found else None
+        return self._ready[1] if self._ready is not None and self._ready[0] is entries else None
 
-    def _replied(self, found: list[Delivered]) -> Reply:
+    def _replied(self, entries: list[Delivered]) -> Reply:
         """The reply that tells of these."""
-        made = self._made(found)
+        made = self._made(entries)
         if made is None:  # another commit handed them to it: they are pending, whatever comes
             self._check_rights()
             self._owed.size = 0
-            made = self._owed.made(self._group.reply(found))
+            made = self._owed.made(self._group.reply(entries))
         return made
 
     # -- what ends it -------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def _failed(exc: Exception) -> Reply:
     return failure_of(exc)
 
 
-def _is_small(found: list[Delivered]) -> bool:
-    if len(found) > SMALL_ENTRIES:
+def _is_small(entries: list[Delivered]) -> bool:
+    if len(entries) > SMALL_ENTRIES:
         return False
-    return sum(len(item) for each in found for item in each.items or ()) <= SMALL_BYTES
+    return sum(len(item) for entry in entries for item in entry.items or ()) <= SMALL_BYTES

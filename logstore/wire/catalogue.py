@@ -62,7 +62,9 @@ def table_of(profile: Profile) -> Table:
     if profile not in get_args(Profile):
         raise OptionError(f"compat must be one of {', '.join(get_args(Profile))}: {profile!r}")
     every = [command for family in FAMILIES for command in family.COMMANDS]
-    return Table(profile, [each for each in every if each.levels is None or profile in each.levels])
+    return Table(
+        profile, [known for known in every if known.levels is None or profile in known.levels]
+    )
 
 
 def users_of(profile: Profile, password: bytes = b"", path: Path | None = None) -> Users:

@@ -66,10 +66,10 @@ class Direct:
     def wait(self, deadline: float | None) -> None:
         """Make the replies of what waits ready, until the deadline (of ``time.monotonic``)."""
         while (blocked := self._blocked()) is not None:
-            found = blocked.in_thread(deadline)
-            if found is None:
+            replies = blocked.in_thread(deadline)
+            if replies is None:
                 return
-            self._answered(found)
+            self._answered(replies)
 
     async def wait_in_task(self, tasks: Tasks) -> None:
         """The same of the read that blocks now, in a task of an event loop: another one that was
@@ -79,10 +79,10 @@ class Direct:
         if blocked is None:
             return
         try:
-            found = await blocked.in_task(tasks, SLICE_S)
+            reply = await blocked.in_task(tasks, SLICE_S)
         except Unblocked as unblocked:
-            found = unblocked.reply
-        await tasks.run(partial(self._answered, [found]))
+            reply = unblocked.reply
+        await tasks.run(partial(self._answered, [reply]))
 
     def _blocked(self) -> Blocked | None:
         step = self._waiting
@@ -90,16 +90,16 @@ class Direct:
             step = self._waiting = Blocked(self.session, step)
         return step
 
-    def _answered(self, found: list[Reply]) -> None:
+    def _answered(self, replies: list[Reply]) -> None:
         self._waiting = None
-        self._tell(found)
+        self._tell(replies)
         self._go_on()
 
     def encoded(self) -> bytes:
         """All replies that are ready, as bytes; they are taken."""
-        found = b"".join([encode(reply, protocol) for reply, protocol in self.ready])
+        data = b"".join([encode(reply, protocol) for reply, protocol in self.ready])
         self.ready.clear()
-        return found
+        return data
 
     @property
     def waits(self) -> bool:
@@ -198,15 +198,15 @@ class EmbeddedSocket:
         """Bytes of replies; TimeoutError or BlockingIOError as a socket has them."""
         if not self._data and (self._direct.ready or self._wait(self._timeout_s)):
             self._data += self._direct.encoded()
-        found = bytes(self._data[:size])
+        data = bytes(self._data[:size])
         del self._data[:size]
-        return found
+        return data
 
     def recv_into(self, buffer: Any, size: int = 0) -> int:
         """The same into a buffer."""
-        found = self.recv(size or len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        data = self.recv(size or len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def _wait(self, timeout_s: float | None) -> bool:
         """Wait for a reply; False at the end of the session."""
@@ -247,12 +247,12 @@ class Shared:
         """Open, or share; the key to give back."""
         key = str(Path(path).absolute())
         with cls._mutex:
-            found = cls._open.get(key)
-            if found is None:
+            shared = cls._open.get(key)
+            if shared is None:
                 store: Any = logstore.open(path, **options)
                 service = service_of(store, profile, allow_flush=True)
-                found = (service, Watcher(opened_of(store).engine), 0)
-            cls._open[key] = (*found[:2], found[2] + 1)
+                shared = (service, Watcher(opened_of(store).engine), 0)
+            cls._open[key] = (*shared[:2], shared[2] + 1)
         return key
 
     @classmethod

@@ -39,7 +39,7 @@ class Writer:
 
     def writelines(self, lines: Any) -> None:
         """The same, of several."""
-        self._parts += [bytes(each) for each in lines]
+        self._parts += [bytes(line) for line in lines]
 
     async def drain(self) -> None:
         """Run what was written; its replies come to the reader."""

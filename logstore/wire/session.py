@@ -134,8 +134,8 @@ class Batches:
         try:
             while not session.closing:
                 parser.trusted = session.authenticated
-                if self._joined and session.plain and (found := parser.adds(ADDS_MAX)) is not None:
-                    yield self._adds(JoinedAdds(*found))
+                if self._joined and session.plain and (adds := parser.adds(ADDS_MAX)) is not None:
+                    yield self._adds(JoinedAdds(*adds))
                     continue
                 words = parser.next()
                 if words is None:

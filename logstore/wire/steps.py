@@ -50,12 +50,12 @@ class Reader(Protocol):
         ...
 
 
-def same(found: Any) -> Reply:
+def same(result: Any) -> Reply:
     """The result as the reply."""
-    return found
+    return result
 
 
-def ok(_found: Any) -> Reply:
+def ok(_result: Any) -> Reply:
     """OK, whatever the result."""
     return OK
 

@@ -121,10 +121,10 @@ class Table:
     def of_category(self, category: str) -> list[Command]:
         """Commands and subcommands of a category, in the order of the table."""
         return [
-            each
+            member
             for command in self.commands.values()
-            for each in (command, *command.subcommands.values())
-            if category in each.categories
+            for member in (command, *command.subcommands.values())
+            if category in member.categories
         ]
 
     def __len__(self) -> int:
@@ -162,9 +162,9 @@ def help_of(
 ) -> Command:
     """The subcommand HELP of a command; ``arguments``: by subcommand, what stands behind it."""
     lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    for each in parts:
-        sub = each.name.partition("|")[2]
-        lines += [f"{sub.upper()} {(arguments or {}).get(sub, '')}".rstrip(), f"    {each.summary}"]
+    for part in parts:
+        sub = part.name.partition("|")[2]
+        lines += [f"{sub.upper()} {(arguments or {}).get(sub, '')}".rstrip(), f"    {part.summary}"]
     lines += ["HELP", "    Print this help."]
     told = [Simple(line.encode()) for line in lines]
 

@@ -39,10 +39,10 @@ class User:
         """Why it may not run these words; None if it may."""
         worst = (1, 0)
         for selector in self.rights.selectors:
-            found = selector.denies(command, words)
-            if not found[0]:
+            refusal = selector.denies(command, words)
+            if not refusal[0]:
                 return None
-            worst = max(worst, found)
+            worst = max(worst, refusal)
         if worst[0] == 1:
             return Denied("command", command.name.encode())
         return Denied("key", words[worst[1]])
@@ -53,19 +53,19 @@ class User:
 
 def merged(rules: Sequence[bytes]) -> list[bytes]:
     """Rules with each selector as one, which clients may send in parts; RuleError."""
-    found: list[bytes] = []
+    whole: list[bytes] = []
     opened: list[bytes] = []
     for rule in rules:
         if opened or (rule[:1] == b"(" and rule[-1:] != b")"):
             opened.append(rule)
             if rule[-1:] == b")" and len(opened) > 1:
-                found.append(b" ".join(opened))
+                whole.append(b" ".join(opened))
                 opened = []
         else:
-            found.append(rule)
+            whole.append(rule)
     if opened:
         raise RuleError(f"Unmatched parenthesis in acl selector starting at '{shown(opened[0])}'.")
-    return found
+    return whole
 
 
 class Users:
@@ -126,8 +126,8 @@ class Users:
         """Remove users, of which the default one is refused; those that were there."""
         if DEFAULT in names:
             raise RuleError("The 'default' user cannot be removed")
-        found = [self.by_name.pop(name, None) for name in names]
-        return [each for each in found if each is not None]
+        removed = [self.by_name.pop(name, None) for name in names]
+        return [user for user in removed if user is not None]
 
     # -- files --------------------------------------------------------------------------------
     def load(self, text: bytes, path: str) -> list[User]:
@@ -136,15 +136,15 @@ class Users:
         Who has the same name as before is the same user, so that sessions keep it.
         """
         faults: list[str] = []
-        found: dict[bytes, Rights] = {}
+        rights_by_name: dict[bytes, Rights] = {}
         for number, line in enumerate(text.split(b"\n"), 1):
             words = line.strip(b" \t\r\n").split(b" ")
             if words == [b""]:
                 continue
-            faults += self._line(words, found, f"{path}:{number}", number)
-        found.setdefault(DEFAULT, self._default())
+            faults += self._line(words, rights_by_name, f"{path}:{number}", number)
+        rights_by_name.setdefault(DEFAULT, self._default())
         try:
-            self._check(DEFAULT, found[DEFAULT])
+            self._check(DEFAULT, rights_by_name[DEFAULT])
         except RuleError as exc:
             faults.append(f"{path}: {exc}. ")
         if faults:
@@ -152,10 +152,10 @@ class Users:
                 "".join(faults) + "WARNING: ACL errors detected, no change to the previously "
                 "active ACL rules was performed"
             )
-        gone = [user for name, user in self.by_name.items() if name not in found]
+        gone = [user for name, user in self.by_name.items() if name not in rights_by_name]
         for user in gone:
             del self.by_name[user.name]
-        for name, rights in found.items():
+        for name, rights in rights_by_name.items():
             if name in self.by_name:
                 self.by_name[name].become(rights)
             else:
@@ -173,11 +173,11 @@ class Users:
     def save_file(self, path: Path) -> None:
         """Write all users to a file, all or nothing."""
         LOCAL.write_atomic(
-            path, b"".join(bytes(each) + b"\n" for each in self.in_order()), private=True
+            path, b"".join(bytes(user) + b"\n" for user in self.in_order()), private=True
         )
 
     def _line(
-        self, words: list[bytes], found: dict[bytes, Rights], where: str, number: int
+        self, words: list[bytes], rights_by_name: dict[bytes, Rights], where: str, number: int
     ) -> list[str]:
         """What is wrong with a line of a file; its user is found otherwise."""
         if words[0] != b"user" or len(words) < 2:
@@ -185,9 +185,9 @@ class Users:
         name = words[1]
         if has_spaces(name):
             return [f"'{where}: username '{shown(name)}' contains invalid characters. "]
-        if name in found:
+        if name in rights_by_name:
             return [f"WARNING: Duplicate user '{shown(name)}' found on line {number}. "]
-        rights = found[name] = Rights()
+        rights = rights_by_name[name] = Rights()
         try:
             rules = merged(words[2:])
         except RuleError:

@@ -55,25 +55,25 @@ def who_am_i(client: Client, _words: Words) -> Step:
 
 def users(client: Client, _words: Words) -> Step:
     """As ACL USERS."""
-    return Tell(lambda: [each.name for each in client.service.users.in_order()])
+    return Tell(lambda: [user.name for user in client.service.users.in_order()])
 
 
 def listed(client: Client, _words: Words) -> Step:
     """As ACL LIST."""
-    return Tell(lambda: [bytes(each) for each in client.service.users.in_order()])
+    return Tell(lambda: [bytes(user) for user in client.service.users.in_order()])
 
 
 def categories(client: Client, words: Words) -> Step:
     """As ACL CAT."""
     if not len(words):
-        return Tell(lambda: [each.encode() for each in CATEGORIES])
+        return Tell(lambda: [category.encode() for category in CATEGORIES])
     wanted = words.next()
     _end(words)
     name = wanted.lower().decode("latin-1")
     if name not in CATEGORIES:
         raise Failed(f"ERR Unknown category '{shown(wanted[:SHOWN_MAX])}'")
     named = client.service.table.of_category(name)
-    return Tell(lambda: [each.name.encode() for each in named])
+    return Tell(lambda: [command.name.encode() for command in named])
 
 
 def set_user(client: Client, words: Words) -> Step:
@@ -102,7 +102,7 @@ def get_user(client: Client, words: Words) -> Step:
             b"flags": Ordered(list(user.rights.flags)),
             b"passwords": list(user.rights.passwords),
             **_selector(root),
-            b"selectors": [_selector(each) for each in others],
+            b"selectors": [_selector(selector) for selector in others],
         }
 
     return Tell(find)
@@ -260,7 +260,7 @@ _ARGUMENTS = {
 
 
 def _parts(parts: Iterable[Command]) -> dict[str, Command]:
-    return {each.name: each for each in parts}
+    return {part.name: part for part in parts}
 
 
 COMMANDS = [

@@ -64,8 +64,8 @@ def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
     iid = fingerprint(request.batch.flat(0)) if name is None else name
     asked = Asked(producer, [iid])
 
-    def reply(found: list[StreamID] | None) -> Reply:
-        return None if found is None else bytes(found[0])
+    def reply(added: list[StreamID] | None) -> Reply:
+        return None if added is None else bytes(added[0])
 
     return Change(lambda state: idempotency.add(state, request, asked), reply)
 

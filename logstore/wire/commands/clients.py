@@ -82,8 +82,8 @@ def client_list(client: Client, words: Words) -> Step:
     def find(_reader: Reader) -> Reply:
         if kind not in (None, NORMAL):
             return Verbatim(b"")
-        found = list(clients.values()) if ids is None else map(clients.get, ids)
-        return Verbatim(b"".join([known.line() for known in found if known is not None]))
+        listed = list(clients.values()) if ids is None else map(clients.get, ids)
+        return Verbatim(b"".join([known.line() for known in listed if known is not None]))
 
     return Look(find)
 
@@ -109,19 +109,19 @@ def client_kill(client: Client, words: Words) -> Step:
         address = given[0]
 
         def by_address() -> Reply:
-            found = [each for each in list(clients.values()) if each.address.encode() == address]
-            if not found:
+            meant = [other for other in list(clients.values()) if other.address.encode() == address]
+            if not meant:
                 raise Failed("ERR No such client")
-            _end(found)
+            _end(meant)
             return OK
 
         return Tell(by_address)
     wanted = _Filter(given, client.service)
 
     def by_filter() -> Reply:
-        found = [each for each in list(clients.values()) if wanted.fits(each, client)]
-        _end(found)
-        return len(found)
+        meant = [other for other in list(clients.values()) if wanted.fits(other, client)]
+        _end(meant)
+        return len(meant)
 
     return Tell(by_filter)
 
@@ -185,10 +185,10 @@ class _Filter:
 
 
 def _end(clients: list[Client]) -> None:
-    for each in clients:
-        each.closing = True
-        if each.kill is not None:
-            each.kill()
+    for client in clients:
+        client.closing = True
+        if client.kill is not None:
+            client.kill()
 
 
 def client_unblock(client: Client, words: Words) -> Step:
@@ -283,5 +283,5 @@ _CLIENT = [
 
 COMMANDS = [
     Command("client", -2, None, since="2.4.0", group="connection", summary="Connections.",
-            categories=("slow",), subcommands={each.name: each for each in _CLIENT}),
+            categories=("slow",), subcommands={command.name: command for command in _CLIENT}),
 ]  # fmt: skip

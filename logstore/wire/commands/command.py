@@ -17,35 +17,36 @@ _BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
 def row(command: Command) -> Reply:
     """A command as COMMAND tells it."""
     first, last, step = command.keys
-    flags = {Simple(each.encode()) for each in command.flags if each != "no-multi"}
+    flags = {Simple(flag.encode()) for flag in command.flags if flag != "no-multi"}
     return [
         command.name.encode(),
         command.arity,
-        sorted(flags, key=lambda each: each.text),
+        sorted(flags, key=lambda flag: flag.text),
         first,
         last,
         step,
-        [Simple(b"@" + each.encode()) for each in command.categories],
+        [Simple(b"@" + category.encode()) for category in command.categories],
         [],
         [],
-        [row(each) for each in command.subcommands.values()],
+        [row(part) for part in command.subcommands.values()],
     ]
 
 
 def docs(command: Command) -> Reply:
     """A command as COMMAND DOCS tells it."""
-    found: dict[bytes, Reply] = {
+    fields: dict[bytes, Reply] = {
         b"summary": command.summary.encode(),
         b"since": command.since.encode(),
         b"group": command.group.encode(),
     }
     if command.complexity:
-        found[b"complexity"] = command.complexity.encode()
+        fields[b"complexity"] = command.complexity.encode()
     if command.subcommands:
-        found[b"subcommands"] = {
-            each.name.encode(): docs(each) for each in command.subcommands.values()
+        fields[b"subcommands"] = {
+            subcommand.name.encode(): docs(subcommand)
+            for subcommand in command.subcommands.values()
         }
-    return found
+    return fields
 
 
 def _named(client: Client, name: bytes) -> Command | None:
@@ -56,7 +57,7 @@ def _named(client: Client, name: bytes) -> Command | None:
 
 def everything(client: Client, _words: Words) -> Step:
     """As COMMAND."""
-    return Look(lambda _: [row(each) for each in client.service.table.commands.values()])
+    return Look(lambda _: [row(command) for command in client.service.table.commands.values()])
 
 
 def counted(client: Client, _words: Words) -> Step:
@@ -74,14 +75,14 @@ def some(client: Client, words: Words) -> Step:
         known: dict[str, Reply] = {}
         rows = reader.rows()
         for at in range(0, len(names), NAMES_AT_ONCE):
-            found: list[Reply] = []
+            page: list[Reply] = []
             for name in names[at : at + NAMES_AT_ONCE]:
                 command = _named(client, name)
                 told = "" if command is None else command.name
                 if told not in known:
                     known[told] = NULL_ARRAY if command is None else row(command)
-                found.append(known[told])
-            rows.add(found)
+                page.append(known[told])
+            rows.add(page)
         return rows.done()
 
     return Look(find)
@@ -93,9 +94,9 @@ def documented(client: Client, words: Words) -> Step:
     commands = client.service.table.commands.values()
 
     def find(_reader: Reader) -> Reply:
-        found = [_named(client, name) for name in names] if names else list(commands)
-        named = {each.name: each for each in found if each is not None}
-        return {name.encode(): docs(each) for name, each in named.items()}
+        asked = [_named(client, name) for name in names] if names else list(commands)
+        named = {command.name: command for command in asked if command is not None}
+        return {name.encode(): docs(command) for name, command in named.items()}
 
     return Look(find)
 
@@ -118,7 +119,7 @@ def listed(client: Client, words: Words) -> Step:
             return category in command.categories
         return not how
 
-    return Look(lambda _: [each.name.encode() for each in commands if fits(each)])
+    return Look(lambda _: [command.name.encode() for command in commands if fits(command)])
 
 
 def keys_of(client: Client, words: Words) -> Step:
@@ -128,15 +129,15 @@ def keys_of(client: Client, words: Words) -> Step:
     first, last, step = command.keys
     word = _BY_WORD.get(command.name)
     if word is not None:
-        places = [at for at, each in enumerate(given) if each.upper() == word]
+        places = [at for at, said in enumerate(given) if said.upper() == word]
         behind = given[places[0] + 1 :] if places else []
-        found = behind[: len(behind) // 2]
+        keys = behind[: len(behind) // 2]
     elif not first:
         raise Failed("ERR The command has no key arguments")
     else:
         end = last if last >= 0 else len(given) + last
-        found = given[first : end + 1 : step]
-    return Look(lambda _: found)
+        keys = given[first : end + 1 : step]
+    return Look(lambda _: keys)
 
 
 def _sub(name: str, arity: int, parse: Parse, summary: str) -> Command:
@@ -164,5 +165,5 @@ COMMANDS = [
     Command("command", -1, everything, ("loading", "stale"), since="2.8.13", group="server",
             complexity="O(N), N commands", summary="Tells of all commands.",
             categories=("slow", "connection"),
-            subcommands={each.name: each for each in _SUBCOMMANDS}),
+            subcommands={command.name: command for command in _SUBCOMMANDS}),
 ]  # fmt: skip

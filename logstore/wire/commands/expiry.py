@@ -52,17 +52,17 @@ def _invalid(name: str) -> Failed:
 
 
 def _conditions(words: Words) -> frozenset[Condition]:
-    found: set[Condition] = set()
+    conditions: set[Condition] = set()
     for word in words.rest():
         condition = _CONDITIONS.get(word.upper())
         if condition is None:
             raise Failed(f"ERR Unsupported option {shown(word)}")
-        found.add(condition)
-    if "never" in found and len(found) > 1:
+        conditions.add(condition)
+    if "never" in conditions and len(conditions) > 1:
         raise Failed("ERR NX and XX, GT or LT options at the same time are not compatible")
-    if {"later", "sooner"} <= found:
+    if {"later", "sooner"} <= conditions:
         raise Failed("ERR GT and LT options at the same time are not compatible")
-    return frozenset(found)
+    return frozenset(conditions)
 
 
 def persist(_client: Client, words: Words) -> Step:
@@ -77,10 +77,10 @@ def _telling(told: Callable[[int, int], int]) -> Parse:
         key = words.next()
 
         def find(reader: Reader) -> Reply:
-            found: tuple[StreamRecord | None, int] = reader.once(
+            looked_up: tuple[StreamRecord | None, int] = reader.once(
                 lambda view: (view.record(key), view.now_ms)
             )
-            record, now_ms = found
+            record, now_ms = looked_up
             if record is None:
                 return NO_KEY
             return told(record.expires_ms, now_ms) if record.expires_ms else NEVER

@@ -49,13 +49,13 @@ class _Asked(NamedTuple):
 
     def starts(self, state: WriteTxn) -> list[tuple[bytes, StreamID | None]]:
         """Where to read each stream from; None: what is new. One after the other, as the peers."""
-        found: list[tuple[bytes, StreamID | None]] = []
+        starts: list[tuple[bytes, StreamID | None]] = []
         for key, word in self.options.streams:
             admin.existing(state, key, self.group, deliver.WHERE)
             if word in (b"$", b"+"):
                 raise Failed(_MEANINGLESS.format(word.decode(), word.decode()))
-            found.append((key, _after(word)))
-        return found
+            starts.append((key, _after(word)))
+        return starts
 
 
 def xreadgroup(client: Client, words: Words) -> Step:
@@ -98,8 +98,8 @@ def _parse(client: Client, words: Words) -> _Asked:
 
 def _after(word: bytes) -> StreamID | None:
     """Where to read from; None: what is new. To the peers the largest ID says the same as ">"."""
-    found = MAX_ID if word == b">" else strict_id(word)
-    return None if found == MAX_ID else found
+    start = MAX_ID if word == b">" else strict_id(word)
+    return None if start == MAX_ID else start
 
 
 def _delivered(entry: Delivered) -> Reply:
@@ -128,7 +128,7 @@ class _GroupRead:
         """
         asked, owed = self._asked, self._client.owed
         left = Budget(asked.options)
-        found: list[tuple[bytes, Reply]] = []
+        replies: list[tuple[bytes, Reply]] = []
         for key, after in asked.starts(state):
             if left.spent:
                 break
@@ -146,19 +146,19 @@ class _GroupRead:
                 )
                 if room.full:
                     raise owed.over()
-            left.spend([each.items for each in entries])
+            left.spend([entry.items for entry in entries])
             if entries or after is not None:
-                found.append((key, self._told(entries, history=after is not None)))
-        return found
+                replies.append((key, self._told(entries, history=after is not None)))
+        return replies
 
     def _told(self, entries: list[Delivered], *, history: bool = False) -> Reply:
         """The entries of one stream; the list is emptied on the way."""
         claims = self._asked.claim_idle_ms is not None and not history
         return self._client.owed.rows().all_of(entries, _claimed if claims else _delivered)
 
-    def reply(self, found: list[tuple[bytes, Reply]]) -> Reply:
+    def reply(self, replies: list[tuple[bytes, Reply]]) -> Reply:
         """Entries by stream; the null array if there are none."""
-        return by_stream(self._client, found) if found else NULL_ARRAY
+        return by_stream(self._client, replies) if replies else NULL_ARRAY
 
     def in_queue(self, key: bytes) -> QueuedRead:
         """The read of the one stream, for the queue of its group."""
@@ -173,8 +173,8 @@ class _GroupRead:
                 room=ByteBudget(max_bytes, self._client.owed.room(NEW_PART)),
             )  # fmt: skip
 
-        def reply(found: list[Delivered]) -> Reply:
-            return self.reply([(key, self._told(list(found)))] if found else [])
+        def reply(entries: list[Delivered]) -> Reply:
+            return self.reply([(key, self._told(list(entries)))] if entries else [])
 
         return QueuedRead(
             key, asked.group, asked.consumer, once, reply, count, asked.claim_idle_ms,
@@ -211,6 +211,6 @@ class _GroupRead:
 COMMANDS = [
     Command("xreadgroup", -7, xreadgroup, ("write", "blocking", "movablekeys"), (0, 0, 0), "5.0.0",
             "O(M), M entries given",
-            summary="Mailboxes new entries of streams to a consumer, or tells its own history.",
+            summary="Gives new entries of streams to a consumer, or tells its own history.",
             categories=("write", "stream", "slow", "blocking"), access=("r",)),
 ]  # fmt: skip

@@ -139,5 +139,5 @@ _SUBCOMMANDS = [
 ]
 COMMANDS = [
     Command("xgroup", -2, None, since="5.0.0", summary="Consumer groups.", complexity="",
-            categories=("slow",), subcommands={each.name: each for each in _SUBCOMMANDS}),
+            categories=("slow",), subcommands={command.name: command for command in _SUBCOMMANDS}),
 ]  # fmt: skip

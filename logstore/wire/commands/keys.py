@@ -79,24 +79,24 @@ def _fitting(
     reader: Reader, page: list[tuple[int, bytes]], fits: Callable[[bytes], bool] | None
 ) -> list[Reply]:
     """The names of a page that fit a pattern, which may take long for each of them."""
-    found: list[Reply] = []
+    fitting: list[Reply] = []
     for _, name in page:
         reader.check()
         if fits is None or fits(name):
-            found.append(name)
-    return found
+            fitting.append(name)
+    return fitting
 
 
 def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
     """Numbers and names of at most ``most`` streams, fewer if the names are long."""
-    found: list[tuple[int, bytes]] = []
+    page: list[tuple[int, bytes]] = []
     size = 0
     for record in view.listed(after):
-        found.append((record.number, record.name))
+        page.append((record.number, record.name))
         size += len(record.name)
-        if len(found) >= most or size >= PAGE_BYTES:
+        if len(page) >= most or size >= PAGE_BYTES:
             break
-    return found
+    return page
 
 
 def scan(_client: Client, words: Words) -> Step:
@@ -213,7 +213,7 @@ def _one(
         "generic",
         summary,
         categories or (kind_of, "keyspace", speed),
-        subcommands={each.name: each for each in subcommands},
+        subcommands={part.name: part for part in subcommands},
         access=None if kind_of == "write" else ("",),  # whether it is there, not what it holds
     )
 

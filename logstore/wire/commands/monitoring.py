@@ -75,7 +75,9 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Server": server,
         "Clients": {
             "connected_clients": len(service.clients),
-            "blocked_clients": sum(each.unblock is not None for each in service.clients.values()),
+            "blocked_clients": sum(
+                client.unblock is not None for client in service.clients.values()
+            ),
             "maxclients": service.clients_max,
         },
         "Memory": _memory(),
@@ -100,7 +102,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
             "acl_access_denied_cmd": service.denials.counts["command"],
             "acl_access_denied_key": service.denials.counts["key"],
             "acl_access_denied_channel": 0,
-            **{f"logstore_{each}": value for each, value in metrics.items()},
+            **{f"logstore_{metric}": value for metric, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
         "Errorstats": {
@@ -108,9 +110,9 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         },
         "Cluster": {"cluster_enabled": 0},
         "Keyspace": {
-            f"db{each.number}": f"keys={streams},{_expiring(service, each)}"
-            for each in service.databases.values()
-            if (streams := each.store.info().streams)
+            f"db{database.number}": f"keys={streams},{_expiring(service, database)}"
+            for database in service.databases.values()
+            if (streams := database.store.info().streams)
         },
     }
 
@@ -141,10 +143,10 @@ def _memory() -> dict[str, object]:
         "total_system_memory": in_all,
         "maxmemory": 0,
     }
-    found: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
+    fields: dict[str, object] = {"used_memory_dataset": 0, "maxmemory_policy": "noeviction"}
     for name, size in sizes.items():
-        found |= {name: size, f"{name}_human": human(size)}
-    return found
+        fields |= {name: size, f"{name}_human": human(size)}
+    return fields
 
 
 def info(client: Client, words: Words) -> Step:
@@ -165,8 +167,8 @@ def info(client: Client, words: Words) -> Step:
 # -- what else is asked ---------------------------------------------------------------------------
 def role(_client: Client, _words: Words) -> Step:
     """As ROLE: a master without replicas."""
-    found: Reply = [b"master", 0, []]
-    return Tell(lambda: found)
+    answer: Reply = [b"master", 0, []]
+    return Tell(lambda: answer)
 
 
 def cluster(_client: Client, _words: Words) -> Step:
@@ -230,7 +232,7 @@ def _one(
         group="server",
         summary=summary,
         categories=categories,
-        subcommands={each.name: each for each in parts},
+        subcommands={part.name: part for part in parts},
     )
 
 

@@ -147,16 +147,14 @@ def xpending(_client: Client, words: Words) -> Step:
 
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
     rows = reader.rows()
-    found = reader.once(lambda view: describe.pending_bounds(view, key, group))
-    if found is None:
+    bounds = reader.once(lambda view: describe.pending_bounds(view, key, group))
+    if bounds is None:
         return [0, None, None, NULL_ARRAY]
-    count, first, last = found
+    count, first, last = bounds
     consumers = [
-        (each.name, each.pending)
-        for each in every_consumer(reader, rows, key, group)
-        if each.pending
+        (row.name, row.pending) for row in every_consumer(reader, rows, key, group) if row.pending
     ]
-    told = rows.all_of(consumers, lambda each: [each[0], b"%d" % each[1]])
+    told = rows.all_of(consumers, lambda row: [row[0], b"%d" % row[1]])
     return [count, bytes(first), bytes(last), told]
 
 
@@ -175,7 +173,7 @@ def xclaim(client: Client, words: Words) -> Step:
         options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
         owed = client.owed
         room = ByteBudget(0, owed.room())
-        found = claim.claim(
+        claimed = claim.claim(
             state,
             key,
             group,
@@ -187,31 +185,31 @@ def xclaim(client: Client, words: Words) -> Step:
         )
         if room.full:
             raise owed.over()
-        return owed.rows().all_of(found, _id_of if just_id else _delivered)
+        return owed.rows().all_of(claimed, _id_of if just_id else _delivered)
 
     return Change(op)
 
 
 def _claim_options(words: Words) -> dict[str, Any]:
-    found: dict[str, Any] = {"force": False, "just_id": False}
+    options: dict[str, Any] = {"force": False, "just_id": False}
     names = {b"IDLE": "idle_ms", b"TIME": "time_ms", b"RETRYCOUNT": "retry_count"}
     while len(words):
         given = words.next()
         word = given.upper()
         if word == b"FORCE":
-            found["force"] = True
+            options["force"] = True
         elif word == b"JUSTID":
-            found["just_id"] = True
+            options["just_id"] = True
         elif word in names and len(words):
             name = word.decode()
             value = integer(words.next(), f"ERR Invalid {name} option argument for XCLAIM")
             if word != b"RETRYCOUNT" or value >= 0:  # below it is "not given" to the peers
-                found[names[word]] = value
+                options[names[word]] = value
         elif word == b"LASTID" and len(words):
-            found["last_id"] = strict_id(words.next())
+            options["last_id"] = strict_id(words.next())
         else:
             raise Failed(f"ERR Unrecognized XCLAIM option '{shown(given)}'")
-    return found
+    return options
 
 
 def xautoclaim(client: Client, words: Words) -> Step:
@@ -233,7 +231,7 @@ def xautoclaim(client: Client, words: Words) -> Step:
 
     def op(state: WriteTxn) -> Reply:
         owed = client.owed
-        found = claim.autoclaim(
+        claimed = claim.autoclaim(
             state,
             key,
             group,
@@ -244,8 +242,8 @@ def xautoclaim(client: Client, words: Words) -> Step:
             just_id=just_id,
             room=ByteBudget(0, owed.room(CLAIM_PART)),
         )
-        entries = owed.rows().all_of(found.entries, _id_of if just_id else _delivered)
-        return [bytes(found.cursor), entries, owed.rows().all_of(found.deleted, bytes)]
+        entries = owed.rows().all_of(claimed.entries, _id_of if just_id else _delivered)
+        return [bytes(claimed.cursor), entries, owed.rows().all_of(claimed.deleted, bytes)]
 
     return Change(op)
 

@@ -40,12 +40,12 @@ def found_in(
     while True:
         batch = ranges.read_on(reader.once, key, low, high, limit, reverse=reverse, walked=interval)
         interval = interval or (low, high)
-        found = [entry(row) for row in batch.entries]
-        kept = found if budget is None or room is None else budget.take(found, room)
+        entries = [entry(row) for row in batch.entries]
+        kept = entries if budget is None or room is None else budget.take(entries, room)
         rows.add(kept)
         if limit >= 0:
-            limit -= len(found)
-        if batch.rest is None or limit == 0 or len(kept) < len(found):
+            limit -= len(entries)
+        if batch.rest is None or limit == 0 or len(kept) < len(entries):
             return rows.done()
         low, high = batch.rest
 
@@ -282,7 +282,7 @@ def by_stream(client: Client, replies: list[tuple[bytes, Reply]]) -> Reply:
     """Entries by stream: a map in RESP3, an array of pairs in RESP2."""
     if client.protocol == 3:
         return dict(replies)
-    return [list(each) for each in replies]
+    return [list(pair) for pair in replies]
 
 
 def _last(reader: Reader, key: bytes) -> StreamID:

@@ -125,7 +125,7 @@ class IdBlock:
 
     def __init__(self, words: Words) -> None:
         self.mode = "keep"
-        found: list[bytes] | None = None
+        block: list[bytes] | None = None
         given = False
         while len(words):
             word = words.option()
@@ -133,14 +133,14 @@ class IdBlock:
                 if given:
                     raise Failed(SYNTAX)
                 given, self.mode = True, REFERENCES[word]
-            elif word == b"IDS" and found is None:
-                found = self._block(words)
+            elif word == b"IDS" and block is None:
+                block = self._block(words)
             else:
                 raise Failed(SYNTAX)
-        if found is None:
+        if block is None:
             raise Failed("ERR IDS option is required")
-        self.count = len(found)
-        self.ids = ids(found)  # only where there is a stream, as the peers do
+        self.count = len(block)
+        self.ids = ids(block)  # only where there is a stream, as the peers do
 
     @staticmethod
     def _block(words: Words) -> list[bytes]:

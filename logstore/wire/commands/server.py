@@ -145,11 +145,11 @@ def _refused(name: str, why: str) -> Failed:
 
 def _limit(name: str, value: bytes) -> int:
     if name == "stream-node-max-bytes":
-        found = _MEMORY.fullmatch(value.lower())
-        if found is None:
+        parts = _MEMORY.fullmatch(value.lower())
+        if parts is None:
             raise _refused(name, "argument must be a memory value")
         # More than that is, there as here, that.
-        return min(int(found[1]) * _UNITS[found[2]], ENTRY_MAX_BYTES)
+        return min(int(parts[1]) * _UNITS[parts[2]], ENTRY_MAX_BYTES)
     return _whole(name, value, 0, NODE_ENTRIES_MAX)
 
 
@@ -205,8 +205,8 @@ def flush_all(client: Client, words: Words) -> Step:
         return step
 
     def work() -> Reply:
-        replies = [each.runner.run([step])[0] for each in databases]
-        return next((each for each in replies if each is not OK), OK)
+        replies = [database.runner.run([step])[0] for database in databases]
+        return next((reply for reply in replies if reply is not OK), OK)
 
     return Admin(work)
 
@@ -217,9 +217,9 @@ def save(client: Client, words: Words) -> Step:
 
     def work() -> Reply:
         before = client.service.commits
-        for each in client.service.databases.values():
-            each.store.sync()
-            each.store.checkpoint()
+        for database in client.service.databases.values():
+            database.store.sync()
+            database.store.checkpoint()
         client.service.last_save = time.time()
         client.service.saved_commits = before
         return OK
@@ -299,7 +299,7 @@ def _one(
         group="server",
         summary=summary,
         categories=tuple(categories.split()),
-        subcommands={each.name: each for each in subcommands},
+        subcommands={part.name: part for part in subcommands},
     )
 
 

@@ -124,7 +124,7 @@ def _version(view: Snapshot, key: bytes) -> object:
     if record is None:
         return None
     groups = view.index.groups.of_stream(record.number)
-    return record.number, record.position, tuple((each.number, each.position) for each in groups)
+    return record.number, record.position, tuple((group.number, group.position) for group in groups)
 
 
 def unwatch(client: Client, _words: Words) -> Step:

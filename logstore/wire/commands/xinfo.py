@@ -37,7 +37,7 @@ def flat(entry: Entry[Any] | None) -> Reply:
 
 def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
     """The fields that the plain and the full form have in common, in the peers' order."""
-    found: dict[bytes, Reply] = {
+    fields: dict[bytes, Reply] = {
         b"length": info.length,
         b"radix-tree-keys": info.radix_tree_keys,
         b"radix-tree-nodes": info.radix_tree_nodes,
@@ -47,7 +47,7 @@ def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
         b"recorded-first-entry-id": bytes(info.recorded_first_entry_id),
     }
     if profile == "redis-8.10":
-        found |= {
+        fields |= {
             b"idmp-duration": info.settings.idempotent_duration_s,
             b"idmp-maxsize": info.settings.idempotent_max_ids,
             b"pids-tracked": info.pids_tracked,
@@ -55,7 +55,7 @@ def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
             b"iids-added": info.iids_added,
             b"iids-duplicates": info.iids_duplicates,
         }
-    return found
+    return fields
 
 
 def stream(client: Client, words: Words) -> Step:
@@ -108,18 +108,18 @@ def _full(client: Client, key: bytes, words: Words) -> Step:
             key,
             count,
             rows.weigh,
-            lambda some: entries.add([flat(each) for each in some]),
+            lambda some: entries.add([flat(entry) for entry in some]),
         )
         gather.all_of(reader.once)
         info = gather.head()
-        told = rows.all_of(gather.groups, lambda each: _group(each.result(), profile))
+        told = rows.all_of(gather.groups, lambda group: _group(group.result(), profile))
         return head(info, profile) | {b"entries": entries.done(), b"groups": told}
 
     return Look(find)
 
 
 def _group(info: FullGroupInfo[bytes], profile: str) -> Reply:
-    found: dict[bytes, Reply] = {
+    fields: dict[bytes, Reply] = {
         b"name": info.name,
         b"last-delivered-id": bytes(info.last_delivered_id),
         b"entries-read": info.entries_read,
@@ -127,13 +127,13 @@ def _group(info: FullGroupInfo[bytes], profile: str) -> Reply:
         b"pel-count": info.pending,
     }
     if profile == "redis-8.10":
-        found[b"nacked-count"] = info.nacked
-    return found | {
+        fields[b"nacked-count"] = info.nacked
+    return fields | {
         b"pending": [
-            [bytes(each.id), each.consumer or b"", each.delivered_ms or 0, each.delivery_count]
-            for each in info.pending_entries
+            [bytes(entry.id), entry.consumer or b"", entry.delivered_ms or 0, entry.delivery_count]
+            for entry in info.pending_entries
         ],
-        b"consumers": [_consumer(each) for each in info.consumer_infos],
+        b"consumers": [_consumer(consumer) for consumer in info.consumer_infos],
     }
 
 
@@ -144,8 +144,8 @@ def _consumer(info: FullConsumerInfo[bytes]) -> Reply:
         b"active-time": -1 if info.active_ms is None else info.active_ms,
         b"pel-count": info.pending,
         b"pending": [
-            [bytes(each.id), each.delivered_ms or 0, each.delivery_count]
-            for each in info.pending_entries
+            [bytes(entry.id), entry.delivered_ms or 0, entry.delivery_count]
+            for entry in info.pending_entries
         ],
     }
 
@@ -155,7 +155,7 @@ def every_consumer(
 ) -> list[describing.ConsumerRow]:
     """A group's consumers by name, read in pages and weighed: they are to become ``rows``."""
     now_ms = reader.now_ms
-    found: list[describing.ConsumerRow] = []
+    every: list[describing.ConsumerRow] = []
     following: int | None = 0
     while following is not None:
         page, following = reader.once(
@@ -164,9 +164,9 @@ def every_consumer(
             )
         )
         rows.weigh(sum(ROW_HELD_BYTES + len(row.name) for row in page))
-        found += page
-    found.sort(key=lambda row: row.name)
-    return found
+        every += page
+    every.sort(key=lambda row: row.name)
+    return every
 
 
 def _group_row(row: describing.GroupRow) -> Reply:
@@ -195,16 +195,16 @@ def groups(_client: Client, words: Words) -> Step:
 
     def find(reader: Reader) -> Reply:
         rows = reader.rows()
-        found: list[describing.GroupRow] = []
+        every: list[describing.GroupRow] = []
         following: bytes | None = b""
         while following is not None:
             page, following = reader.once(
                 partial(describing.group_page, stream=key, after=following)
             )
             rows.weigh(sum(ROW_HELD_BYTES + len(row.name) for row, _ in page))
-            found += [row for row, _ in page]
-        found.sort(key=lambda row: row.name)
-        return rows.all_of(found, _group_row)
+            every += [row for row, _ in page]
+        every.sort(key=lambda row: row.name)
+        return rows.all_of(every, _group_row)
 
     return Look(find)
 
@@ -248,5 +248,5 @@ _SUBCOMMANDS = [
 ]
 COMMANDS = [
     Command("xinfo", -2, None, since="5.0.0", summary="Tells of streams and groups.",
-            categories=("slow",), subcommands={each.name: each for each in _SUBCOMMANDS}),
+            categories=("slow",), subcommands={command.name: command for command in _SUBCOMMANDS}),
 ]  # fmt: skip

@@ -69,7 +69,7 @@ class _Segment:
         if not self._literals:
             last = end - self.length
             return next((at for at in range(start, last + 1) if self.at(text, folded, at)), -1)
-        offset, literal = max(self._literals, key=lambda each: len(each[1]))
+        offset, literal = max(self._literals, key=lambda placed: len(placed[1]))
         alone = len(literal) == self.length
         end -= self.length - offset - len(literal)
         place = folded.find(literal, start + offset, end)
@@ -163,12 +163,12 @@ class Glob:
         while at < end and length <= NAME_MAX_BYTES:
             char, segment = pattern[at], segments[-1]
             before = segment.length
-            if found := _STARS.match(pattern, at):
-                at = found.end()
+            if match := _STARS.match(pattern, at):
+                at = match.end()
                 segments.append(_Segment())
-            elif found := _LITERALS.match(pattern, at):
-                segment.literal(self._folded(found[0]))
-                at = found.end()
+            elif match := _LITERALS.match(pattern, at):
+                segment.literal(self._folded(match[0]))
+                at = match.end()
             elif char == _QUESTION:
                 segment.one_of(None)
                 at += 1
@@ -190,7 +190,7 @@ class Glob:
             return None
         if len(segments) == 1:
             return _Read(segments[0], [], None, length)
-        between = [each for each in segments[1:-1] if each.length]
+        between = [middle for middle in segments[1:-1] if middle.length]
         return _Read(segments[0], between, segments[-1], length)
 
     def _folded(self, text: bytes) -> bytes:
@@ -213,7 +213,7 @@ def _class_end(pattern: bytes, at: int) -> int:
 
 def _table(text: bytes, *, nocase: bool) -> bytes:
     """Which of the 256 bytes are in a class, from what stands behind its bracket."""
-    escaped, found = bytearray(256), bytearray(256)
+    escaped, members = bytearray(256), bytearray(256)
     negated = text.startswith(b"^")
     at, end = int(negated), len(text)
     while at < end:
@@ -225,23 +225,25 @@ def _table(text: bytes, *, nocase: bool) -> bytes:
             break
         elif end - at >= 3 and text[at + 1] == 45:
             low, high = sorted((_signed(char), _signed(text[at + 2])))
-            _take(found, *((_lower(low), _lower(high)) if nocase else (low, high)))
+            _take(members, *((_lower(low), _lower(high)) if nocase else (low, high)))
             at += 3
         else:
-            found[_lower(char) if nocase else char] = 1
+            members[_lower(char) if nocase else char] = 1
             at += 1
     if nocase:
-        found = bytearray(found[_lower(byte)] for byte in range(256))
-    return bytes([(one | other) != negated for one, other in zip(found, escaped, strict=True)])
+        members = bytearray(members[_lower(byte)] for byte in range(256))
+    return bytes(
+        [(member | exact) != negated for member, exact in zip(members, escaped, strict=True)]
+    )
 
 
-def _take(found: bytearray, low: int, high: int) -> None:
+def _take(members: bytearray, low: int, high: int) -> None:
     """Add a range of bytes; from 128 on they are negative, as C's ``char`` is there."""
     if low <= min(high, -1):
-        found[low + 256 : min(high, -1) + 257] = b"\1" * (min(high, -1) - low + 1)
+        members[low + 256 : min(high, -1) + 257] = b"\1" * (min(high, -1) - low + 1)
     low = max(low, 0)
     if low <= high:
-        found[low : high + 1] = b"\1" * (high - low + 1)
+        members[low : high + 1] = b"\1" * (high - low + 1)
 
 
 def _signed(byte: int) -> int:

@@ -49,7 +49,7 @@ class Rows:
         while values:
             some = values[: -ROWS_AT_ONCE - 1 : -1]
             del values[-ROWS_AT_ONCE:]
-            self.add([told(each) for each in some])
+            self.add([told(value) for value in some])
         return self.done()
 
 
@@ -82,7 +82,7 @@ class Owed:
 
     def note(self, replies: Iterable[Reply]) -> None:
         """Keep the errors among what becomes one reply."""
-        self.failed += [each for each in replies if type(each) is Failure]
+        self.failed += [reply for reply in replies if type(reply) is Failure]
 
     def room(self, part: int = 1) -> int:
         """How many bytes of memory values may take that become replies together: one of so many

@@ -142,8 +142,8 @@ class _Encoder:
 
     def items(self, reply: Iterable[Reply]) -> None:
         """Append what is in an array."""
-        for each in reply:
-            self.put(each)
+        for item in reply:
+            self.put(item)
 
     def put(self, reply: Reply) -> None:
         """Append one reply."""
@@ -178,8 +178,8 @@ class _Encoder:
                 )
             case Push():
                 add(b">%d\r\n" % len(reply.items))
-                for each in reply.items:
-                    self.put(each)
+                for item in reply.items:
+                    self.put(item)
             case Encoded():
                 add(reply.data)
             case Made():
@@ -193,8 +193,8 @@ class _Encoder:
                 self._builtin(reply)
 
     def _already(self, pieces: list[bytes]) -> None:
-        for each in pieces:
-            self._add(each)
+        for piece in pieces:
+            self._add(piece)
 
     def _builtin(self, reply: Reply) -> None:
         new, add = self._new, self._add
@@ -215,8 +215,8 @@ class _Encoder:
                 self.put(Ordered(sorted(reply)))
             case Ordered():
                 add(b"~%d\r\n" % len(reply.items) if new else b"*%d\r\n" % len(reply.items))
-                for each in reply.items:
-                    self.put(each)
+                for item in reply.items:
+                    self.put(item)
             case _:
                 raise TypeError(f"no reply: {type(reply).__name__}")
 
@@ -246,8 +246,8 @@ class _Pieces(_Encoder):
     def items(self, reply: Iterable[Reply]) -> None:
         """Append what is in an array."""
         parts = self._parts
-        for each in reply:
-            self.put(each)
+        for item in reply:
+            self.put(item)
             if len(parts) >= PARTS_MAX:
                 self.end()
 

@@ -34,9 +34,9 @@ def split_inline(line: bytes, most: int | None = None) -> list[bytes] | None:
     """The words of a line, at most so many; None if its quotes are unbalanced."""
     if b'"' not in line and b"'" not in line and b"\v" not in line and b"\f" not in line:
         return line.split(None, -1 if most is None else most)[:most]
-    found = _WORDS.finditer(line)
+    matches = _WORDS.finditer(line)
     words: list[bytes] = []
-    for match in found if most is None else islice(found, most):
+    for match in matches if most is None else islice(matches, most):
         word = match[1]
         double, single = word.find(b'"'), word.find(b"'")
         if double < 0 and single < 0:
@@ -105,10 +105,10 @@ class RequestParser:
         key, and the rows. None if something else comes first, or one add alone."""
         if self._ready or self._left or not self.trusted or self._at >= len(self._data):
             return None
-        found = self._adds(self._data, self._at, self._bulk_max, most)
-        if found is None or len(found[1]) < 2:
+        adds = self._adds(self._data, self._at, self._bulk_max, most)
+        if adds is None or len(adds[1]) < 2:
             return None
-        key, rows, self._at = found
+        key, rows, self._at = adds
         return key, rows
 
     def next(self) -> list[bytes] | None:
@@ -119,9 +119,9 @@ class RequestParser:
             if self.trusted and self._at < len(self._data):
                 # What is whole and plain, all at once; what is not is looked at word by word, so
                 # that a request that comes in many pieces is not read again with each of them.
-                found, self._at = self._plain(self._data, self._at, self._bulk_max)
-                if found:
-                    self._ready.extend(found)
+                whole, self._at = self._plain(self._data, self._at, self._bulk_max)
+                if whole:
+                    self._ready.extend(whole)
                     return self._ready.popleft()
             begun = self._begin()
             if begun is not None:

@@ -40,13 +40,13 @@ def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
 
 def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
     """The IDs that words begin with, up to the first word that is none."""
-    found: list[StreamID] = []
+    leading: list[StreamID] = []
     for word in words:
         try:
-            found.append(strict_id(word))
+            leading.append(strict_id(word))
         except Failed:
             break
-    return found
+    return leading
 
 
 def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list[StreamID]]:
@@ -55,15 +55,15 @@ def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list
     They are read now, so that no commit waits for it. The refusal of one that is none comes when
     the IDs are asked for: the peers read them only if there is a stream.
     """
-    found = leading_ids(words)
-    whole = len(found) == len(words)
+    read = leading_ids(words)
+    whole = len(read) == len(words)
     if ascending:
-        found = sorted(set(found))
+        read = sorted(set(read))
 
     def get() -> list[StreamID]:
         if not whole:
             raise Failed(INVALID_ID)
-        return found
+        return read
 
     return get
 
@@ -81,30 +81,30 @@ def interval_start(word: bytes) -> StreamID:
     """The start of an interval; "(" excludes it."""
     if not word.startswith(b"("):
         return loose_id(word)
-    found = strict_id(word[1:])
-    if found == MAX_ID:
+    start = strict_id(word[1:])
+    if start == MAX_ID:
         raise Failed("ERR invalid start ID for the interval")
-    return found.next()
+    return start.next()
 
 
 def interval_end(word: bytes) -> StreamID:
     """The end of an interval; "(" excludes it; a missing sequence means all of the millisecond."""
     if not word.startswith(b"("):
         return loose_id(word, U64_MAX)
-    found = strict_id(word[1:], U64_MAX)
-    if found == ZERO_ID:
+    end = strict_id(word[1:], U64_MAX)
+    if end == ZERO_ID:
         raise Failed("ERR invalid end ID for the interval")
-    return found.previous()
+    return end.previous()
 
 
 def unsigned(text: bytes, failure: str = INVALID_ID) -> int:
     """A number of 64 bits as C's strtoull reads it: blanks and a sign are taken, too."""
     if text.isdigit() and len(text) < 20:
         return int(text)
-    found = _PART.match(text)
-    if found is None or _NEGATIVE.match(text):
+    match = _PART.match(text)
+    if match is None or _NEGATIVE.match(text):
         raise Failed(failure)
-    sign, digits = found.groups()
+    sign, digits = match.groups()
     value = int(digits)
     if value > U64_MAX:
         raise Failed(failure)
@@ -172,9 +172,9 @@ class Words:
 
     def take(self, *names: bytes) -> bool:
         """Whether the next word is one of these; it is taken then."""
-        found = self.peek() in names
-        self._at += found
-        return found
+        taken = self.peek() in names
+        self._at += taken
+        return taken
 
     def integer(self, failure: str = NOT_AN_INTEGER) -> int:
         """The next word as a number."""
@@ -182,9 +182,9 @@ class Words:
 
     def rest(self) -> list[bytes]:
         """All that is left."""
-        found = self._words[self._at :]
+        rest = self._words[self._at :]
         self._at = len(self._words)
-        return found
+        return rest
 
     def end(self) -> None:
         """Nothing may be left."""

@@ -304,24 +304,24 @@ class Arrivals:
         )
 
     # -- listening ------------------------------------------------------------------------------
-    def listen(self, found: socket.socket, tls: ssl.SSLContext | None, how: Listen) -> None:
+    def listen(self, listening: socket.socket, tls: ssl.SSLContext | None, how: Listen) -> None:
         """Accept clients of a socket."""
         self._listen = how
-        self._sockets[found] = tls
-        asyncio.get_running_loop().add_reader(found, self._ready, found)
+        self._sockets[listening] = tls
+        asyncio.get_running_loop().add_reader(listening, self._ready, listening)
 
     def close(self) -> None:
         """Accept no more, and cut those who are no more than strangers."""
         for timer in (self._sweeper, self._resumer):
             if timer is not None:
                 timer.cancel()
-        for found in self._sockets:
-            asyncio.get_running_loop().remove_reader(found)
-            found.close()
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
         self._sockets.clear()
         self._waiting.clear()
-        for each in list(self.strangers):
-            each.cut()
+        for place in list(self.strangers):
+            place.cut()
         self.watch.close()
 
     @property
@@ -329,27 +329,27 @@ class Arrivals:
         """How many strangers there may be."""
         return max(1, min(STRANGERS_MAX, self._service.clients_max // STRANGERS_PART))
 
-    def _ready(self, found: socket.socket) -> None:
+    def _ready(self, listening: socket.socket) -> None:
         """Somebody waits at a socket. Those who come as strangers are let in one turn at a time."""
-        if self._sockets[found] is None and self._service.open:
-            self._accept(found, ACCEPTS)
+        if self._sockets[listening] is None and self._service.open:
+            self._accept(listening, ACCEPTS)
         else:
-            self._stop(found)
-            self.turns.ask(partial(self._resume_after, found))
+            self._stop(listening)
+            self.turns.ask(partial(self._resume_after, listening))
 
-    def _resume_after(self, found: socket.socket) -> None:
-        if found in self._waiting and self._accept(found, ACCEPTS_STRANGERS):
-            self._resume(found)
+    def _resume_after(self, listening: socket.socket) -> None:
+        if listening in self._waiting and self._accept(listening, ACCEPTS_STRANGERS):
+            self._resume(listening)
 
-    def _accept(self, found: socket.socket, most: int) -> bool:
+    def _accept(self, listening: socket.socket, most: int) -> bool:
         """Accept some; False if no more can be for a while, then it is tried again by itself."""
-        tls = self._sockets[found]
+        tls = self._sockets[listening]
         comes_in = tls is None and self._service.open
         for _ in range(most):
-            if not comes_in and not self._make_room(found):
+            if not comes_in and not self._make_room(listening):
                 return False
             try:
-                taken, peer = found.accept()
+                taken, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return True
             except OSError as exc:
@@ -357,7 +357,7 @@ class Arrivals:
                     self._out_of_files.begin(exc.strerror)
                 else:
                     self._failed.warn("accepting a client failed: %s", exc)
-                self._later(found, PAUSE_S)
+                self._later(listening, PAUSE_S)
                 return False
             self._out_of_files.end()
             taken.setblocking(False)
@@ -367,7 +367,7 @@ class Arrivals:
             self._take(taken, peer, tls)
         return True
 
-    def _make_room(self, found: socket.socket) -> bool:
+    def _make_room(self, listening: socket.socket) -> bool:
         """A place for a stranger; False if there is none before some time."""
         if len(self.strangers) < self.strangers_max:
             return True
@@ -375,7 +375,7 @@ class Arrivals:
         if self._cut_oldest():
             return True
         oldest = next(iter(self.strangers))
-        self._later(found, max(0.01, STAY_S - (time.monotonic() - oldest.since_s)))
+        self._later(listening, max(0.01, STAY_S - (time.monotonic() - oldest.since_s)))
         return False
 
     def _cut_oldest(self) -> bool:
@@ -395,25 +395,25 @@ class Arrivals:
             if tls is None:
                 taken.send(encode(Failure("ERR max number of clients reached"), 2))
 
-    def _later(self, found: socket.socket, after_s: float) -> None:
+    def _later(self, listening: socket.socket, after_s: float) -> None:
         """Accept nothing for so long, or until a place gets free."""
-        self._stop(found)
+        self._stop(listening)
         if self._resumer is not None:
             self._resumer.cancel()
         self._resumer = asyncio.get_running_loop().call_later(after_s, self._resume_all)
 
-    def _stop(self, found: socket.socket) -> None:
-        asyncio.get_running_loop().remove_reader(found)
-        self._waiting.add(found)
+    def _stop(self, listening: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(listening)
+        self._waiting.add(listening)
 
-    def _resume(self, found: socket.socket) -> None:
-        self._waiting.discard(found)
-        asyncio.get_running_loop().add_reader(found, self._ready, found)
+    def _resume(self, listening: socket.socket) -> None:
+        self._waiting.discard(listening)
+        asyncio.get_running_loop().add_reader(listening, self._ready, listening)
 
     def _resume_all(self) -> None:
         self._resumer = None
-        for found in list(self._waiting):
-            self._resume(found)
+        for listening in list(self._waiting):
+            self._resume(listening)
 
     # -- places -----------------------------------------------------------------------------------
     def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
@@ -484,16 +484,16 @@ class Arrivals:
         """Cut those whose time is over."""
         self._sweeper = None
         now = time.monotonic()
-        for each in list(self.strangers):
-            limit_s = self._listen.auth_timeout_s if each.secure else (
+        for place in list(self.strangers):
+            limit_s = self._listen.auth_timeout_s if place.secure else (
                 self._listen.handshake_timeout_s
             )  # fmt: skip
-            if now - each.since_s > limit_s and not each.overdue:
-                each.overdue = True
-                what = "log in" if each.secure else "finish the TLS handshake"
+            if now - place.since_s > limit_s and not place.overdue:
+                place.overdue = True
+                what = "log in" if place.secure else "finish the TLS handshake"
                 self._overdue.warn(
-                    "a client from %s did not %s within %g s", each.session.address, what, limit_s
+                    "a client from %s did not %s within %g s", place.session.address, what, limit_s
                 )
-                self.turns.ask(each.cut)  # it may be the time of a thousand
+                self.turns.ask(place.cut)  # it may be the time of a thousand
         if self.strangers:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)

@@ -88,23 +88,23 @@ class Listen(NamedTuple):
 async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on all addresses of a host. OSError if one is taken."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
+    addresses = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     made: list[socket.socket] = []
     try:
-        for family, kind, number, _, address in dict.fromkeys(found):
-            each = socket.socket(family, kind, number)
-            made.append(each)
-            each.setblocking(False)
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for family, kind, number, _, address in dict.fromkeys(addresses):
+            listening = socket.socket(family, kind, number)
+            made.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            each.bind(address)
-            each.listen(BACKLOG)
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
     except BaseException:
-        for each in made:
-            each.close()
+        for listening in made:
+            listening.close()
         raise
     return made
 
@@ -173,15 +173,15 @@ def address_shown(address: object) -> str:
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix"
 
 
-def keep_alive(found: socket.socket) -> None:
+def keep_alive(taken: socket.socket) -> None:
     """Have the system find out when the machine of a client is gone."""
-    if found.family == socket.AF_UNIX:
+    if taken.family == socket.AF_UNIX:
         return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 @contextmanager

@@ -53,8 +53,8 @@ class Server:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._watchers = {
-            number: Watcher(opened_of(each.store).engine)
-            for number, each in service.databases.items()
+            number: Watcher(opened_of(database.store).engine)
+            for number, database in service.databases.items()
         }
         # A commit may wait for a process that stands still: no read stands behind one.
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
@@ -68,19 +68,19 @@ class Server:
     async def start(self, listen: Listen) -> list[Any]:
         """Begin to listen; the addresses."""
         listen.check(self.service.users)
-        found = [] if listen.host is None else await tcp_sockets(listen.host, listen.port)
+        sockets = [] if listen.host is None else await tcp_sockets(listen.host, listen.port)
         if listen.unix_socket is not None:
             try:
                 self._unix_socket = UnixSocket(listen.unix_socket)
             except BaseException:
-                for each in found:
-                    each.close()
+                for opened in sockets:
+                    opened.close()
                 raise
             self._arrivals.listen(self._unix_socket.socket, None, listen)
-        for each in found:
-            self._arrivals.listen(each, listen.tls, listen)
-        self.service.port = found[0].getsockname()[1] if found else 0
-        names = [each.getsockname() for each in found]
+        for opened in sockets:
+            self._arrivals.listen(opened, listen.tls, listen)
+        self.service.port = sockets[0].getsockname()[1] if sockets else 0
+        names = [opened.getsockname() for opened in sockets]
         return names if self._unix_socket is None else [*names, str(self._unix_socket.path)]
 
     async def close(self) -> None:
@@ -187,9 +187,9 @@ class _Tries:
         """What ``work`` gives."""
         loop = asyncio.get_running_loop()
         if self._runs:
-            found = loop.create_future()
-            self._queue.append((work, found))
-            return await found
+            outcome = loop.create_future()
+            self._queue.append((work, outcome))
+            return await outcome
         self._runs = True
         try:
             return await loop.run_in_executor(self._threads, work)
@@ -203,34 +203,34 @@ class _Tries:
         try:
             while self._queue:
                 some = [self._queue.popleft() for _ in range(min(TRIES, len(self._queue)))]
-                some = [each for each in some if not each[1].done()]
+                some = [queued for queued in some if not queued[1].done()]
                 await asyncio.get_running_loop().run_in_executor(self._threads, _try_all, some)
         finally:
             self._runs = False
-            for _, found in self._queue:  # the server ends
-                found.cancel()
+            for _, outcome in self._queue:  # the server ends
+                outcome.cancel()
 
 
 def _try_all(some: Sequence[tuple[Callable[[], Any], asyncio.Future[Any]]]) -> None:
     """Do all, then tell their loop."""
     done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
-    for work, found in some:
+    for work, outcome in some:
         try:
-            done.append((found, work(), None))
+            done.append((outcome, work(), None))
         except BaseException as exc:  # noqa: BLE001  whoever waits for it raises it
-            done.append((found, None, exc))
+            done.append((outcome, None, exc))
     if done:
         done[0][0].get_loop().call_soon_threadsafe(_tell_all, done)
 
 
 def _tell_all(done: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    for found, value, error in done:
-        if found.done():  # the client went
+    for outcome, value, error in done:
+        if outcome.done():  # the client went
             continue
         if error is None:
-            found.set_result(value)
+            outcome.set_result(value)
         else:
-            found.set_exception(error)
+            outcome.set_exception(error)
 
 
 async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
@@ -318,9 +318,9 @@ class _Connection:
             runner, at = self._session.database.runner, 0
             while at < len(steps):
                 owed = self._owe()
-                found = await self._server.run(runner, steps[at:], owed)
-                at += len(found)
-                await self._send(found)
+                replies = await self._server.run(runner, steps[at:], owed)
+                at += len(replies)
+                await self._send(replies)
         self._since = self._loop.time()
 
     def _owe(self) -> OwedBytes:
@@ -339,7 +339,7 @@ class _Connection:
         replies = [told(step)]
         self._session.service.counts.note(replies)
         protocol = self._session.protocol
-        self._unsent += [encode(each, protocol) for each in self._session.sent(replies)]
+        self._unsent += [encode(reply, protocol) for reply in self._session.sent(replies)]
 
     @property
     def _is_late(self) -> bool:
@@ -367,9 +367,9 @@ class _Connection:
             self._writer.write(self._taken() + data)
 
     def _taken(self) -> bytes:
-        found = b"".join(self._unsent)
+        data = b"".join(self._unsent)
         self._unsent.clear()
-        return found
+        return data
 
     async def _flush(self) -> None:
         """Send what was told."""
@@ -384,11 +384,11 @@ class _Connection:
         session.service.counts.note(owed.failed)
         pieces: deque[bytes] = deque()
         protocol = session.protocol
-        for each in session.sent(replies):
-            if type(each) is Made:
-                pieces += each.pieces
+        for reply in session.sent(replies):
+            if type(reply) is Made:
+                pieces += reply.pieces
             else:
-                pieces.append(encode(each, protocol))
+                pieces.append(encode(reply, protocol))
         replies.clear()  # so that what was sent is freed
         while pieces:
             size = 0

@@ -146,12 +146,12 @@ class Watch:
         assert self._loop is not None
         if self._poll.closed:
             return
-        found = self._poll.poll(0, ROUND_TURNS)
-        for number, _ in found:
+        ready = self._poll.poll(0, ROUND_TURNS)
+        for number, _ in ready:
             known = self._told.get(number)
             if known is not None:
                 self._turns.ask(known[1])
-        if found:
+        if ready:
             self._turns.ask(self._look)
         else:
             self._loop.add_reader(self._poll.fileno(), self._look_soon)
