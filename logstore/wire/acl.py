@@ -118,7 +118,7 @@ class Selector:
         self.rules: list[str] = []  # on commands, since +@all or -@all: what LIST tells
 
     def copy(self) -> Selector:
-        """Another one that permits the same."""
+        """A copy, which rules may change."""
         made = Selector()
         made.__dict__.update(self.__dict__)
         made.commands, made.first_arguments = set(self.commands), dict(self.first_arguments)
@@ -302,7 +302,7 @@ class Rights:
         self.selectors = [Selector()]
 
     def copy(self) -> Rights:
-        """The same once more, to be changed."""
+        """A copy, which rules may change."""
         made = Rights()
         made.__dict__.update(self.__dict__)
         made.passwords = list(self.passwords)
@@ -321,7 +321,7 @@ class Rights:
 
     @property
     def flags(self) -> list[bytes]:
-        """Its flags in the order of Redis."""
+        """The flags of the user, in the order in which Redis tells them."""
         return [
             b"on" if self.enabled else b"off",
             *([b"nopass"] if self.no_password else []),

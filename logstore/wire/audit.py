@@ -95,7 +95,7 @@ _NO_PASSWORDS = frozenset(
 
 
 class Who(Protocol):
-    """What the logs tell of a client."""
+    """A client, as far as the logs tell of it."""
 
     address: str
     name: bytes
@@ -103,7 +103,7 @@ class Who(Protocol):
 
     @property
     def user_name(self) -> bytes:
-        """Who it is logged in as."""
+        """The name of the user that the client is logged in as."""
         ...
 
 

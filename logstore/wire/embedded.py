@@ -51,7 +51,7 @@ class Direct:
         self._go_on()
 
     def words(self, requests: Sequence[list[bytes]]) -> None:
-        """Take requests as words."""
+        """Take requests that are words already."""
         if len(requests) > 1 or self._waiting is not None:
             self._behind.append(lambda: self._batches.words(requests))
             self._go_on()
@@ -149,11 +149,11 @@ class EmbeddedSocket:
         self._closed = False
 
     def settimeout(self, value: float | None) -> None:
-        """As of a socket: None waits for ever, 0 does not."""
+        """Set the time-out, as of a socket: with None it waits for ever, with 0 not at all."""
         self._timeout_s = value
 
     def gettimeout(self) -> float | None:
-        """What was set."""
+        """The time-out that was set."""
         return self._timeout_s
 
     def sendall(self, data: bytes | memoryview) -> None:
@@ -203,7 +203,7 @@ class EmbeddedSocket:
         return data
 
     def recv_into(self, buffer: Any, size: int = 0) -> int:
-        """The same into a buffer."""
+        """Read bytes of replies into a buffer; how many."""
         data = self.recv(size or len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -222,7 +222,7 @@ class EmbeddedSocket:
         return True
 
     def shutdown(self, _how: int = 0) -> None:
-        """As of a socket."""
+        """End the session, as ``shutdown`` of a socket would."""
         self.close()
 
     def close(self) -> None:
@@ -262,7 +262,7 @@ class Shared:
 
     @classmethod
     def watcher(cls, key: str) -> Watcher:
-        """Who watches its store for tasks that wait."""
+        """The watcher of its store, which wakes tasks that wait."""
         return cls._open[key][1]
 
     @classmethod

@@ -38,7 +38,7 @@ class Writer:
         self._parts.append(bytes(data))
 
     def writelines(self, lines: Any) -> None:
-        """The same, of several."""
+        """Take several pieces of bytes of requests."""
         self._parts += [bytes(line) for line in lines]
 
     async def drain(self) -> None:
@@ -92,7 +92,7 @@ class Link:
         super().__init__(*args, **options)
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
-        """What is shown of it."""
+        """What the representation of the connection shows."""
         return [("path", self._service_key)]
 
 
@@ -176,7 +176,7 @@ class Embedded:
 
 
 class AsyncEmbedded(Embedded):
-    """The same of a client for asyncio."""
+    """A client for asyncio on the store at a path."""
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """End its connections, and close the store if no other client of this process has it."""

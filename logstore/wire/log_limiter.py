@@ -61,13 +61,13 @@ class Lasting:
         self._lasts = False
 
     def begin(self, *arguments: object) -> None:
-        """It is so now; nothing if it was so before."""
+        """The trouble is there: write a line, unless it was there before."""
         if not self._lasts:
             self._lasts = True
             self._begun.warn(self._messages[0], *arguments)
 
     def end(self) -> None:
-        """It is over; nothing if it was not so."""
+        """The trouble is over: write a line, if it was there."""
         if self._lasts:
             self._lasts = False
             log.info(self._messages[1])

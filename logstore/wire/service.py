@@ -98,18 +98,18 @@ class Client:
 
     @property
     def user_name(self) -> bytes:
-        """Who it is logged in as."""
+        """The name of the user that the client is logged in as."""
         return self.user.name
 
     def leave(self) -> None:
-        """The client went: what blocks is to end."""
+        """The client has gone: end its read that blocks, if there is one."""
         self.gone = True
         if self.unblock is not None:
             self.unblock(False)
 
     @property
     def held_bytes(self) -> int:
-        """About what its transaction takes, queued and watched."""
+        """About how much memory its transaction takes: queued commands and watched keys."""
         queued = 0 if self.multi is None else self.multi.held_bytes
         return queued + self.watched_bytes
 
@@ -232,12 +232,12 @@ class Service:
 
     @property
     def open(self) -> bool:
-        """Whether who comes is in without a password."""
+        """Whether a client may ask for everything without a password."""
         return self.users.open
 
     @property
     def uptime_s(self) -> int:
-        """How long it has served."""
+        """Seconds since the service was made."""
         return int(time.time() - self.started)
 
     @property
@@ -250,7 +250,7 @@ class Service:
 
     @property
     def server_name(self) -> bytes:
-        """What HELLO tells as the server's name."""
+        """The name of the server in the reply to HELLO."""
         return b"valkey" if self.profile == "valkey-9" else b"redis"
 
     @property
@@ -260,19 +260,19 @@ class Service:
 
     # -- clients ------------------------------------------------------------------------------
     def begin(self, client: Client) -> None:
-        """A client came."""
+        """Register a client that has connected."""
         self.clients[client.id] = client
         self.counts.connections += 1
 
     def end(self, client: Client) -> None:
-        """The client went."""
+        """Forget a client that has gone, and its saved places in the queues of groups."""
         self.clients.pop(client.id, None)
         self.monitors.pop(client.id, None)
         for saved in client.kept_in:
             saved.forget(client)
 
     def attacked(self, client: Client) -> None:
-        """A client sent what a web page would: its connection ends."""
+        """Log that a client sent what a web page would; its connection ends."""
         self._attacks.warn(
             "possible security attack (cross-protocol): a client at %s sent POST or Host:, as a "
             "web page does that means this server; its connection is closed",
@@ -280,7 +280,7 @@ class Service:
         )
 
     def users_changed(self, gone: Sequence[User], *, asked_by: Client) -> None:
-        """Connections of users that are gone end; who asked for it is answered first."""
+        """End connections of users that are gone; the client that asked gets its reply first."""
         for client in list(self.clients.values()):
             if client.user in gone:
                 client.user, client.authenticated = self.users.default, False
@@ -293,7 +293,7 @@ class Service:
                 client.look_again()
 
     def tell_monitors(self, client: Client, command: Command, words: list[bytes]) -> None:
-        """Tell those in MONITOR of a command; as in Redis, not of administration nor passwords."""
+        """Send a command to clients in MONITOR; as in Redis, no administration, no passwords."""
         if "admin" in command.flags:
             return
         words = without_passwords(command, words)

@@ -39,7 +39,7 @@ class Session(Client):
     """A client whose requests become steps."""
 
     def step(self, words: list[bytes]) -> Step:
-        """What a command is to do; a refusal is a step that tells it."""
+        """Look up, permit and parse a request; its step, which tells a refusal if it is one."""
         if words[0][:1] in b"PpHh" and words[0].lower() in CROSS_PROTOCOL:
             self.closing = True  # what is behind it is the body of a web page's request
             self.service.attacked(self)
@@ -126,7 +126,7 @@ class Batches:
         return self._runs(self._requests())
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
-        """The same of requests that are words already."""
+        """The runs of requests that are words already."""
         return self._runs(self._steps(requests))
 
     def _requests(self) -> Iterator[Step]:

@@ -45,7 +45,7 @@ class Counts:
         self._samples.clear()
 
     def count(self, commands: int) -> None:
-        """So many commands came."""
+        """Count so many commands."""
         now = time.monotonic()
         if now >= self._sample_at:
             self._samples.append((now, self.commands))
@@ -53,7 +53,7 @@ class Counts:
         self.commands += commands
 
     def commands_a_second(self) -> int:
-        """How many came in each of the last seconds, about."""
+        """About how many commands came in each of the last seconds."""
         now = time.monotonic()
         begun = now - SAMPLE_S * SAMPLES
         for when, commands in self._samples:
@@ -151,7 +151,7 @@ class SlowRequest(NamedTuple):
     words: list[bytes]
 
     def took(self, begun_ns: int) -> None:
-        """It was run; it began then (``time.perf_counter_ns``)."""
+        """Note the request if its step, begun at ``begun_ns`` (``perf_counter_ns``), took long."""
         slowlog = self.slowlog
         took_us = (time.perf_counter_ns() - begun_ns) // 1000
         if 0 <= slowlog.slower_us <= took_us and "skip_slowlog" not in self.command.flags:

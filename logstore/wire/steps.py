@@ -25,7 +25,7 @@ class Request(Protocol):
     """The request that a step was made of, which keeps how long it took."""
 
     def took(self, begun_ns: int) -> None:
-        """The step was run; it began then (``time.perf_counter_ns``)."""
+        """The step, begun at ``begun_ns`` of ``time.perf_counter_ns``, has been run."""
         ...
 
 

@@ -163,7 +163,7 @@ class Users:
         return gone
 
     def load_file(self, path: Path) -> list[User]:
-        """The same of a file."""
+        """Take over all users of a file, as ``load`` does of its text; those that are gone."""
         try:
             text = LOCAL.read_named(path, FILE_MAX_BYTES)
         except Error as exc:

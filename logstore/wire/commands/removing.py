@@ -70,7 +70,7 @@ class TrimOptions:
             self._minid = strict_id(words.next())
 
     def rule(self) -> TrimRule | None:
-        """What they say together; None if they ask for no trimming."""
+        """The rule that the options make together; None if they ask for no trimming."""
         given = self._maxlen is not None or self._minid is not None
         if self._limit and not given:  # the peers take 0 for no limit here
             raise Failed(

@@ -74,7 +74,7 @@ def wrong_arity(name: str) -> Failed:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What the client is told of an error."""
+    """The reply that tells a client of an error."""
     if isinstance(error, Failed):
         return Failure(error.text)
     if not isinstance(error, Error):

@@ -54,7 +54,7 @@ class Rows:
 
 
 class Owed:
-    """What a client in the same process is owed."""
+    """The replies that a client in the same process is owed: not counted, without a limit."""
 
     def __init__(self) -> None:
         self.failed: list[Failure] = []  # errors inside of replies, to be counted
@@ -92,7 +92,7 @@ class Owed:
 
 
 class OwedBytes(Owed):
-    """What the client of a server is owed, in RESP2 or RESP3; ``Cut`` beyond ``most`` bytes."""
+    """The replies that a client of a server is owed, in bytes; ``Cut`` beyond ``most`` of them."""
 
     def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
         super().__init__()

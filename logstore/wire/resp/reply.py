@@ -222,7 +222,7 @@ class _Encoder:
 
 
 class _Pieces(_Encoder):
-    """The same as joined pieces, counted as they are made."""
+    """Encodes a reply as pieces, each counted when it is made."""
 
     __slots__ = ("_count", "_parts", "pieces")
 
@@ -252,7 +252,7 @@ class _Pieces(_Encoder):
                 self.end()
 
     def end(self) -> None:
-        """What was appended is a piece."""
+        """Join what was appended to a piece."""
         if self._parts:
             piece = b"".join(self._parts)
             self._parts.clear()

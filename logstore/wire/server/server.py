@@ -130,7 +130,7 @@ class Server:
 
     # -- running ------------------------------------------------------------------------------
     async def apart(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives, which needs no store but takes long, in a thread."""
+        """Run work that takes long but needs no store in a thread; its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def run(
@@ -184,7 +184,7 @@ class _Tries:
         self._runs = False
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives."""
+        """Run the work in a thread, by itself or with others; its result."""
         loop = asyncio.get_running_loop()
         if self._runs:
             outcome = loop.create_future()
@@ -242,7 +242,7 @@ async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
 
 
 class _Reader(asyncio.StreamReader):
-    """Tells that the client went also while nothing is read, unless it sent a lot before."""
+    """Notices that the client has gone even while nobody reads, unless much is still unread."""
 
     def __init__(self, *, limit: int) -> None:
         super().__init__(limit=limit)
@@ -253,9 +253,9 @@ class _Reader(asyncio.StreamReader):
         super().feed_eof()
         self.gone()
 
-    def set_exception(self, exc: BaseException) -> None:
+    def set_exception(self, exc: Exception) -> None:
         """The connection broke."""
-        super().set_exception(exc)  # type: ignore[arg-type]
+        super().set_exception(exc)
         self.gone()
 
 
@@ -324,7 +324,7 @@ class _Connection:
         self._since = self._loop.time()
 
     def _owe(self) -> OwedBytes:
-        """What is owed from now on, until it is sent."""
+        """Begin to count the bytes of replies that this client is owed."""
         transport, server = self._writer.transport, self._server
         owed = OwedBytes(
             self._session.protocol,
@@ -352,14 +352,11 @@ class _Connection:
             self._since = self._loop.time()
 
     def _push_soon(self, data: bytes) -> None:
-        """From any thread: a request of very many words is read in one, and others are told."""
+        """Send what was not asked for; called from any thread, as monitors are told from there."""
         self._loop.call_soon_threadsafe(self._push, data)
 
     def _push(self, data: bytes) -> None:
         """Send what was not asked for; who does not read it is cut off."""
-        if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001  a thread reads a long one
-            self._loop.call_soon_threadsafe(self._push, data)
-            return
         transport = self._writer.transport
         if transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             transport.abort()
