@@ -46,7 +46,7 @@ def test_native_that_is_demanded_and_missing_is_an_error() -> None:
     assert "ImportError: LOGSTORE_CODEC=native, but it was not built" in result.stderr
 
 
-def test_another_wish_is_refused() -> None:
+def test_another_choice_is_refused() -> None:
     assert "it can be 'pure' or 'native'" in _python(PRINT.format("pure"), "fast").stderr
 
 

@@ -112,7 +112,7 @@ class Group:
     max_deliveries: int | None = None
     dead_letter: bytes | None = None
     redeliver_after_ms: int | None = None
-    buries: bool = True  # whether the dead letter stream can take an entry now
+    takes_the_dead: bool = True  # whether the dead letter stream can take an entry now
     counts: dict[str, int] = field(default_factory=dict)  # for the metrics
     dead: list[Dead] = field(default_factory=list)  # to be added, in order, by whoever knows how
 
@@ -165,13 +165,15 @@ class Group:
             self.pending[id] = Held(name, time, min(count, COUNT_MAX))
 
     def _dies(self, count: int) -> bool:
-        return self.max_deliveries is not None and self.buries and count >= self.max_deliveries
+        return (
+            self.max_deliveries is not None and self.takes_the_dead and count >= self.max_deliveries
+        )
 
     def _bury(self, stream: Source, id: ID, held: Held, error: bytes) -> None:
         self.dead.append(Dead(id, stream.entries[id], held.owner or b"", held.count, error))
         self.pending.pop(id, None)
 
-    def _buried(self, stream: Source, id: ID, held: Held) -> bool:
+    def _dead_lettered(self, stream: Source, id: ID, held: Held) -> bool:
         if not self._dies(held.count):
             return False
         self._bury(stream, id, held, b"deliveries without an ack: %d" % held.count)
@@ -220,7 +222,7 @@ class Group:
                 if clears:
                     del self.pending[id]
                 continue
-            if self._buried(stream, id, held):
+            if self._dead_lettered(stream, id, held):
                 continue
             again = min(held.count + 1, COUNT_MAX)
             taken.append(Given(id, stream.entries[id], held.idle(now), again))
@@ -237,7 +239,7 @@ class Group:
         found: list[Given] = []
         for id in [id for id in self.of(name) if id > after]:
             held, pairs = self.pending[id], stream.entries.get(id)
-            if pairs is not None and self._buried(stream, id, held):
+            if pairs is not None and self._dead_lettered(stream, id, held):
                 continue
             idle = held.idle(now)
             if pairs is not None:
@@ -313,7 +315,7 @@ class Group:
                 deleted.append(id)
                 left -= 1
                 continue
-            if held.idle(now) < min_idle or (not just_id and self._buried(stream, id, held)):
+            if held.idle(now) < min_idle or (not just_id and self._dead_lettered(stream, id, held)):
                 continue
             again = held.count if just_id else min(held.count + 1, COUNT_MAX)
             found.append(Given(id, stream.entries[id], held.idle(now), again))

@@ -1,4 +1,4 @@
-"""Prevents an entry that is delivered for ever, buried twice or unheard, or lost on its way."""
+"""Prevents an entry that is delivered for ever, dies twice or unheard, or is lost on its way."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def delivered(group: Any, times: int, name: str = "a") -> None:
 
 def origin(store: Any) -> dict[str, str]:
     """What the one dead entry tells of where it came from."""
-    (buried,) = store.stream("dead")
-    assert buried.pairs[0] == ("n", "1")
-    names = [name for name, _ in buried.pairs[1:]]
+    (dead_lettered,) = store.stream("dead")
+    assert dead_lettered.pairs[0] == ("n", "1")
+    names = [name for name, _ in dead_lettered.pairs[1:]]
     assert names == [
         "origin_stream", "origin_id", "origin_group", "origin_consumer", "origin_delivery_count",
         "origin_error",
     ]  # fmt: skip
-    return dict(buried.pairs[1:])
+    return dict(dead_lettered.pairs[1:])
 
 
 AGAIN: dict[str, Callable[[Any], Any]] = {
@@ -94,7 +94,7 @@ def test_given_back_for_the_last_time(tmp_path: Path, mode: Any) -> None:
 
 
 def test_given_back_before_it_is_offered_again(tmp_path: Path) -> None:
-    """A fatal nack buries at the first delivery; another one waits for its turn."""
+    """A fatal nack dead-letters at the first delivery; another one waits for its turn."""
     with shop(tmp_path, 2) as (store, group, _):
         group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=1000)
         one, two = group.read("a")
@@ -198,7 +198,7 @@ def test_an_entry_that_ends_its_worker_counts_against_no_other(
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_the_dead_stand_as_if_added_one_by_one(tmp_path: Path, at_once: bool) -> None:
-    """The bytes of their nodes, whether one commit buried many or each its own."""
+    """The bytes of their nodes, whether one commit dead-lettered many or each its own."""
     with shop(tmp_path, 300) as (store, group, clock):
         group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
         found = group.read("a")
@@ -286,7 +286,7 @@ def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
         assert len(store.stream("dead")) == 1
 
 
-def test_many_at_once_are_buried_a_part_at_a_time(
+def test_many_at_once_are_dead_lettered_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dead_letter, "MOST_ENTRIES", 20)
@@ -415,7 +415,7 @@ def test_a_worker_takes_the_groups_limit(tmp_path: Path) -> None:
         assert origin(store)["origin_delivery_count"] == "3"
 
 
-def test_a_burial_that_is_cut_off_leaves_the_entry_in_one_place(tmp_path: Path) -> None:
+def test_a_dead_lettering_that_is_cut_off_leaves_the_entry_in_one_place(tmp_path: Path) -> None:
     """Wherever a crash cuts the commit: pending, or dead."""
     with shop(tmp_path, 1) as (store, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")

@@ -97,14 +97,14 @@ class Run:
         rows = list(self.group.pending_entries())
         pending = set(numbers(rows))
         dead = self.store.stream("dead") if "dead" in self.store else []
-        buried = [int(each.fields["origin_id"][:-2]) for each in dead]
+        dead_lettered = [int(each.fields["origin_id"][:-2]) for each in dead]
         assert info.pending == len(rows) == self.group.pending().count
-        assert len(buried) == len(set(buried))
-        assert sorted(buried) == sorted(self.told)
-        assert not pending & set(buried)
-        assert not self.acked & (pending | set(buried))
+        assert len(dead_lettered) == len(set(dead_lettered))
+        assert sorted(dead_lettered) == sorted(self.told)
+        assert not pending & set(dead_lettered)
+        assert not self.acked & (pending | set(dead_lettered))
         handed = {n for n in range(1, self.added + 1) if n <= info.last_delivered_id.ms}
-        assert pending | set(buried) | self.acked | self.deleted >= handed
+        assert pending | set(dead_lettered) | self.acked | self.deleted >= handed
         for row in rows:
             assert row.delivery_count <= MOST or row.id.ms in self.claimed
         for each in dead:

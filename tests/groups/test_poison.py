@@ -1,4 +1,4 @@
-"""Prevents an entry that kills its workers from stopping a group, or from being buried twice."""
+"""Prevents an entry that kills its workers from stopping a group, or from dying twice."""
 
 from __future__ import annotations
 

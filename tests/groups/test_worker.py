@@ -80,8 +80,8 @@ def test_the_hopeless_go_to_the_dead_letter_stream(
         assert done == 4
         assert tried == {1: 1, 2: 1, 3: 3, 4: 1, 5: 1}
         assert dead == [3]
-        (buried,) = store.stream("dead")
-        assert buried.pairs == [
+        (dead_lettered,) = store.stream("dead")
+        assert dead_lettered.pairs == [
             ("n", "3"), ("origin_stream", "work"), ("origin_id", "3-0"), ("origin_group", "g"),
             ("origin_consumer", "alice"), ("origin_delivery_count", "3"),
             ("origin_error", "ValueError('not a lap')"),
@@ -90,7 +90,7 @@ def test_the_hopeless_go_to_the_dead_letter_stream(
         assert any("moved to 'dead' after 3 deliveries" in each for each in caplog.messages)
 
 
-def test_what_kills_its_workers_is_buried_unseen(tmp_path: Path) -> None:
+def test_what_kills_its_workers_is_dead_lettered_unseen(tmp_path: Path) -> None:
     """No exception is ever raised by what ends the process; the count tells."""
     with shop(tmp_path, 1) as (store, group, clock):
         for name in ("a", "b"):

@@ -26,7 +26,7 @@ from logstore.engine.runtime import maintenance_locks
 from logstore.log import names
 from logstore.recovery import check as checking
 from tests.interleaving import stopping
-from tests.interleaving.hands import Hands, Work
+from tests.interleaving.handle import StoreHandle, Work
 from tests.interleaving.points import Point
 
 PATIENCE_S = 60.0  # then it hangs
@@ -141,7 +141,7 @@ def _serve(
     # Those who meet a stopped process shall not wait for minutes.
     maintenance_locks.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
     checking.LOCK_WAIT_S = timeout_s
-    hands = Hands(path, timeout_s)
+    handle = StoreHandle(path, timeout_s)
     stops.home = path
     while True:
         name, point = pipe.recv()
@@ -151,13 +151,13 @@ def _serve(
         if name == "turn to":
             path, works = point[0], books[point[1]]
             tempfile.tempdir = str(path.parent)
-            hands.leave()
-            hands = Hands(path, timeout_s)
+            handle.leave()
+            handle = StoreHandle(path, timeout_s)
             stops.home = path
             pipe.send(not registry._open)
             continue
         stops.arm(point)
-        found = _did(partial(works[name].do, hands))
+        found = _did(partial(works[name].do, handle))
         stops.disarm()
         pipe.send(found)
 

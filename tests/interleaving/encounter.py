@@ -20,7 +20,7 @@ from tests.crash.states.model import begun as model_of
 from tests.crash.states.model import told
 from tests.interleaving import works
 from tests.interleaving.actor import LOCK_S, Actor, Got, Stopped
-from tests.interleaving.hands import Hands, Work, begin
+from tests.interleaving.handle import StoreHandle, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
 from tests.model.shelf import Shelf
@@ -294,6 +294,6 @@ def _cell(got: Got, stopped: Stopped, order: str) -> str:
 def begun(path: Path) -> Any:
     """Make the template; what it holds."""
     begin(path)
-    at = Hands(path, PATIENT_S)
+    at = StoreHandle(path, PATIENT_S)
     with at.open() as at.store:
         return look.plain(look.content(at.store, at.clock))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from logstore.log import names
 from tests.interleaving import works
-from tests.interleaving.hands import Answer, Hands, Work
+from tests.interleaving.handle import Answer, StoreHandle, Work
 from tests.interleaving.points import Point
 
 NTH_DEAD = 900  # the entry of a commit whose writer was killed
@@ -27,19 +27,19 @@ class Scene(NamedTuple):
     switches: bool = False  # the index: others may have to open it anew, for which they need LOCK
 
 
-def _repair(at: Hands) -> Answer:
+def _repair(at: StoreHandle) -> Answer:
     """A fork closes the index, and then it is gone."""
     works.fork()
     shutil.rmtree(at.path / names.INDEX)
     return works.RANGE.do(at)
 
 
-def _range_followed(at: Hands) -> Answer:
+def _range_followed(at: StoreHandle) -> Answer:
     assert at.reading is not None
     return [str(entry.id) for entry in at.reading.stream("a").range()]
 
 
-def _range_readonly(at: Hands) -> Answer:
+def _range_readonly(at: StoreHandle) -> Answer:
     with at.open(readonly=True) as store:
         return [str(entry.id) for entry in store.stream("a").range()]
 

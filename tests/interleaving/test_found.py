@@ -7,7 +7,7 @@ from pathlib import Path
 from logstore.log import names
 from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got, Stopped
-from tests.interleaving.hands import begin
+from tests.interleaving.handle import begin
 from tests.interleaving.points import Point
 
 OPEN = works.nothing("open", lambda at: setattr(at, "store", at.open()))

@@ -13,7 +13,7 @@ from tests import figures
 from tests.crash.states.model import value
 from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got
-from tests.interleaving.hands import LIMITS, Answer, Hands, Work
+from tests.interleaving.handle import LIMITS, Answer, StoreHandle, Work
 from tests.scan.look import make_plan, split_rows
 
 ENTRIES = 2000
@@ -21,7 +21,7 @@ ROUNDS = 5
 KEPT = 5  # of ten entries, those from this one on are never deleted
 
 
-def _churn(at: Hands) -> Answer:
+def _churn(at: StoreHandle) -> Answer:
     """Delete some, add and trim others, and give the space back; what can be read goes on."""
     turn = at.store.stream("b").info().entries_added // 200 if "b" in at.store else 0
     gone = [f"{n}-1" for n in range(1, ENTRIES + 1) if n % 10 == turn % KEPT][turn // KEPT :: 3]

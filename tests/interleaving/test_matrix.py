@@ -14,7 +14,7 @@ import pytest
 
 from tests import figures
 from tests.interleaving.encounter import Encounter, Players, begun
-from tests.interleaving.hands import Work
+from tests.interleaving.handle import Work
 from tests.interleaving.matrix import Matrix
 from tests.interleaving.named import NAMED, PAIRS, named
 from tests.interleaving.points import Point

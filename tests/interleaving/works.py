@@ -20,7 +20,7 @@ from logstore.log import names
 from logstore.recovery import check as checking
 from tests.crash.states import look
 from tests.crash.states.model import text
-from tests.interleaving.hands import Answer, Hands, Work, added, fields, seen
+from tests.interleaving.handle import Answer, StoreHandle, Work, added, fields, seen
 from tests.model.shelf import Shelf
 from tests.scan.look import make_plan, split_rows
 
@@ -49,7 +49,7 @@ def many(name: str, first: int, count: int, size: int) -> Work:
 def transaction(n: int) -> Work:
     """Over three streams, one of them new."""
 
-    def do(at: Hands) -> Answer:
+    def do(at: StoreHandle) -> Answer:
         with at.store.transaction() as tx:
             tx.stream("a").add(fields(n))
             tx.stream("c").add(fields(n))
@@ -83,7 +83,7 @@ def trim(maxlen: int) -> Work:
 def group_read(who: str, count: int) -> Work:
     """What is new to the group."""
 
-    def do(at: Hands) -> Answer:
+    def do(at: StoreHandle) -> Answer:
         found = at.store.stream("b").group("g").read(who, count=count)
         return [str(delivery.id) for delivery in found]
 
@@ -107,7 +107,7 @@ def ack(*ns: int) -> Work:
 def rename(old: str, new: str) -> Work:
     """A stream is called otherwise; refused if it is not there."""
 
-    def do(at: Hands) -> Answer:
+    def do(at: StoreHandle) -> Answer:
         try:
             return at.store.rename(old, new)
         except logstore.StreamNotFoundError:
@@ -140,24 +140,24 @@ def retain() -> Work:
 
 
 # -- readers -------------------------------------------------------------------------------------
-def _readonly(at: Hands) -> Answer:
+def _readonly(at: StoreHandle) -> Answer:
     with at.open(readonly=True) as store:
         return look.plain(look.content(store, at.clock))
 
 
-def _following(at: Hands) -> Answer:
+def _following(at: StoreHandle) -> Answer:
     if at.reading is None:
         at.reading = at.open(readonly=True)
     return look.plain(look.content(at.reading, at.clock))
 
 
-def _scan(at: Hands) -> Answer:
+def _scan(at: StoreHandle) -> Answer:
     """A plan, read after it was made; what it read is what there was."""
     made = make_plan(at.store, b"a")
     return [(id, look.short(pairs)) for id, pairs in split_rows(made, at.clock.now_ms)]
 
 
-def _checked(at: Hands) -> Answer:
+def _checked(at: StoreHandle) -> Answer:
     report = checking.check(at.path)
     assert not report.damage, report.damage
     return "no damage"
@@ -171,16 +171,16 @@ def fork() -> None:
     os.waitpid(pid, 0)
 
 
-def _forked(at: Hands) -> Answer:
+def _forked(at: StoreHandle) -> Answer:
     fork()
     return at.content()
 
 
-def _one(at: Hands) -> Answer:
+def _one(at: StoreHandle) -> Answer:
     return [str(entry.id) for entry in at.store.stream("a").range()]
 
 
-def _forked_one(at: Hands) -> Answer:
+def _forked_one(at: StoreHandle) -> Answer:
     fork()
     return _one(at)
 
@@ -190,7 +190,7 @@ def _rows(model: Shelf) -> list[Any]:
     return [] if stream is None else [(text(id), list(of)) for id, of in stream.entries.items()]
 
 
-READ = Work("read", Hands.content, seen, locks=False)
+READ = Work("read", StoreHandle.content, seen, locks=False)
 RANGE = Work("range", _one, lambda model: [id for id, _ in _rows(model)], locks=False)
 FORK_RANGE = RANGE._replace(name="fork, range", do=_forked_one)
 READONLY = Work("read-only", _readonly, seen, locks=False)
@@ -201,26 +201,26 @@ FORK = Work("fork, read", _forked, seen, locks=None)
 
 
 # -- care ----------------------------------------------------------------------------------------
-def nothing(name: str, do: Callable[[Hands], Any], **flags: bool | None) -> Work:
+def nothing(name: str, do: Callable[[StoreHandle], Any], **flags: bool | None) -> Work:
     """Work that changes nothing that can be read."""
 
-    def quiet(at: Hands) -> Answer:
+    def quiet(at: StoreHandle) -> Answer:
         do(at)
 
     return Work(name, quiet, lambda model: None, **flags)
 
 
-def _backup(at: Hands) -> Answer:
+def _backup(at: StoreHandle) -> Answer:
     target = Path(tempfile.mkdtemp(dir=at.path.parent)) / "backup"
     at.store.backup(target)
-    copied = Hands(target, at.lock_timeout)
+    copied = StoreHandle(target, at.lock_timeout)
     with copied.open(background=False) as store:
         found = look.plain(look.content(store, copied.clock))
     shutil.rmtree(target.parent)
     return found
 
 
-def _shrink(at: Hands) -> Answer:
+def _shrink(at: StoreHandle) -> Answer:
     """As the background does it: the index is copied without its free pages."""
     shared = at.store._live()
     engine = shared.engine
@@ -230,7 +230,7 @@ def _shrink(at: Hands) -> Answer:
             engine.rebuild_locked(engine.copy_index)
 
 
-def _lose(at: Hands) -> Answer:
+def _lose(at: StoreHandle) -> Answer:
     shutil.rmtree(at.path / names.INDEX, ignore_errors=True)
     at.store = at.open()
     try:
@@ -252,7 +252,7 @@ LOSE = Work("index deleted", _lose, seen, fresh=True)
 def opened(work: Work, name: str = "") -> Work:
     """The same by a process that opens the store for it, and closes it after."""
 
-    def do(at: Hands) -> Answer:
+    def do(at: StoreHandle) -> Answer:
         at.store = at.open()
         try:
             return work.do(at)

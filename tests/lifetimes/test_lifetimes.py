@@ -27,7 +27,7 @@ from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.redis import Redis
 from tests.scan.look import make_plan, split_rows
-from tests.schedules.hands import START_MS, SetClock, opened, values
+from tests.schedules.due import START_MS, SetClock, opened, values
 from tests.support.inside import delete_index, do_due_work
 
 

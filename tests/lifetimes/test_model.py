@@ -19,7 +19,7 @@ from logstore.engine.runtime import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.hands import SetClock, opened, values
+from tests.schedules.due import SetClock, opened, values
 from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b", "c", "d")

@@ -23,10 +23,10 @@ from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.scan import plan
 from tests.groups.model import ID, Given, Group, Pairs
-from tests.model import told
+from tests.model import expected_info
 from tests.model.shelf import Lies, Shelf
 from tests.model.walk import Keeping, Log
-from tests.schedules.hands import SetClock
+from tests.schedules.due import SetClock
 from tests.support.inside import do_due_work, roll
 
 START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
@@ -48,7 +48,7 @@ class Both:
         self.done: Counter[str] = Counter()  # for the metrics: what the log tells
         self.compacted = (0, 0)
         self.pinned: dict[str, set[int]] = {}
-        self.compared = told.Compared()
+        self.compared = expected_info.Compared()
         self.what: Counter[str] = Counter()
         self.rolled = 0
         self.store_counters: set[str] = set()
@@ -281,7 +281,7 @@ class Both:
         of = self.shelf.streams[name]
         there = of.groups[group]
         letter = there.dead_letter
-        there.buries = letter is not None and self.shelf.seen(letter) is not of
+        there.takes_the_dead = letter is not None and self.shelf.seen(letter) is not of
         found = call(self.store.stream(name).group(group))
         wanted = model(there, of)
         self.shelf.settle(name, group)
@@ -291,7 +291,7 @@ class Both:
         if isinstance(answer, list) and answer and hasattr(answer[0], "delivery_count"):
             return [
                 (each.id, None if each.deleted else tuple(each.pairs),
-                 each.idle // told.span(1), each.delivery_count)
+                 each.idle // expected_info.span(1), each.delivery_count)
                 for each in answer
             ]  # fmt: skip
         if isinstance(answer, list) and answer and isinstance(answer[0], Given):
@@ -360,12 +360,14 @@ class Both:
         self.follow()
         same, shelf, now = self.compared.same, self.shelf, self.clock.ms
         info = self.store.info()
-        wanted = told.store(shelf, self.log, self.path, now, self.compacted, len(self.pinned))
+        wanted = expected_info.store(
+            shelf, self.log, self.path, now, self.compacted, len(self.pinned)
+        )
         same(info, wanted, "store")
         durable = (info.durable_segment, info.durable_offset)
         assert durable <= (info.applied_segment, info.applied_offset)
         rows = snapshot.read(self.store._engine(), lambda view: view.index.segment_rows())
-        same({number: tuple(row) for number, row in rows.items()}, told.segments(self.log),
+        same({number: tuple(row) for number, row in rows.items()}, expected_info.segments(self.log),
              "segments")  # fmt: skip
         same(self._pins(), set().union(*self.pinned.values()), "pins")
         self.what["pinned segments"] += len(self._pins())
@@ -378,35 +380,37 @@ class Both:
         """One stream."""
         same, of, now = self.compared.same, self.shelf.streams[name], self.clock.ms
         stream = self.store.stream(name)
-        same(stream.info(), told.stream(self.shelf, self.log, name), "stream")
-        wanted = told.full(self.shelf, self.log, name, count, now)
+        same(stream.info(), expected_info.stream(self.shelf, self.log, name), "stream")
+        wanted = expected_info.full(self.shelf, self.log, name, count, now)
         same(stream.info_full(count), wanted, "full")
-        found = [told.entry(each) for each in stream.range()]
+        found = [expected_info.entry(each) for each in stream.range()]
         self.shelf.counts["read_entries"] += len(found)
         assert found == list(of.entries.items())
         same(len(stream), len(found), "len")
         for one, (group, there) in zip(stream.groups(), sorted(of.groups.items()), strict=True):
-            same(one, told.group(group, there, of), "group")
+            same(one, expected_info.group(group, there, of), "group")
             self.look_at_group(stream.group(group), there)
 
     def look_at_group(self, group: Any, of: Group) -> None:
         """One group."""
         now = self.clock.ms
         consumers = [
-            told.consumer(name, who, of, now) for name, who in sorted(of.consumers.items())
+            expected_info.consumer(name, who, of, now) for name, who in sorted(of.consumers.items())
         ]
         self.compared.same(group.consumers(), consumers, "consumers")
-        self.compared.same(group.pending(), told.pending(of), "pending")
-        held = [told.held(id, each, now) for id, each in sorted(of.pending.items())]
+        self.compared.same(group.pending(), expected_info.pending(of), "pending")
+        held = [expected_info.held(id, each, now) for id, each in sorted(of.pending.items())]
         self.compared.same(list(group.pending_entries()), held, "pending entries")
 
     def look_at_counters(self) -> None:
         """The metrics."""
         found = self.store.metrics()
-        assert set(told.APART_COUNTERS) <= set(found)
+        assert set(expected_info.APART_COUNTERS) <= set(found)
         assert found["sync_s"] >= found["sync_s_max"] >= 0
         assert found["syncs"] >= self.rolled
-        counted = {name: value for name, value in found.items() if name not in told.APART_COUNTERS}
+        counted = {
+            name: value for name, value in found.items() if name not in expected_info.APART_COUNTERS
+        }
         self.store_counters = set(counted)
-        wanted = {**told.counters(self.shelf, self.done), "pins": len(self.pinned)}
+        wanted = {**expected_info.counters(self.shelf, self.done), "pins": len(self.pinned)}
         self.compared.same(counted, wanted, "metrics")

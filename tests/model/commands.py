@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.groups.model import ID, Pairs
-from tests.model import told
+from tests.model import expected_info
 from tests.tools.commands import ok
 
 if TYPE_CHECKING:
@@ -163,17 +163,19 @@ def look_at_commands(both: Both) -> None:
     shelf, before = both.shelf, both.shelf.now
     shelf.now = now_ms = time.time_ns() // 1_000_000
     try:
-        wanted = told.store(shelf, both.log, both.path, now_ms, both.compacted)
+        wanted = expected_info.store(shelf, both.log, both.path, now_ms, both.compacted)
         wanted = {key: value for key, value in wanted.items() if key not in APART}
         compare(both, [], wanted, wanted)
         for each in shelf.names()[: 1 + both.what["reopen"] % 3]:
             of = shelf.streams[each]
-            found = told.stream(shelf, both.log, each)
-            groups = [told.group(one, there, of) for one, there in sorted(of.groups.items())]
+            found = expected_info.stream(shelf, both.log, each)
+            groups = [
+                expected_info.group(one, there, of) for one, there in sorted(of.groups.items())
+            ]
             forms = [stream(found, groups, eyes=eyes) for eyes in (False, True)]
             compare(both, [os.fsdecode(each)], *forms)
             count = both.what["rebuild"] % 4
-            found = told.full(shelf, both.log, each, count, now_ms)
+            found = expected_info.full(shelf, both.log, each, count, now_ms)
             forms = [full(found, eyes=eyes) for eyes in (False, True)]
             compare(both, [os.fsdecode(each), "--full", "--count", str(count)], *forms)
     finally:
@@ -183,7 +185,7 @@ def look_at_commands(both: Both) -> None:
 def compare(both: Both, arguments: list[str], wanted: Any, eyes: Any) -> None:
     """Run the command in both forms."""
     printed = json.loads(ok("info", both.path, *arguments, "--json"))
-    apart = {} if arguments else told.APART["StoreInfo"] | APART
+    apart = {} if arguments else expected_info.APART["StoreInfo"] | APART
     given = {key: value for key, value in printed.items() if key not in apart}
     both.compared.same(given, wanted, f"info {arguments} --json")
     assert set(apart) <= set(printed)

@@ -13,7 +13,7 @@ import logstore
 from logstore.api import info
 from logstore.engine.shm.metrics import COUNTERS
 from tests.groups.model import Group
-from tests.model import told
+from tests.model import expected_info
 from tests.model.both import START_MS, Both
 from tests.model.commands import look_at_commands
 from tests.model.walk import Tally
@@ -24,7 +24,7 @@ def kinds() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, kind in inspect.getmembers(info, inspect.isclass):
         own = is_dataclass(kind) and kind.__module__ == info.__name__
-        if own and name not in told.ELSEWHERE:
+        if own and name not in expected_info.ELSEWHERE:
             found[name] = {each.name for each in fields(kind)}
     return found
 
@@ -56,15 +56,15 @@ def test_every_field_is_reckoned_or_is_an_exception_with_a_reason(tmp_path: Path
         both.close()
     looked_at = both.compared.seen
     for kind, names in kinds().items():
-        apart = told.APART.get(kind, {})
+        apart = expected_info.APART.get(kind, {})
         assert set(apart) <= names, f"{kind} has no {set(apart) - names} any more"
         assert all(len(reason) > 5 for reason in apart.values())
         assert looked_at.get(kind, set()) == names - set(apart), kind
-    assert sum(map(len, told.APART.values())) <= 5
+    assert sum(map(len, expected_info.APART.values())) <= 5
     names = {each.replace("_ns", "_s") for each in COUNTERS}
     names |= {"pins", "pinned_bytes", "oldest_pin_ms"}
-    assert set(told.APART_COUNTERS) < names
-    assert set(both.store_counters) == names - set(told.APART_COUNTERS)
+    assert set(expected_info.APART_COUNTERS) < names
+    assert set(both.store_counters) == names - set(expected_info.APART_COUNTERS)
 
 
 def test_the_commands_print_every_field(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from logstore.recovery.check import check
 from tests import figures
 from tests.power import children
 from tests.power.disks import why_not
-from tests.power.hands import Hand
+from tests.power.opener import Opener
 from tests.power.smalldisk import SmallDisk
 
 FAILURES = {"CommittedError", "DiskFullError", "FileSystemError", "StoreFailedError"}
@@ -43,15 +43,15 @@ def small(name: str, tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture
-def hands(small: SmallDisk) -> Iterator[list[Hand]]:
+def hands(small: SmallDisk) -> Iterator[list[Opener]]:
     """Processes on one store; gone before the disk is."""
-    found = [Hand(small.at / "store") for _ in range(3)]
+    found = [Opener(small.at / "store") for _ in range(3)]
     yield found
     for hand in found:
         hand.end()
 
 
-def write_until_it_fails(writer: Hand, first: int) -> tuple[list[int], float]:
+def write_until_it_fails(writer: Opener, first: int) -> tuple[list[int], float]:
     """Numbers acknowledged, each with when, and the first error."""
     done: list[int] = []
     began = time.monotonic()
@@ -70,7 +70,7 @@ def write_until_it_fails(writer: Hand, first: int) -> tuple[list[int], float]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "policy", "after"), CASES)
 def test_a_sync_that_really_fails(
-    small: SmallDisk, hands: list[Hand], tmp_path: Path, name: str, policy: str, after: str
+    small: SmallDisk, hands: list[Opener], tmp_path: Path, name: str, policy: str, after: str
 ) -> None:
     """Typed, known to every process, named; and what was acknowledged is there when it heals."""
     writer, other, late = hands
@@ -108,14 +108,14 @@ def test_a_sync_that_really_fails(
     small.heal()
     if after == "mounted anew":
         small.anew()
-    fresh = Hand(path)
+    fresh = Opener(path)
     hands.append(fresh)
     opened = fresh("open", sync=policy)
     if "Read-only" in opened.said:  # ext4 may have no room for its journal either
         fresh.end()
         small.anew()
         after = "mounted anew"
-        fresh = Hand(path)
+        fresh = Opener(path)
         hands[-1] = fresh
         opened = fresh("open", sync=policy)
     assert not opened.error, opened

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logstore.engine.runtime import snapshot
-from tests.schedules.hands import START_MS, SetClock, opened
+from tests.schedules.due import START_MS, SetClock, opened
 from tests.support.inside import do_due_work
 
 

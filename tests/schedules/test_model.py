@@ -18,7 +18,7 @@ from logstore import ScheduleKey
 from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.recovery.check import check
-from tests.schedules.hands import SetClock, opened, waiting
+from tests.schedules.due import SetClock, opened, waiting
 from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b")

@@ -19,7 +19,7 @@ from logstore.features import schedule
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.hands import START_MS, SetClock, opened, values, waiting
+from tests.schedules.due import START_MS, SetClock, opened, values, waiting
 from tests.support.inside import delete_index, do_due_work
 
 NAMES = ("a", "b", "c")

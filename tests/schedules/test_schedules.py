@@ -26,7 +26,7 @@ from logstore.features.schedule import Scheduled, Unscheduled, packed
 from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
-from tests.schedules.hands import START_MS, SetClock, opened, values, waiting
+from tests.schedules.due import START_MS, SetClock, opened, values, waiting
 from tests.support.inside import do_due_work
 
 

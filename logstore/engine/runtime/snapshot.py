@@ -105,7 +105,7 @@ class Snapshot:
         )
 
     def records(self, after: int = 0) -> Iterator[StreamRecord]:
-        """The records of all streams that have not expired, with numbers above ``after``, ascending.
+        """The records of streams that have not expired, with numbers above ``after``, ascending.
 
         What an import has not finished is among them: it is stored, and so it is salvaged, and its
         deleted bytes are looked for, as of any other stream.

@@ -59,15 +59,15 @@ class Crew:
         return {id for id, _ in self.taken}, set(self.acked)
 
     def check(
-        self, pending: list[Any], buried: list[str], handed: set[str], acked: set[str]
+        self, pending: list[Any], dead_lettered: list[str], handed: set[str], acked: set[str]
     ) -> None:
         """``handed`` and ``acked`` were known before ``pending`` was read; the journals went on,
-        and were taken in, and ``buried`` was read, since then.
+        and were taken in, and ``dead_lettered`` was read, since then.
         """
-        assert len(set(buried)) == len(buried), "an entry is dead twice"
+        assert len(set(dead_lettered)) == len(dead_lettered), "an entry is dead twice"
         there = {str(row.id) for row in pending}
         assert not there & acked, f"acked, and pending: {sorted(there & acked)[:5]}"
-        lost = handed - there - self.acked - set(self.perhaps_acked) - set(buried)
+        lost = handed - there - self.acked - set(self.perhaps_acked) - set(dead_lettered)
         assert not lost, f"handed out, and neither pending nor acked: {sorted(lost)[:5]}"
         unseen: dict[str, int] = {}
         busy = {f"w{slot}" for slot, step in self.under_way.items() if step["op"] == "take"}
@@ -90,14 +90,14 @@ class Crew:
         group = store.stream(names.SHARED).group(names.CREW)
         info, pending = group.info(), list(group.pending_entries())
         handed, acked = self.known()
-        buried = dead_ids(store)
-        self.check(pending, buried, handed, acked)
-        assert not set(buried) & {str(row.id) for row in pending}
+        dead_lettered = dead_ids(store)
+        self.check(pending, dead_lettered, handed, acked)
+        assert not set(dead_lettered) & {str(row.id) for row in pending}
         ids = [str(entry.id) for entry in store.stream(names.SHARED).range()]
         last = names.number(str(info.last_delivered_id))
         read = [id for id in ids if names.number(id) <= last]
         assert (info.entries_read or 0, info.lag) == (len(read), len(ids) - len(read))
-        gone = set(read) - {str(row.id) for row in pending} - set(buried)
+        gone = set(read) - {str(row.id) for row in pending} - set(dead_lettered)
         assert gone <= self.acked | set(self.perhaps_acked), "an entry went without an ack"
         assert info.pending == group.pending().count == len(pending)
         for each in group.consumers():

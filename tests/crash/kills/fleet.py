@@ -113,9 +113,9 @@ class Fleet:
             self.writers[slot].expected.settle(store)
         handed, acked = self.crew.known()
         pending = list(store.stream(names.SHARED).group(names.CREW).pending_entries())
-        buried = crew.dead_ids(store)
+        dead_lettered = crew.dead_ids(store)
         self.take_in()
-        self.crew.check(pending, buried, handed, acked)
+        self.crew.check(pending, dead_lettered, handed, acked)
 
     def check_at_rest(self, store: logstore.Store[bytes]) -> None:
         """All are dead and settled: the streams and the group that all of them share."""

@@ -1,4 +1,4 @@
-"""What the tests of scheduled entries share: a clock to set, and a hand that wakes a store."""
+"""What the tests of scheduled entries share: a clock to set, and what wakes a store."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     typed: bool = True
 
 
-class Hand:
+class Opener:
     """One process; opened and closed by what it is told."""
 
     def __init__(self, path: Path) -> None:

@@ -17,7 +17,7 @@ LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 Answer = Any
 
 
-class Hands:
+class StoreHandle:
     """A process's hold of a store."""
 
     store: logstore.Store[bytes]
@@ -50,7 +50,7 @@ class Work(NamedTuple):
     """One thing to do."""
 
     name: str
-    do: Callable[[Hands], Answer]
+    do: Callable[[StoreHandle], Answer]
     model: Callable[[Shelf], Answer]
     locks: bool | None = True  # it takes LOCK; None: if there is something to do
     cares: bool = False  # it takes the maintenance lock
@@ -74,7 +74,7 @@ def seen(model: Shelf) -> Answer:
 
 def begin(path: Path) -> None:
     """A store with sealed segments, some of them mostly dead; open nodes; a group; settings."""
-    at = Hands(path, 10.0)
+    at = StoreHandle(path, 10.0)
     with at.open() as store:
         a, b, c, r = (store.stream(name) for name in "abcr")
         a.add_many([(f"{n}-1", fields(n, 1500)) for n in range(1, 31)])
