@@ -64,6 +64,8 @@ INTERPRETED = {
 }
 # -Og compiles in half the time of -O1, and what it makes is smaller and runs no more instructions.
 OPTIMIZED = "g"
+# -Og alone calls even Py_DECREF: what its headers say is inline is put in place, as -O1 does.
+INLINE = "-Dinline=inline __attribute__((always_inline))"
 # The warnings of -Wall take as long as all else; -g makes what nobody debugs three times as large.
 LEFT_OUT = ("-Wall", "-Wsign-compare", "-g")
 
@@ -152,6 +154,8 @@ def _compile(distribution: Distribution, scratch: Path, debug: bool) -> Path:
             [*flags, *names], opt_level=OPTIMIZED, debug_level="0", group_name="logstore",
             target_dir=str(scratch / "c"),
         )  # fmt: skip
+        for extension in extensions:
+            extension.extra_compile_args.append(INLINE)
         inner = Distribution({"name": "logstore-engine", "ext_modules": extensions})
         command = _Quiet(inner)
         command.build_lib, command.build_temp = str(built), str(scratch / "objects")

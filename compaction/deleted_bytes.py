@@ -13,6 +13,7 @@ from itertools import islice
 
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.compaction.measure import locators
 from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
@@ -36,28 +37,15 @@ _HOLD_ENTRIES = frames.DATA_HEAD_BYTES
 def tombstoned_bytes(engine: Engine, pause: Pause = no_pause) -> dict[int, int]:
     """Bytes of entries that are tombstones in sealed nodes, by segment."""
     found: dict[int, int] = {}
-    after: bytes | None = b""
-    while after is not None:
-        some, after = snapshot.read(engine, partial(_some, after=after))
-        for number, size in some.items():  # behind the batch: it may be read more than once
-            found[number] = found.get(number, 0) + size
+    for page in locators(engine, NODES_A_SNAPSHOT):
+        for locator in page:
+            if locator.vector:
+                gone = locator.entries - locator.live
+                number = fmt.segment_of(locator.position)
+                size = locator.payload_bytes * gone // max(1, locator.entries)
+                found[number] = found.get(number, 0) + size
         pause(0)
     return found
-
-
-def _some(view: Snapshot, after: bytes) -> tuple[dict[int, int], bytes | None]:
-    found: dict[int, int] = {}
-    last = b""
-    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
-        if count == NODES_A_SNAPSHOT:
-            return found, last + b"\x00"
-        last = key
-        if locator.vector:
-            gone = locator.entries - locator.live
-            number = fmt.segment_of(locator.position)
-            size = locator.payload_bytes * gone // max(1, locator.entries)
-            found[number] = found.get(number, 0) + size
-    return found, None
 
 
 # -- all that is deleted and still in the log ---------------------------------------------------

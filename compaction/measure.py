@@ -5,18 +5,18 @@ Invariants: read in short snapshots, nothing is changed; the active segment is n
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 from logstore import format as fmt
 from logstore.compaction.nodes import Chooser
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.index.keys import SegmentRow
+from logstore.index.keys import Locator, SegmentRow
 from logstore.log import names
 from logstore.log.pinfile import Pin
 
-NODES_A_SNAPSHOT = 20_000
+NODES_A_SNAPSHOT = 5_000
 
 
 def rows_and_active(engine: Engine) -> tuple[dict[int, SegmentRow], int]:
@@ -30,14 +30,7 @@ def victims(engine: Engine, threshold: float) -> set[int]:
     With threshold 0 (erasure): every main segment, for append frames hold values too, and every
     compacted one of which not all is live.
     """
-    staying: dict[int, int] = {}
-    deleted_in: set[int] = set()
-    chooser = Chooser(set(), threshold)
-    after: bytes | None = b""
-    while after is not None:
-        after = snapshot.read(engine, partial(
-            _staying, chooser=chooser, after=after, staying=staying, deleted_in=deleted_in
-        ))  # fmt: skip
+    staying, deleted_in = stays(engine, Chooser(set(), threshold))
     found: set[int] = set()
     rows, active = rows_and_active(engine)
     for number, row in rows.items():
@@ -54,22 +47,39 @@ def victims(engine: Engine, threshold: float) -> set[int]:
     return found
 
 
-def _staying(
-    view: Snapshot, chooser: Chooser, after: bytes, staying: dict[int, int], deleted_in: set[int]
-) -> bytes | None:
-    """Bytes of nodes that would stay, by segment; segments with deleted entries. One batch."""
+def stays(engine: Engine, chooser: Chooser) -> tuple[dict[int, int], set[int]]:
+    """Bytes of nodes that would stay, by segment; segments with deleted entries."""
+    staying: dict[int, int] = {}
+    deleted_in: set[int] = set()
+    for page in locators(engine):
+        for locator in page:
+            number = fmt.segment_of(locator.position)
+            if locator.vector:
+                deleted_in.add(number)
+            if not chooser.must(locator):
+                size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
+                staying[number] = staying.get(number, 0) + size
+    return staying, deleted_in
+
+
+def locators(engine: Engine, most: int = 0) -> Iterator[list[Locator]]:
+    """Where all sealed nodes are, by stream and master ID, at most so many from one snapshot. What
+    is counted of them is counted here outside: a snapshot may be read more than once."""
+    after: bytes | None = b""
+    while after is not None:
+        page, after = snapshot.read(engine, _page, after, most or NODES_A_SNAPSHOT)
+        yield page
+
+
+def _page(view: Snapshot, after: bytes, most: int) -> tuple[list[Locator], bytes | None]:
+    page: list[Locator] = []
     last = b""
-    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
-        if count == NODES_A_SNAPSHOT:
-            return last + b"\x00"
+    for key, _, _, locator in view.index.all_nodes(after):
+        if len(page) == most:
+            return page, last + b"\x00"
         last = key
-        number = fmt.segment_of(locator.position)
-        if locator.vector:
-            deleted_in.add(number)
-        if not chooser.must(locator):
-            size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
-            staying[number] = staying.get(number, 0) + size
-    return None
+        page.append(locator)
+    return page, None
 
 
 def empty(engine: Engine) -> set[int]:

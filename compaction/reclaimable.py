@@ -14,12 +14,13 @@ from functools import partial
 from itertools import islice
 
 from logstore import format as fmt
-from logstore.compaction.measure import NODES_A_SNAPSHOT, rows_and_active, size_bytes
+from logstore.compaction.measure import locators, rows_and_active, size_bytes
 from logstore.compaction.nodes import Chooser
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
+from logstore.index.keys import Locator
 from logstore.log import names
 
 THRESHOLD = 0.5  # of ``compact()``
@@ -41,9 +42,9 @@ def log_bytes(engine: Engine) -> int:
     """By how many bytes ``compact()`` would make the files of the log smaller; never below 0."""
     found = _Nodes()
     chooser = Chooser(set(), THRESHOLD)
-    after: bytes | None = b""
-    while after is not None:
-        after = snapshot.read(engine, partial(_count, chooser=chooser, after=after, found=found))
+    for page in locators(engine):
+        for locator in page:
+            _count(locator, chooser, found)
     rows, active = rows_and_active(engine)
     freed = victims = 0
     written = found.moving_anew
@@ -65,25 +66,19 @@ def log_bytes(engine: Engine) -> int:
     return max(0, freed - written - _open_bytes(engine, victims))
 
 
-def _count(view: Snapshot, chooser: Chooser, after: bytes, found: _Nodes) -> bytes | None:
-    """Add some nodes; the key to go on from."""
-    last = b""
-    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
-        if count == NODES_A_SNAPSHOT:
-            return last + b"\x00"
-        last = key
-        live, number = locator.live, fmt.segment_of(locator.position)
-        size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
-        anew = 0
-        if live:
-            anew = locator.payload_bytes * live // max(1, locator.entries)
-            anew += fmt.FRAME_HEAD_BYTES + _MOVED_BYTES
-        if chooser.must(locator):
-            found.moving_anew += anew
-        else:
-            found.staying[number] = found.staying.get(number, 0) + size
-            found.stay_anew[number] = found.stay_anew.get(number, 0) + anew
-    return None
+def _count(locator: Locator, chooser: Chooser, found: _Nodes) -> None:
+    """Add one node."""
+    live, number = locator.live, fmt.segment_of(locator.position)
+    size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
+    anew = 0
+    if live:
+        anew = locator.payload_bytes * live // max(1, locator.entries)
+        anew += fmt.FRAME_HEAD_BYTES + _MOVED_BYTES
+    if chooser.must(locator):
+        found.moving_anew += anew
+    else:
+        found.staying[number] = found.staying.get(number, 0) + size
+        found.stay_anew[number] = found.stay_anew.get(number, 0) + anew
 
 
 def _hint_bytes(engine: Engine, number: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction.measure import NODES_A_SNAPSHOT, size_bytes
+from logstore.compaction.measure import locators, size_bytes
 from logstore.compaction.nodes import Group
 from logstore.compaction.output import Output, begin
 from logstore.engine.apply.write_txn import WriteTxn
@@ -301,9 +301,8 @@ def remove_garbage(engine: Engine, committer: Committer) -> None:
     keep = snapshot.read(
         engine, lambda view: {*view.index.segment_rows(), view.meta.active_segment}
     )
-    after: bytes | None = b""
-    while after is not None:
-        after = snapshot.read(engine, partial(_used, after=after, found=keep))
+    for page in locators(engine):
+        keep.update(fmt.segment_of(locator.position) for locator in page)
     covered = fmt.segment_of(min(names.checkpoints(engine.fs, engine.path), default=0))
     for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered):
@@ -324,13 +323,3 @@ def _remove_halves(engine: Engine) -> None:
         stem, _, kind = name.partition(".")
         if kind in _HINTS and names.is_segment_file(name) and int(stem) not in segments:
             fs.remove(store / names.LOG / name)
-
-
-def _used(view: Snapshot, after: bytes, found: set[int]) -> bytes | None:
-    last = b""
-    for count, (key, _, _, locator) in enumerate(view.index.all_nodes(after)):
-        if count == NODES_A_SNAPSHOT:
-            return last + b"\x00"
-        last = key
-        found.add(fmt.segment_of(locator.position))
-    return None

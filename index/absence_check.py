@@ -31,8 +31,8 @@ def confirm_absent(
         key = keys.twin_key(name)
         value = _neighbours(cursor, key)
     for at in range(0, len(value or b""), 8):
-        found = record(int.from_bytes((value or b"")[at : at + 8], "little"))
-        if found is None or found.name == name:
+        holder = record(int.from_bytes((value or b"")[at : at + 8], "little"))
+        if holder is None or holder.name == name:
             raise CorruptionError(_LOST)
 
 
@@ -41,9 +41,9 @@ def _neighbours(cursor: Any, key: bytes) -> bytes | None:
     value: bytes | None = None
     behind = cursor.set_range(key)
     if behind:
-        found, data = cursor.item()
-        value = unseal(found, data)
-        if found != key:
+        there, data = cursor.item()
+        value = unseal(there, data)
+        if there != key:
             value = None
     if cursor.prev() if behind else cursor.last():
         before, data = cursor.item()

@@ -21,8 +21,7 @@ import lmdb
 from logstore import errors
 from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.features.registry import FEATURES
-from logstore.fs import LOCAL, FileSystem
-from logstore.heldpath import named, reach
+from logstore.fs import LOCAL, FileSystem, named, reach
 from logstore.index import keys
 
 MAP_BYTES = 1 << 40
@@ -101,9 +100,9 @@ def is_doubtful(exc: BaseException) -> bool:
 def _not_opened(exc: lmdb.Error, path: Path) -> Exception:
     """The typed error where LMDB does not open: the system refused, or it is no index any more."""
     if isinstance(exc, lmdb.DiskError | lmdb.ReadersFullError | lmdb.MapFullError):
-        found = typed(exc)
-        assert isinstance(found, Error)
-        return found
+        refusal = typed(exc)
+        assert isinstance(refusal, Error)
+        return refusal
     if str(exc).endswith(_FULL + _REFUSED):
         return FileSystemError(
             f"the index in {path} cannot be opened: {exc}; see to its permissions, ulimit -n, and "
@@ -187,12 +186,12 @@ class Generation:
     def entries(self) -> dict[str, int]:
         """Rows by what they are."""
         with self.env.begin() as txn:
-            found = {name: int(txn.stat(self.databases[name])["entries"]) for name in DATABASES}
+            rows = {name: int(txn.stat(self.databases[name])["entries"]) for name in DATABASES}
             with txn.cursor(db=self.main) as cursor:
                 there = cursor.set_range(keys.STREAM_PREFIX)  # else it would begin at the front
                 kinds = [key[-1] for key in cursor.iternext(values=False)] if there else []
         opens = sum(kinds)
-        return found | {"open": opens, "streams": len(kinds) - opens}
+        return rows | {"open": opens, "streams": len(kinds) - opens}
 
     def live_bytes(self) -> int:
         """Bytes of pages that hold rows; the rest is free for reuse, but stays in the file."""

@@ -90,11 +90,11 @@ class GroupTxn:
 
     def of_stream(self, stream: int) -> list[GroupRecord]:
         """A stream's groups, by name."""
-        found = [
+        groups = [
             self.group(int.from_bytes(value, "little"))
             for _, value in self._rows(keys.stream_prefix(stream))
         ]
-        return sorted((each for each in found if each is not None), key=lambda each: each.name)
+        return sorted((each for each in groups if each is not None), key=lambda each: each.name)
 
     def page_of_stream(
         self, stream: int, after: bytes, most: int
@@ -102,14 +102,14 @@ class GroupTxn:
         """At most ``most`` of a stream's groups in the order of their rows, and what to give as
         ``after`` for the next ones (None: there are none); ``after`` is b"" for the first."""
         prefix = keys.stream_prefix(stream)
-        found: list[GroupRecord] = []
+        groups: list[GroupRecord] = []
         for key, value in self._rows(prefix, after):
-            if len(found) >= most:
-                return found, key[len(prefix) :]
+            if len(groups) >= most:
+                return groups, key[len(prefix) :]
             group = self.group(int.from_bytes(value, "little"))
             if group is not None:
-                found.append(group)
-        return found, None
+                groups.append(group)
+        return groups, None
 
     def all_groups(self, after: int = 0) -> Iterator[GroupRecord]:
         """Every group with a number above ``after``."""
@@ -119,11 +119,11 @@ class GroupTxn:
                     return
                 key, data = cursor.item()
                 after = int.from_bytes(key[:8], "big")
-                found = None
+                group = None
                 if key[8:] == keys.group_key(0)[8:]:
-                    found = GroupRecord.unpack(after, unseal(key, data))
-            if found is not None:
-                yield found
+                    group = GroupRecord.unpack(after, unseal(key, data))
+            if group is not None:
+                yield group
 
     def put_name(self, group: GroupRecord) -> None:
         """Bind a group's name."""
@@ -142,9 +142,9 @@ class GroupTxn:
             self.decoded.clear()
         prefix = keys.group_prefix(group.number)
         with self.txn.cursor(db=self._database) as cursor:
-            found = cursor.set_range(prefix)
-            while found and cursor.key().startswith(prefix):
-                found = cursor.delete()
+            more = cursor.set_range(prefix)
+            while more and cursor.key().startswith(prefix):
+                more = cursor.delete()
 
     # -- consumers ----------------------------------------------------------------------------
     def consumer_number(self, group: int, name: bytes) -> int | None:
@@ -206,14 +206,14 @@ class GroupTxn:
         key = prefix + id
         upper, low, run = END, b"", None
         if cursor.set_range(key + b"\x00"):
-            found = cursor.key()
-            if found.startswith(prefix):
-                upper = found[len(prefix) :]
+            row_key = cursor.key()
+            if row_key.startswith(prefix):
+                upper = row_key[len(prefix) :]
         if cursor.prev() or cursor.last():
-            found = cursor.key()
-            if found <= key and found.startswith(prefix):
-                low = found[len(prefix) :]
-                run = self._run(found, cursor)
+            row_key = cursor.key()
+            if row_key <= key and row_key.startswith(prefix):
+                low = row_key[len(prefix) :]
+                run = self._run(row_key, cursor)
         near = (low, run, upper)
         if decoded is not None:
             self.keep_near(group, near)

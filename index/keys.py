@@ -251,13 +251,13 @@ class OpenNode:
             _, lp_bytes, vector_bytes = _RUNS_HEAD.unpack_from(value)
         vector_at = head_bytes + lp_bytes
         runs_at = vector_at + vector_bytes
-        found = cls(
+        node = cls(
             value[head_bytes:vector_at] or None,
             unpack_runs(value[runs_at:]),
             int.from_bytes(value[vector_at:runs_at], "little"),
         )
-        found.rows = rows
-        return found
+        node.rows = rows
+        return node
 
 
 def unpack_runs(value: bytes) -> list[Run]:

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError, typed
-from logstore.heldpath import Directory, HeldPath, gone, inside, named, reach
+from logstore.heldpath import Directory, HeldPath, gone
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20
@@ -33,6 +33,21 @@ _PRIVATE = "logstore-private-"  # directories of indexes that belong to one proc
 _CLOEXEC, _DIRECTORY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_DIRECTORY", 0)
 # Opening a FIFO waits for its other end, unless it is told not to.
 _STRICT = _CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def reach(path: Path) -> str:
+    """A path for the system, also for those (LMDB, statx) that do not come here."""
+    return path.system or os.fspath(path) if isinstance(path, HeldPath) else os.fspath(path)
+
+
+def named(path: Path) -> Path:
+    """The same path, reached by its name: for what is kept longer than its store is open."""
+    return Path(os.fspath(path)) if isinstance(path, HeldPath) else path
+
+
+def _inside(path: Path) -> bool:
+    """Whether it is a part of a store that is held, where links are not followed."""
+    return isinstance(path, HeldPath) and path.directory is not None and path.below != ""
 
 
 @contextmanager
@@ -66,6 +81,11 @@ class FileStat(NamedTuple):
     size_bytes: int
     modified_ns: int = 0
     mode: int = 0  # its kind and permissions, as in the module ``stat``
+
+
+def _stat(at: os.stat_result) -> FileStat:
+    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
+    return tuple.__new__(FileStat, fields)
 
 
 class File:
@@ -123,7 +143,7 @@ class File:
         """Device, inode and size of what is open here."""
         with _errors(self.path, "looking at"):
             at = os.fstat(self.fd)
-            return FileStat(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
+            return _stat(at)
 
     def named_once(self) -> bool:
         """Whether it has this one name: what is written here shows up under no other one."""
@@ -335,7 +355,7 @@ class FileSystem:
         """Remove a directory with all it holds, no links followed; nothing if it is gone."""
         with _errors(path, "removing"):
             try:
-                name = reach(path) if inside(path) else os.fspath(path)
+                name = reach(path) if _inside(path) else os.fspath(path)
                 if modes.S_ISDIR(os.lstat(name).st_mode):
                     import shutil
 
@@ -358,7 +378,7 @@ class FileSystem:
 
     def refuse_link(self, path: Path) -> None:
         """FileSystemError if a directory of a store is a symbolic link; fine if there is none."""
-        if not inside(path):
+        if not _inside(path):
             return
         with _errors(path, "looking at"):
             try:
@@ -421,6 +441,11 @@ class FileSystem:
             except NotADirectoryError:
                 raise NotAStoreError(f"{path} is not a directory") from None
 
+    def other_names(self, path: Path) -> set[str]:
+        """Names in a directory of what is no directory itself."""
+        with _errors(path, "listing"), os.scandir(reach(path)) as entries:
+            return {entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)}
+
     def exists(self, path: Path) -> bool:
         """Whether something has that name."""
         with _errors(path, "looking at"):
@@ -436,13 +461,12 @@ class FileSystem:
 
     @staticmethod
     def _look(path: Path) -> os.stat_result:
-        return os.lstat(reach(path)) if inside(path) else os.stat(reach(path))
+        return os.lstat(reach(path)) if _inside(path) else os.stat(reach(path))
 
     def stat(self, path: Path) -> FileStat:
         """Device, inode and size by name; FileNotFoundError if there is none."""
         with _errors(path, "looking at"):
-            at = self._look(path)
-            return FileStat(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
+            return _stat(self._look(path))
 
     def refuse_odd(self, path: Path) -> None:
         """For what others open: FileSystemError for a link, a FIFO and the like."""
@@ -467,32 +491,3 @@ class FileSystem:
 
 
 LOCAL = FileSystem()
-
-
-class SystemFile:
-    """A file of /proc or /sys, open to be read again and again; closed when nobody has it."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = -1
-        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-
-    def read(self, size_bytes: int, offset: int = 0) -> bytes:
-        """A part of it as it is now; empty if what it tells of is gone."""
-        try:
-            return os.pread(self._fd, size_bytes, offset)
-        except OSError:
-            return b""
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            _close(self._fd)
-
-
-def system_bytes(path: str) -> bytes:
-    """What the system tells in a file of /proc or /sys; empty where it does not."""
-    found = b""
-    with suppress(OSError):
-        file = SystemFile(path)
-        while part := file.read(65536, len(found)):
-            found += part
-    return found

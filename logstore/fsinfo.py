@@ -1,6 +1,7 @@
 """What the system tells of file systems: their type, and what tells one file or mount from another.
 
-Invariants: 0 or an empty text means "not known", never a guess. Opens nothing of the store.
+Invariants: 0 or an empty text means "not known", never a guess. Opens nothing of the store, but
+files of /proc and /sys.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
-from logstore.fs import system_bytes
-from logstore.heldpath import reach
+from logstore.fs import reach
 
 # Locks, mmap and rename are not what they are on a local disk.
 NETWORK_TYPES = frozenset({
@@ -26,6 +27,36 @@ _STATX_MNT_ID_UNIQUE = 0x4000
 _STATX_BASIC = 0x7FF
 # struct statx: mask at 0, creation time at 80 (s64, u32), mount id at 144
 _BTIME_OFFSET, _MOUNT_OFFSET = 80, 144
+
+
+class SystemFile:
+    """A file of /proc or /sys, open to be read again and again; closed when nobody has it."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def read(self, size_bytes: int, offset: int = 0) -> bytes:
+        """A part of it as it is now; empty if what it tells of is gone."""
+        try:
+            return os.pread(self._fd, size_bytes, offset)
+        except OSError:
+            return b""
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.close(self._fd)
+
+
+def system_bytes(path: str) -> bytes:
+    """What the system tells in a file of /proc or /sys; empty where it does not."""
+    found = b""
+    with suppress(OSError):
+        file = SystemFile(path)
+        while part := file.read(65536, len(found)):
+            found += part
+    return found
 
 
 def _unescape(text: str) -> str:

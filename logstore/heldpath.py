@@ -37,9 +37,10 @@ class Directory:
         self.path = path
         found = os.fstat(self._fd)
         self.identity = found.st_dev, found.st_ino
-        self._through = f"{_DESCRIPTORS}/{self._fd}"
-        if self._named(f"{self._through}/.") != self.identity:
-            self._through = ""
+        # What paths for the system begin with: the descriptor, or else the name.
+        self.through = f"{_DESCRIPTORS}/{self._fd}"
+        if self._named(f"{self.through}/.") != self.identity:
+            self.through = str(path)
 
     @staticmethod
     def _named(name: str | os.PathLike[str]) -> tuple[int, int]:
@@ -48,10 +49,6 @@ class Directory:
         except OSError:
             return 0, 0
         return found.st_dev, found.st_ino
-
-    def at(self, below: str) -> str:
-        """A path for the system: ``below`` (with a leading slash, or empty) in this directory."""
-        return f"{self._through or self.path}{below or '/.'}"
 
     def removed(self) -> bool:
         """Whether it has no name any more; False where the system does not tell."""
@@ -72,7 +69,7 @@ class Directory:
         """StoreGoneError if it was removed, or cannot be reached any more."""
         if not self.usable() or self.removed():
             raise gone(self.path)
-        if not self._through and self._named(self.path) != self.identity:
+        if self.through == str(self.path) and self._named(self.path) != self.identity:
             raise gone(self.path, "was renamed or replaced")
 
     def __del__(self) -> None:
@@ -87,10 +84,13 @@ class HeldPath(PosixPath):
 
     directory: Directory | None = None
     below = ""
+    system = ""  # the path for the system
 
     def placed(self, directory: Directory | None, below: str) -> Self:
         """Say through which directory it is reached, and as what in it."""
         self.directory, self.below = directory, below
+        if directory is not None:
+            self.system = f"{directory.through}{below or '/.'}"
         return self
 
     def __truediv__(self, key: str | os.PathLike[str]) -> Self:
@@ -108,20 +108,3 @@ class HeldPath(PosixPath):
         """The directory it is in; of the store's own, one that is reached by its name."""
         found = super().parent
         return found.placed(self.directory, self.below.rpartition("/")[0]) if self.below else found
-
-
-def named(path: Path) -> Path:
-    """The same path, reached by its name: for what is kept longer than its store is open."""
-    return Path(os.fspath(path)) if isinstance(path, HeldPath) else path
-
-
-def reach(path: Path) -> str:
-    """A path for the system, for those (LMDB, statx) that do not come here."""
-    if isinstance(path, HeldPath) and path.directory is not None:
-        return path.directory.at(path.below)
-    return os.fspath(path)
-
-
-def inside(path: Path) -> bool:
-    """Whether it is a part of a store that is held, where links are not followed."""
-    return isinstance(path, HeldPath) and path.directory is not None and path.below != ""

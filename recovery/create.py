@@ -26,14 +26,20 @@ def place(fs: FileSystem, path: Path, *, create: bool) -> Path:
     no store, or, with ``create``, if the directory holds something else: it stays as it is then.
     """
     check_place(fs, path)
-    if create:
+    try:
+        held = fs.hold(path)
+    except FileNotFoundError:
+        if not create:
+            storefile.read(fs, path)  # raises, and says why
+            raise
         make_place(fs, path)
-    path = hold(fs, path)
-    if create:
-        check_free(fs, path)
-    elif not fs.exists(path / names.STORE):
-        storefile.read(fs, path)  # raises, and says why
-    return path
+        held = fs.hold(path)
+    others = _refuse_links(fs, held)
+    if names.STORE not in others:
+        if not create:
+            storefile.read(fs, held)  # raises, and says why
+        check_free(fs, held)
+    return held
 
 
 def store_file(
@@ -80,9 +86,17 @@ def hold(fs: FileSystem, path: Path) -> Path:
     except FileNotFoundError:
         storefile.read(fs, path)  # raises, and says why
         raise
-    for folder in (*FOLDERS, names.QUARANTINE):
-        fs.refuse_link(held / folder)
+    _refuse_links(fs, held)
     return held
+
+
+def _refuse_links(fs: FileSystem, held: Path) -> set[str]:
+    """FileSystemError for a link where a directory of the store is kept; the names of all that is
+    no directory."""
+    others = fs.other_names(held)
+    for folder in others.intersection((*FOLDERS, names.QUARANTINE)):
+        fs.refuse_link(held / folder)
+    return others
 
 
 def _sync_name(fs: FileSystem, path: Path) -> None:

@@ -106,7 +106,8 @@ def _open_locked(
     users: File | None = None
     engine: Engine | None = None
     try:
-        lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
+        if not lock.tried():
+            lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
         # (1) STORE and versions.
@@ -204,6 +205,7 @@ def _join_wake(fs: FileSystem, path: Path, users: File) -> Wake:
             f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
             "apart: let the containers share one pid namespace, or open it in one of them"
         )
+    wake.set_owner(process.packed_self())  # of LOCK
     return wake
 
 
@@ -305,7 +307,7 @@ def _publish_clean(engine: Engine, report: RecoveryReport) -> None:
         _finish_tail(engine, report)
         return
     engine.wake.next_due_ms = due_ms
-    engine.publish(meta)
+    engine.wake.publish(meta)
     engine.wake.reset_durable(meta.applied)
 
 

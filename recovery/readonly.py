@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine.apply import write_txn
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine, log
@@ -90,7 +89,7 @@ def _build(engine: Engine) -> None:
         generation = engine.index()
         with generation.env.begin() as txn:
             meta = IndexTxn(generation, txn).meta()
-        engine.publish(meta)
+        engine.wake.publish(meta)
         return
     if isinstance(last, DamagedStoreError):
         raise last
@@ -164,7 +163,7 @@ class Follower:
             index = IndexTxn(generation, lmdb_txn)
             meta = index.meta()
             engine.cache.clear()
-            txn = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
+            txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
             links = chain.main_links(
                 engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied)
             )
@@ -182,7 +181,7 @@ class Follower:
                     break
             txn.flush()
         engine.cache.clear()
-        engine.publish(txn.meta)
+        engine.wake.publish(txn.meta)
 
     @staticmethod
     def _segment(

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logstore import format as fmt
-from logstore.engine.apply import write_txn
 from logstore.engine.apply.new_streams import Fresh
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
@@ -134,7 +133,7 @@ class Rebuild:
             index = IndexTxn(self._generation, lmdb_txn)
             engine.cache.clear()
             index.hold_names()
-            txn = write_txn.begin(engine, index, Meta(active_segment=active.number), 0, 0)
+            txn = WriteTxn(engine, index, Meta(active_segment=active.number), 0, 0)
             self._fresh = Fresh(txn)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):

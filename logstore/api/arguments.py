@@ -47,6 +47,7 @@ from logstore.options import (
 )
 from logstore.tuples import NamedTuple
 
+_new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
 
 
@@ -92,10 +93,10 @@ def group_name(name: str | bytes, encoding: str | None = None) -> bytes:
 
 def consumer_name(name: str | bytes, encoding: str | None = None) -> bytes:
     """A consumer's name as bytes, at most 64 KiB and not empty (that would be nobody)."""
-    found = stream_name(name, encoding, what="a consumer name")
-    if not found:
+    consumer = stream_name(name, encoding, what="a consumer name")
+    if not consumer:
         raise OptionError("a consumer name must not be empty: give each worker one of its own")
-    return found
+    return consumer
 
 
 def add_id(id: IDLike) -> AutoID | StreamID:
@@ -105,10 +106,10 @@ def add_id(id: IDLike) -> AutoID | StreamID:
         return AUTO
     if isinstance(text, str) and text.endswith("-*"):
         return AutoID(parse_auto(text))
-    found = parse_id(id)
-    if found == ZERO_ID:
+    whole = parse_id(id)
+    if whole == ZERO_ID:
         raise InvalidIDError("The ID specified in XADD must be greater than 0-0")
-    return found
+    return whole
 
 
 def one_add(
@@ -123,7 +124,7 @@ def one_add(
         optional=True,
     )  # fmt: skip
     batch = rows([fields], encoding)
-    return batch, Add(name, batch, 0, 1, ids, create, rule)
+    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule))
 
 
 def trim_rule(
@@ -285,7 +286,7 @@ def group_read(
         allowed = limits(count, max_count, max_bytes)
         limit, most_bytes = allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
     who = consumer_name(consumer, encoding)
-    return GroupRead(who, limit, most_bytes, idle_ms, deadline_of(timeout))
+    return _new(GroupRead, (who, limit, most_bytes, idle_ms, deadline_of(timeout)))
 
 
 def milliseconds(length: timedelta | float, name: str) -> int:

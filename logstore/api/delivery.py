@@ -31,18 +31,18 @@ class Delivery(Entry[T]):
         "_consumer", "_delivered_ms", "_settled", "deleted", "delivery_count", "group", "idle",
     )  # fmt: skip
 
-    def __init__(self, group: GroupAdmin[T], consumer: bytes, found: Delivered) -> None:
+    def __init__(self, group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> None:
         encoding = group._opened.encoding
-        flat: list[Any] = found.items or []
+        flat: list[Any] = delivered.items or []
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
-        super().__init__(found.id, flat, encoding)
+        self.id, self._flat, self._encoding = delivered.id, flat, encoding  # as an entry has them
         self.group: GroupAdmin[T] = group
-        self.deleted = found.items is None
-        self.delivery_count = found.count
-        self.idle = timedelta(milliseconds=found.idle_ms) if found.idle_ms else _AT_ONCE
+        self.deleted = delivered.items is None
+        self.delivery_count = delivered.count
+        self.idle = timedelta(milliseconds=delivered.idle_ms) if delivered.idle_ms else _AT_ONCE
         self._consumer = consumer
-        self._delivered_ms = found.time_ms
+        self._delivered_ms = delivered.time_ms
         self._settled = False
 
     @property
@@ -107,9 +107,9 @@ class DeletedDelivery(Delivery[T]):
         return
 
 
-def delivery_of(group: GroupAdmin[T], consumer: bytes, found: Delivered) -> Delivery[T]:
+def delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
     """The delivery of an entry as the engine handed it out."""
-    return (DeletedDelivery if found.items is None else Delivery)(group, consumer, found)
+    return (DeletedDelivery if delivered.items is None else Delivery)(group, consumer, delivered)
 
 
 class Autoclaimed(Generic[T]):

@@ -90,18 +90,17 @@ def _edge(
     for ref in walk(view, record):
         if ref.live:
             lp, vector = nodes.listpack(view, record, ref)
-            found = codec().entries(lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse)
-            if found:
-                _, ms, seq, flat = found[0]
-                return make_entry(ms, seq, flat, encoding)
+            entries = codec().entries(lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse)
+            if entries:
+                return make_entry(entries[0], encoding)
     return None
 
 
 def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
     """The number of a group, None if there is no such group."""
     record = view.record(stream)
-    found = None if record is None else view.index.group(record.number, group)
-    return None if found is None else found.number
+    group_record = None if record is None else view.index.group(record.number, group)
+    return None if group_record is None else group_record.number
 
 
 def group_row(view: Snapshot, stream: bytes, group: bytes) -> GroupRow:
@@ -118,8 +117,8 @@ def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:
     if number is None:
         return 0
     who = view.index.groups.consumer_number(number, consumer)
-    found = None if who is None else view.index.groups.consumer(number, who)
-    return 0 if found is None else found.pending
+    consumer_record = None if who is None else view.index.groups.consumer(number, who)
+    return 0 if consumer_record is None else consumer_record.pending
 
 
 def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
@@ -305,12 +304,12 @@ class Gathering(Generic[T]):
 
     def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
         left = self._count - self._taken if self._count else -1
-        found = read.read_on(lambda batch: batch(view), self._name, low, high, left)
+        batch_read = read.read_on(lambda batch: batch(view), self._name, low, high, left)
         encoding = self._opened.encoding
-        self._entries += [make_entry(ms, seq, flat, encoding) for _, ms, seq, flat in found.entries]
-        self._taken += len(found.entries)
+        self._entries += [make_entry(row, encoding) for row in batch_read.entries]
+        self._taken += len(batch_read.entries)
         over = bool(self._count) and self._taken >= self._count
-        self._rest = None if over else found.rest
+        self._rest = None if over else batch_read.rest
 
     def _text(self, name: bytes) -> T:
         return self._opened.text(name)
@@ -377,18 +376,18 @@ class GatheringGroup(Generic[T]):
     def _take(self, run: PendingRun) -> int:
         """Put a run's entries into the lists that want them; the bytes of memory they take."""
         size = 0
-        for found in run.between(self._after, LAST):
-            if self._wanted or found[2] in self._wants:
-                self._put(found)
-                size += PENDING_HELD_BYTES + len(self._names.get(found[2], b""))
+        for pending in run.between(self._after, LAST):
+            if self._wanted or pending[2] in self._wants:
+                self._put(pending)
+                size += PENDING_HELD_BYTES + len(self._names.get(pending[2], b""))
         last = StreamID.unpacked(run.last)
         self._after = last.next().packed() if last < MAX_ID else run.last
         if last == MAX_ID:
             self._wanted, self._wants = 0, {}
         return size
 
-    def _put(self, found: Pending) -> None:
-        who, given = found[2], self._entry(found)
+    def _put(self, pending: Pending) -> None:
+        who, given = pending[2], self._entry(pending)
         if self._wanted:
             self._all.append(given)
             self._wanted -= 1
@@ -398,8 +397,8 @@ class GatheringGroup(Generic[T]):
             if not self._wants[who]:
                 del self._wants[who]
 
-    def _entry(self, found: Pending) -> FullPendingEntry[T]:
-        ms, seq, who, time_ms, count = found
+    def _entry(self, pending: Pending) -> FullPendingEntry[T]:
+        ms, seq, who, time_ms, count = pending
         id = StreamID(ms, seq)
         if who == NO_ONE:  # its time is its place in the line
             return FullPendingEntry(id, None, None, count, delivered_ms=None)

@@ -40,27 +40,27 @@ def payload(opened: OpenStore[Any], name: bytes, peer: Peer | None = None) -> by
 
 def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
     """The same of a stream as a view has it, such as that of a transaction."""
-    found = export.seen(view, name)
-    if found.node_bytes > dump.PAYLOAD_MAX_BYTES:
+    value = export.seen(view, name)
+    if value.node_bytes > dump.PAYLOAD_MAX_BYTES:
         raise TooLargeError(
-            f"the stream's nodes have about {found.node_bytes} bytes, more than servers take",
+            f"the stream's nodes have about {value.node_bytes} bytes, more than servers take",
             stream=name,
         )
     source, fold = view.segments, codec().fold
     nodes: list[Node] = []
-    for master, locator in found.sealed:
-        lp = source.node(found.stream, master, locator, found.active_segment)
+    for master, locator in value.sealed:
+        lp = source.node(value.stream, master, locator, value.active_segment)
         nodes.append((master.packed(), fold(lp, locator.vector) if locator.vector else lp))
-    if found.open_node is not None:
-        nodes.append(found.open_node)
-    return _encoded(StreamValue(nodes, found.info), peer)
+    if value.open_node is not None:
+        nodes.append(value.open_node)
+    return _encoded(StreamValue(nodes, value.info), peer)
 
 
-def _encoded(found: StreamValue, peer: Peer | None) -> bytes:
+def _encoded(value: StreamValue, peer: Peer | None) -> bytes:
     if peer is not None:
         valkey = peer == "valkey"
-        found.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in found.nodes]
-    return dump.encode(found)
+        value.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in value.nodes]
+    return dump.encode(value)
 
 
 def prepared(payload: bytes) -> Prepared:

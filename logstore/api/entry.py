@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from logstore.codec import GivenIDs, RunList, codec
+from logstore.codec import GivenIDs, NodeEntry, RunList, codec
 from logstore.engine.streams.budget import entry_bytes
 from logstore.ids import U64_MAX, StreamID
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
+_new = tuple.__new__  # without the layers of a named tuple: every entry that is read makes one
 
 
 class Fields(Mapping[T, T]):
@@ -96,12 +97,13 @@ class Entry(Generic[T]):
         return f"Entry({self.id}, {self.fields!r})"
 
 
-def make_entry(ms: int, seq: int, flat: list[bytes], encoding: str | None) -> Entry[Any]:
+def make_entry(row: NodeEntry, encoding: str | None) -> Entry[Any]:
     """An entry of stored bytes; what is no valid text keeps its bytes as lone surrogates."""
+    _, ms, seq, flat = row
+    id = _new(StreamID, (ms, seq))
     if encoding is None:
-        return Entry(StreamID(ms, seq), flat, None)
-    text = [part.decode(encoding, "surrogateescape") for part in flat]
-    return Entry(StreamID(ms, seq), text, encoding)
+        return Entry(id, flat, None)
+    return Entry(id, [part.decode(encoding, "surrogateescape") for part in flat], encoding)
 
 
 class IDRuns(Sequence[StreamID]):

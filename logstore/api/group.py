@@ -84,12 +84,25 @@ class Group(GroupAdmin[T]):
         """Read, and wait for what comes until the deadline; options as of ``_waiting``. ``alive``
         raises to end it.
         """
-        read = self._waiting(who, limit, **options)
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
-            given: list[Delivered] = read.commit(read.once)
+            on_dead = options.pop("on_dead", None)
+            once = self._once(who, limit, **options)
+            given: list[Delivered] = self._opened.commit_telling(once, on_dead=on_dead)
         else:
+            read = self._waiting(who, limit, **options)
             given = thread.read_group(read, deadline, alive or self._opened.engine)
         return self._deliveries(who, given)
+
+    def _once(
+        self, who: bytes, limit: int, *, noack: bool = False, claim_idle_ms: int | None = None,
+        worker: bool = False, dead: Limit | None = None, max_bytes: int = 0,
+    ) -> Callable[..., list[Delivered]]:  # fmt: skip
+        """What one look of a read commits; the arguments as of ``_waiting``."""
+        return partial(
+            deliver.read_new, stream=self._stream, group=self._name, consumer=who, count=limit,
+            noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,
+            max_bytes=max_bytes,
+        )  # fmt: skip
 
     def _waiting(
         self, who: bytes, limit: int, *, noack: bool = False,
@@ -101,9 +114,8 @@ class Group(GroupAdmin[T]):
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
         ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
         """
-        once = partial(
-            deliver.read_new, stream=self._stream, group=self._name, consumer=who, count=limit,
-            noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,
+        once = self._once(
+            who, limit, noack=noack, claim_idle_ms=claim_idle_ms, worker=worker, dead=dead,
             max_bytes=max_bytes,
         )  # fmt: skip
         opened = self._opened

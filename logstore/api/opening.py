@@ -9,7 +9,6 @@ knows no operation: those are of :class:`logstore.Store` and of what that gives.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -27,9 +26,9 @@ from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
 
 if TYPE_CHECKING:
-    from logstore.engine.apply.write_txn import WriteTxn
     from logstore.engine.groups.dead_letter import DeadLettered
     from logstore.engine.runtime.background import Pause
+    from logstore.index.keys import StreamRecord
 
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
@@ -128,21 +127,29 @@ class OpenStore(Generic[T]):
         """What ``look`` finds on a read snapshot; it may be called again on a fresh one."""
         return snapshot.read(self.live().engine, look)
 
-    def commit(self, op: Op, sync: Sync | None = None) -> Any:
-        """Decide and commit an operation; its result. ``sync`` asks for more than the store's."""
+    def record(self, name: bytes) -> StreamRecord | None:
+        """The record of a stream; None if there is no such stream."""
+        return snapshot.read(self.live().engine, Snapshot.record, name)
+
+    def commit(
+        self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None
+    ) -> Any:
+        """Decide and commit an operation; its result. ``sync`` asks for more than the store's.
+
+        ``dead`` takes what it dead-lettered.
+        """
         shared = self.live()
         if shared.engine.wake.full:
             reserve.check(shared.engine)
         if sync is not None:
             check_sync(sync)
-        return shared.committer.run(op, sync)
+        return shared.committer.run(op, sync, dead=dead)
 
-    def free(self, op: Op, sync: Sync | None = None) -> Any:
+    def free(self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None) -> Any:
         """A commit that gives space back: on a full disk it runs in the space set aside."""
-        shared = self.live()
         if sync is not None:
             check_sync(sync)
-        return reserve.freeing(shared.engine, partial(shared.committer.run, op, sync))
+        return self.live().committer.free(op, sync, dead)
 
     def commit_telling(
         self,
@@ -156,13 +163,8 @@ class OpenStore(Generic[T]):
 
         ``frees``: it gives space back, as acks do.
         """
-
-        def noted(txn: WriteTxn) -> tuple[Any, list[DeadLettered]]:
-            before = len(txn.dead_lettered)
-            result = op(txn)
-            return result, txn.dead_lettered[before:]
-
-        result, dead = (self.free if frees else self.commit)(noted, sync)
+        dead: list[DeadLettered] = []
+        result = (self.free if frees else self.commit)(op, sync, dead)
         if dead:
             self._tell(self, dead, on_dead)
         return result
@@ -217,10 +219,10 @@ def acquire(
 
     def key() -> registry.Key | None:
         try:
-            found = fs.stat(path)
+            directory = fs.stat(path)
         except FileNotFoundError:
             return None
-        return found.device, found.inode, options.readonly
+        return directory.device, directory.inode, options.readonly
 
     def find() -> tuple[registry.Key, Shared]:
         if options.readonly:
@@ -232,8 +234,8 @@ def acquire(
             engine, report = open_store.open_engine(fs, path, options, create=create, limits=limits)
             close = open_store.close_engine
         # Of what was opened: another directory may stand at ``path`` by now.
-        found = fs.stat(engine.path)
-        made = found.device, found.inode, options.readonly
+        directory = fs.stat(engine.path)
+        made = directory.device, directory.inode, options.readonly
         return made, Shared(engine, close, report, _compacting)
 
     shared = registry.acquire(key, find, options)
@@ -248,14 +250,14 @@ def acquire(
 
 def _compacting(engine: Engine, committer: Committer) -> Compact:
     """What compacts in the background: the engine stands below compaction and knows it not."""
-    found: Compact | None = None
+    compact: Compact | None = None
 
     def tick(pause: Pause) -> None:
-        nonlocal found
-        if found is None:  # loaded by its thread, and not by who opens a store for a moment
+        nonlocal compact
+        if compact is None:  # loaded by its thread, and not by who opens a store for a moment
             from logstore.compaction.background import Compactor
 
-            found = Compactor(engine, committer).tick
-        found(pause)
+            compact = Compactor(engine, committer).tick
+        compact(pause)
 
     return tick

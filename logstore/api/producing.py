@@ -82,23 +82,23 @@ def _computed(batch: RowBatch) -> list[bytes]:
 
 
 def _producer(name: Name, encoding: str | None) -> bytes:
-    found = _named(name, encoding, "a producer ID")
-    if not found:
+    producer = _named(name, encoding, "a producer ID")
+    if not producer:
         raise OptionError(
             "syntax error, IDMP requires a non-empty producer ID: give each producer one of its "
             "own, which it keeps when it starts again"
         )
-    return found
+    return producer
 
 
 def _given(name: Name, encoding: str | None) -> bytes:
-    found = _named(name, encoding, "an idempotent ID")
-    if not found:
+    idempotent_id = _named(name, encoding, "an idempotent ID")
+    if not idempotent_id:
         raise OptionError(
             "syntax error, IDMP requires a non-empty idempotent ID: leave it out and it is "
             "computed from the fields"
         )
-    return found
+    return idempotent_id
 
 
 def _named(name: Name, encoding: str | None, what: str) -> bytes:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from functools import partial
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
 from logstore.api.entry import Entry, make_entry
 from logstore.api.opening import OpenStore
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import read as ranges
+from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting.wait import over, wait_streams
 from logstore.errors import UsageError
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
-from logstore.index.keys import StreamRecord
 from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
@@ -30,17 +28,6 @@ FOLLOW_COUNT = 1000  # entries read at once while following
 
 
 # -- what is there ----------------------------------------------------------------------------
-def record_of(opened: OpenStore[Any], name: bytes) -> StreamRecord | None:
-    """The record of a stream; None if there is no such stream."""
-    return snapshot.read(opened.engine(), partial(Snapshot.record, name=name))
-
-
-def last_id(opened: OpenStore[Any], name: bytes) -> StreamID:
-    """The last ID that a stream ever gave; 0-0 before the first add."""
-    record = record_of(opened, name)
-    return ZERO_ID if record is None else record.last
-
-
 def entries(
     opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, *,
     reverse: bool = False,
@@ -51,8 +38,8 @@ def entries(
     while True:
         batch = ranges.read_batch(engine(), name, low, high, left, reverse=reverse, walked=interval)
         interval = interval or (low, high)
-        for _, ms, seq, flat in batch.entries:
-            yield make_entry(ms, seq, flat, encoding)
+        for row in batch.entries:
+            yield make_entry(row, encoding)
         left -= len(batch.entries) if left >= 0 else 0
         if batch.rest is None or left == 0:
             return
@@ -71,7 +58,8 @@ def start_of(opened: OpenStore[Any], name: bytes, after: IDLike) -> Start:
     """Where ``after`` is now; ``"$"`` and ``"+"`` are what they are at this moment."""
     if after not in ("$", b"$", "+", b"+"):
         return Start(name, parse_id(after), [])
-    above = last_id(opened, name)
+    record = opened.record(name)
+    above = ZERO_ID if record is None else record.last
     if after in ("$", b"$"):
         return Start(name, above, [])
     return Start(name, above, list(entries(opened, name, ZERO_ID, MAX_ID, 1, reverse=True)))
@@ -83,8 +71,7 @@ class Budget:
     def __init__(self, allowed: Limits) -> None:
         self._allowed = allowed
         self._left = -1 if allowed.max_count is None else allowed.max_count
-        self._left_bytes = allowed.max_bytes
-        self._first = True
+        self._room = None if allowed.max_bytes is None else ByteBudget(allowed.max_bytes)
 
     def read(self, opened: OpenStore[T], start: Start) -> list[Entry[T]]:
         """Entries of a stream, as many as it may give."""
@@ -101,17 +88,13 @@ class Budget:
         """Those of the entries that are within the limits."""
         if not self._left:
             return []
-        if self._left_bytes is None:
+        room = self._room
+        if room is None:
             taken = list(given)
         else:
-            taken = []
-            for entry in given:
-                self._left_bytes -= entry.size_bytes
-                if self._left_bytes < 0 and not self._first:
-                    self._left = 0  # nothing behind it either: entries come in order
-                    break
-                self._first = False
-                taken.append(entry)
+            taken = list(takewhile(lambda entry: room.fits(entry.size_bytes), given))
+            if room.full:
+                self._left = 0  # nothing behind it either: entries come in order
         if self._left > 0:
             self._left -= len(taken)
         return taken
@@ -131,9 +114,9 @@ def read_stream(
     def look() -> list[Entry[T]]:
         return Budget(allowed).read(opened, start)
 
-    found = look()
-    if found or over(deadline):
-        return found
+    entries_now = look()
+    if entries_now or over(deadline):
+        return entries_now
     return wait_streams(opened.engine(), [name], look, deadline, opened.engine) or []
 
 

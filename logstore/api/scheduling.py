@@ -178,9 +178,9 @@ def key(given: KeyLike) -> Key:
     raise OptionError(f"give the key that schedule() returned, or its text, not {shown(given)}")
 
 
-def typed_key(found: Key | None) -> ScheduleKey | None:
+def typed_key(key: Key | None) -> ScheduleKey | None:
     """A key of the engine's, for users; None stays None."""
-    return None if found is None else ScheduleKey(*found)
+    return None if key is None else ScheduleKey(*key)
 
 
 def entries(

@@ -97,7 +97,7 @@ class Store(Generic[T]):
 
     def __contains__(self, name: str | bytes) -> bool:
         raw = arguments.stream_name(name, self.encoding)
-        return read.record_of(self._opened, raw) is not None
+        return self._opened.record(raw) is not None
 
     def __iter__(self) -> Iterator[T]:
         """Names of all streams, sorted, as of the moment of the call."""
@@ -468,5 +468,5 @@ class Store(Generic[T]):
     @property
     def recovery(self) -> dict[str, Any]:
         """What opening found and did."""
-        found: dict[str, Any] = self._live().report.as_dict()
-        return found
+        report: dict[str, Any] = self._live().report.as_dict()
+        return report

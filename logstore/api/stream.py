@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from logstore.api import arguments
 from logstore.api.configuring import KEEP, Amount, Keep, Length
-from logstore.api.read import record_of
 from logstore.api.stream_writes import StreamWrites
 from logstore.codec import Row
 from logstore.errors import GroupExistsError
@@ -158,7 +157,7 @@ class Stream(StreamWrites[T]):
         """When the stream expires, an aware UTC datetime; None: never, or there is no stream."""
         from logstore.api import scheduling
 
-        record = record_of(self._opened, self._name)
+        record = self._opened.record(self._name)
         return None if record is None else scheduling.expires_at(record.expires_ms)
 
     @property

@@ -17,7 +17,7 @@ from logstore.api.entry import Entry, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read
 from logstore.errors import EntryTypeError, OptionError, UsageError
-from logstore.ids import IDLike, StreamID, parse_id
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,12 +64,8 @@ class StreamReads(Generic[T]):
         Raises:
             InvalidIDError: ``id`` is no whole ID.
         """
-        at = parse_id(id)
-        row = read.get(self._opened.engine(), self._name, at)
-        if row is None:
-            return None
-        _, ms, seq, flat = row
-        return make_entry(ms, seq, flat, self._opened.encoding)
+        row = read.get(self._opened.engine(), self._name, parse_id(id))
+        return None if row is None else make_entry(row, self._opened.encoding)
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
         if isinstance(id, slice) or (isinstance(id, int) and id < 0):
@@ -77,16 +73,16 @@ class StreamReads(Generic[T]):
                 "a stream is indexed by ID, not by place: stream.last and stream.first are its "
                 "ends, stream.range(start, end, count=, reverse=) is a part of it"
             )
-        found = self.get(id)
-        if found is None:
+        entry = self.get(id)
+        if entry is None:
             raise KeyError(str(parse_id(id)))
-        return found
+        return entry
 
     def __contains__(self, id: IDLike) -> bool:
         return self.get(id) is not None
 
     def __len__(self) -> int:
-        record = reading.record_of(self._opened, self._name)
+        record = self._opened.record(self._name)
         return record.length if record is not None else 0
 
     def range(
@@ -182,7 +178,8 @@ class StreamReads(Generic[T]):
     @property
     def last_id(self) -> StreamID:
         """The last ID ever given; it survives deletes. 0-0 before the first add."""
-        return reading.last_id(self._opened, self._name)
+        record = self._opened.record(self._name)
+        return ZERO_ID if record is None else record.last
 
     # -- what it tells ------------------------------------------------------------------------
     def info(self) -> StreamInfo[T]:

@@ -60,16 +60,16 @@ class Pending(Generic[R]):
         """What the operation gave: an ID, a count. UsageError before the commit."""
         if not self._done:
             raise UsageError("known after the commit: leave the with block first")
-        found: R = self._value
-        return found
+        value: R = self._value
+        return value
 
     @property
     def id(self) -> StreamID:
         """The ID that an add was given. UsageError before the commit."""
-        found = self.result
-        if not isinstance(found, StreamID):
+        result = self.result
+        if not isinstance(result, StreamID):
             raise UsageError("this operation gives no ID")
-        return found
+        return result
 
 
 class Transaction(Generic[T]):

@@ -208,13 +208,13 @@ class Loop(Generic[T]):
 
     # -- getting entries ------------------------------------------------------------------------
     def _next(self, deadline: float | None) -> Generator[Step, Any, list[Delivery[T]]]:
-        found: list[Delivery[T]]
+        deliveries: list[Delivery[T]]
         if (yield Do(self.has_backlog)):
-            found = yield Do(self._backlog)
+            deliveries = yield Do(self._backlog)
         else:
             until = time.monotonic() + ROUND_S
-            found = yield Fetch(until if deadline is None else min(until, deadline))
-        return found
+            deliveries = yield Fetch(until if deadline is None else min(until, deadline))
+        return deliveries
 
     def _backlog(self) -> list[Delivery[T]]:
         return self.group._backlog(

@@ -110,7 +110,7 @@ def release(shared: Shared) -> None:
 
 
 def _close(shared: Shared) -> None:
-    for key in [key for key, found in _open.items() if found is shared]:
+    for key in [key for key, other in _open.items() if other is shared]:
         del _open[key]
     try:
         shared.maintenance.stop()

@@ -43,10 +43,10 @@ def _heads(
         except FileNotFoundError:
             continue
         try:
-            found = segment.read_head(file, number, uuid), file.size_bytes()
+            head = segment.read_head(file, number, uuid), file.size_bytes()
         finally:
             file.close()
-        yield number, found
+        yield number, head
 
 
 def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) -> list[Link]:

@@ -44,7 +44,7 @@ def unpack(data: bytes, what: object) -> Any:
 
 def unpack_map(data: bytes, what: object, names: tuple[str, ...] = ()) -> dict[str, Any]:
     """A map that has these names; CorruptionError for anything else."""
-    found = unpack(data, what)
-    if not isinstance(found, dict) or any(name not in found for name in names):
+    content = unpack(data, what)
+    if not isinstance(content, dict) or any(name not in content for name in names):
         raise CorruptionError(f"{what} does not hold what belongs there: no map with {names}")
-    return found
+    return content

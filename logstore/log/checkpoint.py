@@ -106,9 +106,9 @@ def fits_log(fs: FileSystem, store: Path, uuid: bytes, head: CheckpointHead) -> 
         ends = [(link.previous_end, link.previous_commit) for link in links]
         return (head.position, head.commit) in ends
     try:
-        found = reader.read_frame(file, crc_seed(uuid), number, head.last_frame_offset, end)
+        frame = reader.read_frame(file, crc_seed(uuid), number, head.last_frame_offset, end)
     except (CorruptFrameError, FileSystemError):
         return False
     finally:
         file.close()
-    return found.crc == head.last_crc and found.commit == head.commit and found.last
+    return frame.crc == head.last_crc and frame.commit == head.commit and frame.last

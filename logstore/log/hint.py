@@ -39,10 +39,10 @@ _OF_STREAM = frozenset({
 })  # fmt: skip
 
 
-def shortened(found: reader.LogFrame) -> reader.LogFrame:
+def shortened(frame: reader.LogFrame) -> reader.LogFrame:
     """A frame as a hint keeps it."""
-    kept = frames.DATA_HEAD_BYTES.get(found.kind)
-    return found if kept is None else found._replace(payload=found.payload[:kept])
+    kept = frames.DATA_HEAD_BYTES.get(frame.kind)
+    return frame if kept is None else frame._replace(payload=frame.payload[:kept])
 
 
 _ONLY_BETWEEN = (Kind.TOMBSTONE, Kind.RECORD)  # the node stays the open one
@@ -212,12 +212,12 @@ def read(
 
     Without ``joined``, also if it may be one that joins appends.
     """
-    found = _whole(fs, store, uuid, link.number)
-    if found is None or found.segment_bytes != link.end_offset:
+    data = _whole(fs, store, uuid, link.number)
+    if data is None or data.segment_bytes != link.end_offset:
         return None
-    if found.magic != fmt.HINT_MAGIC_WHOLE and not joined:
+    if data.magic != fmt.HINT_MAGIC_WHOLE and not joined:
         return None
-    return _items(found.data, fmt.HINT_HEAD.size, link.number, found.item_count)
+    return _items(data.data, fmt.HINT_HEAD.size, link.number, data.item_count)
 
 
 def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
@@ -226,10 +226,10 @@ def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     0 also where nothing tells: without a hint, the writer may have died behind its seal frame,
     before it made the next segment.
     """
-    found = _whole(fs, store, uuid, last)
-    if found is None or chain.main_links(fs, store, uuid, last + 1):  # one came while we looked
+    data = _whole(fs, store, uuid, last)
+    if data is None or chain.main_links(fs, store, uuid, last + 1):  # one came while we looked
         return 0
-    items = _items(found.data, fmt.HINT_HEAD.size, last, found.item_count)
+    items = _items(data.data, fmt.HINT_HEAD.size, last, data.item_count)
     if items is None:
         return 0
     body = items[-1].body() if items else None

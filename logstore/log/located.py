@@ -21,14 +21,14 @@ def listpack(
     """The listpack of the node frame at a position."""
     segment, offset = fmt.position_parts(position)
     data = source.pread(fmt.FRAME_HEAD_BYTES + payload_bytes, offset)
-    found = reader.parse(data, 0, seed, segment, offset)
-    if found.payload_bytes != payload_bytes:
+    frame = reader.parse(data, 0, seed, segment, offset)
+    if frame.payload_bytes != payload_bytes:
         why = "a frame has not the length that its locator says"
-    elif found.kind not in (Kind.NODE, Kind.OPEN) or payload_bytes < _BODY_BYTES:
+    elif frame.kind not in (Kind.NODE, Kind.OPEN) or payload_bytes < _BODY_BYTES:
         why = "a locator points at a frame that is no node"
     else:
-        head = fmt.NODE_BODY.unpack_from(found.payload)
+        head = fmt.NODE_BODY.unpack_from(frame.payload)
         if head[:3] == (stream, *master):
-            return found.payload[_BODY_BYTES:]
+            return frame.payload[_BODY_BYTES:]
         why = f"a locator of node {master[0]}-{master[1]} points at node {head[1]}-{head[2]}"
     raise CorruptFrameError(f"{why}: run 'logstore check'", segment=segment, offset=offset)

@@ -50,12 +50,12 @@ def _is_number(text: str) -> bool:
 
 
 def _numbers(fs: FileSystem, folder: Path, suffix: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for name in fs.names(folder):
         stem, dot, rest = name.partition(".")
         if dot + rest == suffix and len(stem) == _DIGITS and _is_number(stem):
-            found.append(int(stem))
-    return sorted(found)
+            numbers.append(int(stem))
+    return sorted(numbers)
 
 
 def segments(fs: FileSystem, store: Path) -> list[int]:

@@ -116,13 +116,13 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
     if magic != fmt.PIN_MAGIC or not checked.is_readable(of_format) or crc32c(body) != crc:
         return None
     try:
-        found = checked.unpack_map(body, pin_id, _NAMES)
-        if found["id"] != pin_id:
+        content = checked.unpack_map(body, pin_id, _NAMES)
+        if content["id"] != pin_id:
             return None
-        segments = None if found["segments"] is None else frozenset(found["segments"])
+        segments = None if content["segments"] is None else frozenset(content["segments"])
     except (CorruptionError, TypeError):
         return None
-    known: dict[str, Any] = {name: found[name] for name in Pin._fields if name in found}
+    known: dict[str, Any] = {name: content[name] for name in Pin._fields if name in content}
     known["segments"] = segments
     return Pin(**known)
 

@@ -191,14 +191,14 @@ def scan(
             size = _body_bytes(chunk, 0, segment, offset, end_offset)
             if _HEAD_BYTES + size > len(chunk):
                 head = chunk[:_HEAD_BYTES]
-                found = _large(source, head, seed, segment, offset, size, bodies=bodies)
-                yield found
-                offset = found.end_offset
+                frame = _large(source, head, seed, segment, offset, size, bodies=bodies)
+                yield frame
+                offset = frame.end_offset
                 chunk, base = b"", offset
                 continue
-        found = parse(chunk, at, seed, segment, offset)
-        yield found
-        offset = found.end_offset
+        frame = parse(chunk, at, seed, segment, offset)
+        yield frame
+        offset = frame.end_offset
 
 
 def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[Commit]:
@@ -207,18 +207,18 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
     ``after_commit`` is the number of the commit before; None takes any first number.
     """
     run: list[LogFrame] = []
-    for found in scanned:
-        fresh = found.commit if after_commit is None else after_commit + 1
+    for frame in scanned:
+        fresh = frame.commit if after_commit is None else after_commit + 1
         expected = run[0].commit if run else fresh
-        if found.commit != expected or found.ordinal != len(run):
+        if frame.commit != expected or frame.ordinal != len(run):
             raise _corrupt(
-                f"commit {found.commit}.{found.ordinal} stands where {expected}.{len(run)} must",
-                found.segment, found.offset,
+                f"commit {frame.commit}.{frame.ordinal} stands where {expected}.{len(run)} must",
+                frame.segment, frame.offset,
             )  # fmt: skip
-        run.append(found)
-        if found.last:
-            yield Commit(found.commit, run)
-            after_commit, run = found.commit, []
+        run.append(frame)
+        if frame.last:
+            yield Commit(frame.commit, run)
+            after_commit, run = frame.commit, []
     if run:
         raise _corrupt("the last commit is not complete", run[-1].segment, run[0].offset)
 
@@ -235,9 +235,9 @@ def next_valid(
     offset, known = start_offset, after_commit
     while offset < end_offset:
         try:
-            for found in scan(source, seed, segment, offset, end_offset, bodies=bodies):
-                offset, known = found.end_offset, found.commit
-                yield found
+            for frame in scan(source, seed, segment, offset, end_offset, bodies=bodies):
+                offset, known = frame.end_offset, frame.commit
+                yield frame
         except CorruptFrameError:
             begin = _search(source, seed, segment, offset + 1, end_offset, known)
             if begin is None:
@@ -259,9 +259,9 @@ def _search(
         offset = begin
         while offset < end and (search.awaited or not search.full):
             data = source.pread(min(_CHUNK_BYTES, end - offset), offset)
-            found: tuple[int, int] | None = search.feed(data)
-            if found is not None:
-                return found[0]
+            match: tuple[int, int] | None = search.feed(data)
+            if match is not None:
+                return match[0]
             if not data:
                 break
             offset += len(data)
@@ -291,12 +291,12 @@ def behind(
     if at < promised:
         return Behind(damaged=True, complete=False)
     complete = False
-    for found in next_valid(
+    for frame in next_valid(
         source, seed, segment, bad_offset, end_offset, after_commit=after_commit, bodies=False
     ):
-        if found.durable_upto > at:
+        if frame.durable_upto > at:
             return Behind(damaged=True, complete=False)
-        complete = complete or found.last
+        complete = complete or frame.last
     return Behind(damaged=False, complete=complete)
 
 

@@ -49,9 +49,11 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     body = data[fmt.STORE_HEAD.size :]
     if len(body) != size or crc32c(body) != crc or reserved:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
-    found = checked.unpack_map(body, path, _NAMES)
-    limits = StoreLimits(found["node_max_bytes"], found["node_max_entries"], found["segment_bytes"])
-    return StoreFile(found["uuid"], limits, found["created_ms"], of_format)
+    content = checked.unpack_map(body, path, _NAMES)
+    limits = StoreLimits(
+        content["node_max_bytes"], content["node_max_entries"], content["segment_bytes"]
+    )
+    return StoreFile(content["uuid"], limits, content["created_ms"], of_format)
 
 
 def pack(content: StoreFile) -> bytes:

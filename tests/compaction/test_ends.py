@@ -16,7 +16,6 @@ from logstore.compaction.nodes import Chooser
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks, snapshot
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, names, pinfile
@@ -256,14 +255,8 @@ def test_nothing_lives_in_an_empty_segment_that_is_not_the_active_one(store: Sto
 
 def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
     engine = store._engine()
-    staying: dict[int, int] = {}
-    deleted: set[int] = set()
     chooser = Chooser(set(), 0.3)
-
-    def look(view: Snapshot) -> bytes | None:
-        return measure._staying(view, chooser, b"", staying, deleted)
-
-    assert snapshot.read(engine, look) is None
+    staying, deleted = measure.stays(engine, chooser)
     nodes_there = snapshot.read(
         engine, lambda view: [locator for _, _, _, locator in view.index.all_nodes()]
     )

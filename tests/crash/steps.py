@@ -24,7 +24,6 @@ from logstore.compaction import runner, segments
 from logstore.compaction.output import Output
 from logstore.engine.commit import log_tail, pipeline
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
@@ -236,7 +235,7 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
     _around(CommitBuffer, "encode", None, mark(Step.ENCODED))
     _around(Wake, "begin", None, mark(Step.ANNOUNCED))
     _around(pipeline, "_keep_promise", None, mark(Step.INDEXING))
-    _around(Engine, "publish", mark(Step.INDEXED), mark(Step.PUBLISHED))
+    _around(Wake, "publish", mark(Step.INDEXED), mark(Step.PUBLISHED))
 
     def finishing(flag: bool) -> Callable[[], None]:
         def note() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import logstore
 from logstore.codec import codec
-from logstore.engine.apply import write_txn
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
@@ -65,7 +64,7 @@ def test_what_was_applied_may_be_applied_again(share: float, made: Path, tmp_pat
         with own.env.begin(write=True) as txn:
             index = IndexTxn(own, txn)
             engine.cache.clear()
-            state = write_txn.begin(engine, index, index.meta(), 0, 0)
+            state = WriteTxn(engine, index, index.meta(), 0, 0)
             for each in log[int(share * len(log)) :]:
                 body = each.body()
                 assert body is not None

@@ -16,6 +16,8 @@ import pytest
 import logstore
 from logstore.engine import registry
 from logstore.engine.commit import log_tail
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
 from tests.engine.procs import Forked
 
 
@@ -255,13 +257,13 @@ def test_the_parents_reader_slots_stay(tmp_path: Path) -> None:
             pass
         engine = store._live().engine
 
-        def inside() -> None:
+        def look(_: Engine) -> None:
             generation = engine.index()
             with generation.env.begin():
                 with Forked(lambda: None):  # not used there: ours is left alone
                     pass
                 assert str(os.getpid()) in generation.env.readers()
 
-        engine.gate.through(inside)
+        snapshot.inside(engine, look)
         store.stream("parent").add({"a": 2})
         assert len(list(store.stream("parent").range())) == 2

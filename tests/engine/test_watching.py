@@ -14,7 +14,7 @@ import pytest
 
 from logstore.engine.shm import process
 from logstore.engine.shm.process import GONE, RUNS, STOPPED, WATCHED_MAX
-from logstore.fs import SystemFile
+from logstore.fsinfo import SystemFile
 from tests.engine.procs import Forked
 
 SOON_S = 60.0

@@ -89,8 +89,8 @@ def file_call(name: str, has_paths: bool) -> set[str]:
 
 
 def is_fs(path: Path) -> bool:
-    """Tell whether a module is the one that may touch files."""
-    return path.parts[0] == "logstore" and path.parts[1].removesuffix(".py") == "fs"
+    """Tell whether a module is the one that may touch files; or the one that reads /proc."""
+    return path.parts[0] == "logstore" and path.parts[1].removesuffix(".py") in {"fs", "fsinfo"}
 
 
 RULES: dict[str, tuple[Rule, list[Path]]] = {

@@ -78,7 +78,7 @@ def test_what_has_work_to_do_at_its_end_is_swapped(monkeypatch: pytest.MonkeyPat
         store for store in stores
         if store.owner not in ONE_THREAD and (store.owner, store.attribute) not in WHEN_OPENED
     ]  # fmt: skip
-    assert {store.attribute for store in shared} >= {"generation", "_active"}
+    assert {store.attribute for store in shared} >= {"generation", "active"}
     assert [store for store in shared if not store.swapped] == []
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.api import opening
-from logstore.engine.apply import write_txn
-from logstore.engine.commit import pipeline
+from logstore.engine.commit import log_tail, pipeline
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
@@ -24,6 +23,7 @@ from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log.writer import CommitBuffer
+from logstore.recovery import rebuild
 from tests.interleaving.points import Point, name_of
 
 
@@ -183,12 +183,12 @@ def install(stop: Callable[[str], None]) -> Stops:
     _around(WriterLock, "release", None, holds(False, "LOCK was given back"))
     _around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     _around(Engine, "use_generation", mark("open the index"), None)
-    _around(write_txn, "begin", mark("decide"), None)
-    _around(pipeline, "WriteTxn", mark("decide"), None)
+    for deciding in (pipeline, log_tail, rebuild):
+        _around(deciding, "WriteTxn", mark("decide"), None)
     _around(CommitBuffer, "encode", mark("encode"), None)
     _around(Wake, "begin", mark("announce the commit in WAKE"), None)
     _around(pipeline, "_keep_promise", mark("keep the promise"), mark("commit in LMDB"))
-    _around(Engine, "publish", mark("publish in WAKE"), mark("published"))
+    _around(Wake, "publish", mark("publish in WAKE"), mark("published"))
     _around(Generation, "sync", mark("sync the index"), None)
     _around(Generation, "copy_used", mark("copy the index"), None)
     _around(snapshot, "_once", mark("begin a snapshot"), mark("a snapshot was ended"))

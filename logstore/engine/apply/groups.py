@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from logstore.engine.txn.groups import GroupState
     from logstore.engine.txn.view import TxnView
 
+_new = tuple.__new__  # without the layers of a named tuple: every delivery makes one
+
 
 def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
     """Write runs back and bring the counts up to what changed."""
@@ -103,7 +105,7 @@ def _deliver(txn: TxnView, at: int, _: int, body: frames.Deliver) -> None:
     group = groups.advance(body.group, at)
     if group is None:
         return
-    group.last = StreamID(body.last_ms, body.last_seq)
+    group.last = _new(StreamID, (body.last_ms, body.last_seq))
     group.entries_read = body.entries_read
     record = groups.consumer(group.number, body.consumer)
     if record is not None:

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
     """Apply the frame at position ``at``."""
-    own = _APPLY.get(type(body))
-    if own is not None:
-        own(txn, at, payload_bytes, body)
-    else:
-        _OF_FEATURES[type(body)](txn, at, body)
+    APPLY[type(body)](txn, at, payload_bytes, body)
 
 
 def _seal(txn: TxnView, at: int, _: int, body: frames.Seal) -> None:
@@ -285,12 +281,20 @@ def _note(_state: TxnView, _at: int, _: int, _body: frames.Note) -> None:
     return
 
 
-_APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {
+def _of_feature(applied: Callable[[Any, int, Any], None]) -> Callable[[Any, int, int, Any], None]:
+    """A feature's ``apply``, which does not ask how long the payload is."""
+
+    def apply_feature(txn: Any, at: int, _: int, body: Any) -> None:
+        applied(txn, at, body)
+
+    return apply_feature
+
+
+# What a frame does, by the class of its body.
+APPLY: dict[type, Callable[[Any, int, int, Any], None]] = {
     frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
     frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
     frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
     frames.Note: _note, frames.Rename: _rename, **groups.APPLY,
+    **{body: _of_feature(frame.apply) for frame in FRAMES.values() for body in frame.bodies},
 }  # fmt: skip
-_OF_FEATURES: dict[type, Callable[[Any, int, Any], None]] = {
-    body: frame.apply for frame in FRAMES.values() for body in frame.bodies
-}

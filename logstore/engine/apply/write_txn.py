@@ -7,15 +7,12 @@ the same commit sees it; the same code applies it when the log is replayed. Deci
 from __future__ import annotations
 
 from logstore.codec import Packed
-from logstore.engine.apply.streams import apply
-from logstore.engine.runtime.engine import Engine
+from logstore.engine.apply.streams import APPLY
 from logstore.engine.txn.view import TxnView
 from logstore.format import APPEND_BODY, Kind
 from logstore.ids import StreamID
-from logstore.index.keys import Meta, OpenNode, StreamRecord
-from logstore.index.txn import IndexTxn
+from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
-from logstore.log.writer import CommitBuffer
 
 
 class WriteTxn(TxnView):
@@ -26,28 +23,18 @@ class WriteTxn(TxnView):
 
         ``joined`` is what an append frame makes of its open node, where its decider knows it.
         """
-        assert self.buffer is not None
         kind = type(body)
         at, size = self.buffer.add_payload(frames.KIND_OF[kind], frames.ENCODERS[kind](body))
         self.joined = joined
-        apply(self, at, size, body)
+        APPLY[kind](self, at, size, body)
         return at
 
     def emit_row(
         self, record: StreamRecord, node: OpenNode, last: StreamID, packed: Packed
     ) -> None:
         """What ``emit`` does for the append frame of one row to a small open node, in one step."""
-        assert self.buffer is not None
         head = APPEND_BODY.pack(record.number, *last, 1, packed.added_elements)
         at, _ = self.buffer.add_payload(Kind.APPEND, head + packed.added)
         self.appended(record, at, 1, last)
         node.lp = packed.open_lp
         self._dirty_opens.add(record.number)
-
-
-def begin(engine: Engine, index: IndexTxn, meta: Meta, start: int, number: int) -> WriteTxn:
-    """A write transaction whose commit has this number and begins at position ``start``."""
-    return WriteTxn(
-        index, engine.cache, meta, engine.limits, engine.segments, engine.clock.now_ms(),
-        CommitBuffer(start, number),
-    )  # fmt: skip

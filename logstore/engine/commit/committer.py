@@ -19,11 +19,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from logstore.engine.commit.pipeline import Batch, CommitQueue, Op, Request, ready_locked, resolve
+from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.writer_lock import INTERRUPTS_MAX, PAUSE_S, through
-from logstore.errors import CommittedError, CommittedInterrupt, ReadOnlyError, ReentryError
+from logstore.errors import (
+    CommittedError,
+    CommittedInterrupt,
+    DiskFullError,
+    ReadOnlyError,
+    ReentryError,
+)
 from logstore.options import SYNC_RANK, Sync
 
 
@@ -48,12 +55,19 @@ class Committer:
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
 
-    def run(self, op: Op, sync: Sync | None = None, args: tuple[Any, ...] = ()) -> Any:
+    def run(
+        self,
+        op: Op,
+        sync: Sync | None = None,
+        args: tuple[Any, ...] = (),
+        dead: list[Any] | None = None,
+    ) -> Any:
         """Decide, apply and commit one operation; its result.
 
         ``op`` is called under LOCK with the write transaction and ``args``; more than once, if the
         commit must be decided again. It raises what ``op`` raises, and then nothing happened;
-        LockTimeoutError; CommittedError, if it happened and something failed later.
+        LockTimeoutError; CommittedError, if it happened and something failed later. ``dead`` takes
+        what the operation dead-lettered, once it is committed.
         """
         local = self._local
         if local.now or self._engine.options.readonly:
@@ -83,7 +97,18 @@ class Committer:
         # Without a call: an interrupt here would hide what happened.
         if request.error is not None:
             raise request.error
+        if dead is not None:
+            dead += request.dead
         return request.result
+
+    def free(self, op: Op, sync: Sync | None = None, dead: list[Any] | None = None) -> Any:
+        """``run`` for what gives space back: on a full disk once more, in the space set aside."""
+        try:
+            return self.run(op, sync, dead=dead)
+        except DiskFullError:
+            if not reserve.release(self._engine):
+                raise
+            return self.run(op, sync, dead=dead)
 
     @contextmanager
     def locked(self) -> Iterator[LogWords]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import background, identity
+from logstore.engine.runtime import background, identity, snapshot
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import DamagedStoreError, FileSystemError, StoreGoneError
@@ -159,6 +159,6 @@ class Flusher:
         self._engine.wake.waits.saved.sweep()
         generation = self._engine.generation
         if generation is not None:
-            freed = self._engine.gate.through(generation.check_readers)
+            freed = snapshot.inside(self._engine, lambda _: generation.check_readers())
             if freed:
                 self._engine.wake.readers_changed += 1

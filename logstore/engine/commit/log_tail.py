@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logstore import format as fmt
-from logstore.engine.apply import write_txn
 from logstore.engine.apply.streams import apply
+from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import identity, reopen, reserve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
@@ -81,17 +81,17 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     with generation.env.begin(write=True) as index_txn:
         index = IndexTxn(generation, index_txn)
         meta = index.meta()
-        txn = write_txn.begin(engine, index, meta, meta.applied, meta.commit)
+        txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
         links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied))
         for place, link in enumerate(links):
             file = engine.fs.open(names.segment(engine.path, link.number), write=True)
             try:
                 last = place == len(links) - 1
-                found, torn = _segment(engine, txn, file, link, last=last)
-                count += found
+                finished, torn = _segment(engine, txn, file, link, last=last)
+                count += finished
                 # Also without a find: the dead writer may have died right behind LMDB's commit,
                 # and what others committed under a weaker policy is not durable either.
-                if sync and (last or found):
+                if sync and (last or finished):
                     engine.sync_file(file, meta.applied)
             finally:
                 file.close()
@@ -109,7 +109,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
     engine.wake.next_due_ms = due_ms
-    words = engine.publish(txn.meta)
+    words = engine.wake.publish(txn.meta)
     engine.wake.waits.bump_locked(txn.woken, set())
     return words, torn._replace(commits=count)
 
@@ -160,10 +160,10 @@ def _segment(
 
 def apply_commit(txn: WriteTxn, commit: reader.Commit) -> None:
     """Apply all frames of a complete commit."""
-    for found in commit.frames:
-        body = found.body()
+    for frame in commit.frames:
+        body = frame.body()
         if body is not None:
-            apply(txn, found.position, found.payload_bytes, body)
+            apply(txn, frame.position, frame.payload_bytes, body)
     last = commit.frames[-1]
     txn.meta = txn.meta._replace(
         applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
@@ -210,8 +210,10 @@ def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
     except SegmentGone:
         raise _newest_missing(following) from None
     end = fmt.offset_of(txn.meta.applied)
-    found = reader.read_frame(source, engine.seed, number, offset, end)
-    if found.kind != Kind.SEAL or hint.lost_successor(engine.fs, engine.path, engine.uuid, number):
+    last_frame = reader.read_frame(source, engine.seed, number, offset, end)
+    if last_frame.kind != Kind.SEAL or hint.lost_successor(
+        engine.fs, engine.path, engine.uuid, number
+    ):
         raise _newest_missing(following)
     make_segment(engine, following, txn.meta.applied, txn.meta.commit)
 
@@ -237,13 +239,12 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
         index = IndexTxn(generation, index_txn)
         meta = index.meta()
         number = words.commit + 1
-        txn = write_txn.begin(
+        txn = WriteTxn(
             engine, index, meta, fmt.start_of_next(words.applied, words.active_segment), number
         )
         following = max(meta.next_segment, names.segments(engine.fs, engine.path)[-1] + 1)
         txn.emit(frames.Seal(following))
         buffer = txn.buffer
-        assert buffer is not None
         engine.wake.begin(number)
         file = engine.active_file(words.active_segment)
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
@@ -260,7 +261,7 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
     engine.wake.raise_durable(buffer.end)
     engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
-    return engine.publish(txn.meta)
+    return engine.wake.publish(txn.meta)
 
 
 def make_segment(engine: Engine, number: int, previous_end: int, previous_commit: int) -> None:

@@ -47,7 +47,7 @@ from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
-from logstore.log.writer import CommitBuffer, SegmentTooFull
+from logstore.log.writer import SegmentTooFull
 from logstore.options import SYNC_RANK
 
 _new = tuple.__new__  # without the layers of a named tuple: every commit makes one
@@ -64,6 +64,7 @@ class Request:
 
     result: Any = None
     error: BaseException | None = None
+    dead: Sequence[Any] = ()  # what the operation dead-lettered
     taken = False  # part of a batch
     done = False
     turn: Any = None  # a lock to wait on, if another thread leads
@@ -290,9 +291,8 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
                 index_txn.abort()
                 log_tail.finish_locked(engine)
                 return AGAIN
-        buffer, now_ms = CommitBuffer(start, number), engine.clock.now_ms()
-        txn = WriteTxn(index, cache, cache.meta, engine.limits, engine.segments, now_ms, buffer)
-        batch.handed = txn.handed
+        txn = WriteTxn(engine, index, cache.meta, start, number)
+        buffer, batch.handed = txn.buffer, txn.handed
         cache.applied = -1  # valid again only when this commit is through
         step = _decide(engine, batch, txn, words)
         size = offset + buffer.end - start  # of the segment; one commit alone may be larger
@@ -313,18 +313,15 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
             buffer.last_start,
             buffer.last_crc,
         )
-        file = engine.active_file(words.active_segment)
+        file = engine.active
+        if file is None or engine.active_number != words.active_segment:
+            file = engine.active_file(words.active_segment)
         engine.wake.begin(number)
         file.pwrite(data, offset)
         batch.appended = True
         _keep_promise(engine, file, batch.rank, start, buffer.end)
         index_txn.commit()
-        if txn.next_due_ms is not None:
-            engine.wake.next_due_ms = txn.next_due_ms  # or the tail check does it
-        engine.publish(meta)
-        if txn.handed:  # before the word of all streams: who saw it looks for what was given
-            engine.wake.waits.given_locked(txn.handed)
-        engine.wake.waits.bump_locked(txn.woken, txn.drained)
+        _publish(engine, txn, meta)
         batch.over = True
     except BaseException:
         if batch.index_txn is not None:
@@ -342,13 +339,13 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
     so that the next operation of the batch sees it. An operation that refuses has appended nothing.
     """
     buffer = txn.buffer
-    assert buffer is not None
     for request in batch.requests:
         if request.error is not None:
             continue
-        before = buffer.end
+        before, dead = buffer.end, len(txn.dead_lettered)
         try:
             request.result = request.op(txn, *request.args)
+            request.dead = txn.dead_lettered[dead:]
         except SegmentTooFull:
             return ROLL
         except Exception as exc:  # noqa: BLE001  the caller of this request gets it, the others go on
@@ -363,7 +360,7 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
         txn.cache.generation = words.generation
         return DONE
     hand_out = engine.hand_out
-    if txn.grown and batch.hands_out and hand_out is not None:
+    if batch.hands_out and hand_out is not None and _awaited(engine, txn):
         try:
             hand_out(txn, engine.wake.waits)
             batch.serves = bool(txn.handed)
@@ -377,6 +374,16 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
     return -1
 
 
+def _awaited(engine: Engine, txn: WriteTxn) -> bool:
+    """Whether somebody may wait for a group of a stream that this commit adds to."""
+    waits, records = engine.wake.waits, txn.cache.records
+    for number in txn.grown:
+        record = records.get(number)
+        if record is not None and waits.awaited(record.name):
+            return True
+    return False
+
+
 def _keep_promise(engine: Engine, file: Any, rank: int, start: int, end: int) -> None:
     wake = engine.wake
     if rank >= ALWAYS:
@@ -385,6 +392,18 @@ def _keep_promise(engine: Engine, file: Any, rank: int, start: int, end: int) ->
         wake.oldest_unsynced_ms = 0
     elif rank >= EVERYSEC and not wake.oldest_unsynced_ms:
         wake.oldest_unsynced_ms = monotonic_ms()
+
+
+def _publish(engine: Engine, txn: WriteTxn, meta: Meta) -> None:
+    """Tell all processes where the log stands now, and what came."""
+    wake = engine.wake
+    if txn.next_due_ms is not None:
+        wake.next_due_ms = txn.next_due_ms  # or the tail check does it
+    wake.publish(meta)
+    waits = wake.waits
+    if txn.handed:  # before the word of all streams: who saw it looks for what was given
+        waits.given_locked(txn.handed)
+    waits.bump_locked(txn.woken, txn.drained)
 
 
 def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:

@@ -74,7 +74,7 @@ def persist(txn: WriteTxn, name: bytes) -> bool:
 
 def drop_expired(txn: WriteTxn) -> int:
     """Drop streams whose time has come, a batch at most; how many."""
-    found: list[int] = []
+    expired: list[int] = []
     left = NODES_A_COMMIT
     for stream in ExpiryRows(txn.index).expired(txn.now_ms):
         record = txn.record(stream)
@@ -83,11 +83,11 @@ def drop_expired(txn: WriteTxn) -> int:
                 f"stream {stream} is to expire, and is gone: close the store, delete its index "
                 "directory, and open it again"
             )
-        found.append(stream)
+        expired.append(stream)
         left -= record.nodes
-        if left <= 0 or len(found) == STREAMS_A_COMMIT:
+        if left <= 0 or len(expired) == STREAMS_A_COMMIT:
             break
-    for stream in found:
+    for stream in expired:
         txn.emit(frames.Drop(stream))
-    txn.counts["expired_streams"] += len(found)
-    return len(found)
+    txn.counts["expired_streams"] += len(expired)
+    return len(expired)

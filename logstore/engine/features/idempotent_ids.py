@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import reserve, snapshot
+from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import idempotency
@@ -53,8 +53,7 @@ class IdempotentExpiry:
         """Look at the next streams, and forget what is due there; False if there was nothing."""
         streams, self._after = snapshot.read(self._engine, partial(self._due, after=self._after))
         for stream in streams[:COMMITS_A_LOOK]:
-            step = partial(idempotency.forget_expired, stream=stream)
-            reserve.freeing(self._engine, partial(self._committer.run, step))
+            self._committer.free(partial(idempotency.forget_expired, stream=stream))
         if len(streams) > COMMITS_A_LOOK:
             self._after = streams[COMMITS_A_LOOK] - 1
         return bool(streams)
@@ -63,7 +62,7 @@ class IdempotentExpiry:
         """Streams with something to forget, and where to go on: 0 after the last one."""
         index, now_ms = view.index, self._engine.options.clock.now_ms()
         seen = list(islice(ProducerRows(index).tallies(after), STREAMS_A_LOOK))
-        found = [
+        due = [
             stream
             for stream, tally in seen
             if tally.ids
@@ -71,4 +70,4 @@ class IdempotentExpiry:
                 ProducerRows(index), stream, SettingRows(index).stream(stream), now_ms
             )
         ]
-        return found, seen[-1][0] if len(seen) == STREAMS_A_LOOK else 0
+        return due, seen[-1][0] if len(seen) == STREAMS_A_LOOK else 0

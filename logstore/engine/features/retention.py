@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, reserve, snapshot
+from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.removal import state_record
@@ -122,18 +122,17 @@ def run(engine: Engine, committer: Committer) -> int:
         for number in due:
             more = True
             while more:
-                found = _commit(engine, committer, number)
-                entries, more = entries + found.entries, found.more
+                dropped = _commit(committer, number)
+                entries, more = entries + dropped.entries, dropped.more
         if not after:
             return entries
 
 
-def _commit(engine: Engine, committer: Committer, number: int) -> Dropped:
-    op = partial(drop, stream=number)
-    found: Dropped = reserve.freeing(engine, lambda: committer.run(op))
-    if found.more:
+def _commit(committer: Committer, number: int) -> Dropped:
+    dropped: Dropped = committer.free(partial(drop, stream=number))
+    if dropped.more:
         time.sleep(PAUSE_S)
-    return found
+    return dropped
 
 
 class Retention:
@@ -181,7 +180,7 @@ class Retention:
         while self._due and time.monotonic() < until_s:
             number = self._due[0]
             try:
-                more = _commit(self._engine, self._committer, number).more
+                more = _commit(self._committer, number).more
             except CorruptionError as exc:
                 log.warning("retention passes over stream %d for now: %s", number, exc)
                 self._failed[number] = time.monotonic() + FAILED_AGAIN_S

@@ -91,7 +91,6 @@ def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
         )
     flat = unpacked(row.fields)
     batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
-    assert txn.buffer is not None
     before = txn.buffer.end
     try:
         add.add(txn, add.Add(record.name, batch, 0, 1, add.AUTO))

@@ -42,12 +42,12 @@ def group(
     txn: WriteTxn, stream: bytes, name: bytes, changes: Mapping[str, Any]
 ) -> GroupSettings[bytes]:  # fmt: skip
     """Change settings of a group; all of them after it. GroupNotFoundError."""
-    record, found = admin.existing(txn, stream, name)
-    before = txn.settings.group(found.number)
+    record, group_record = admin.existing(txn, stream, name)
+    before = txn.settings.group(group_record.number)
     after = before._replace(**changes)
     after.check()
     if after.dead_letter == stream:
         raise OptionError("dead_letter must be another stream: its entries would come back")
     if after != before:
-        txn.emit(Setting(record.number, found.number, stored(after)))
+        txn.emit(Setting(record.number, group_record.number, stored(after)))
     return after

@@ -27,8 +27,8 @@ NACK_MODES = ("silent", "fail", "fatal")
 
 def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
     """As XACK: how many were pending. 0 without such a stream or group."""
-    found = admin.maybe(txn, stream, group)
-    done = 0 if found is None else removal.removed(txn, found[1], ids)
+    known = admin.maybe(txn, stream, group)
+    done = 0 if known is None else removal.removed(txn, known[1], ids)
     txn.counts["acks"] += done
     return done
 
@@ -77,9 +77,9 @@ def _owned(
     time_ms: int,
 ) -> int:
     """The number of the group with which a delivery is pending as it was handed out."""
-    found = admin.maybe(txn, stream, group)
-    if found is not None:
-        _, there = found
+    known = admin.maybe(txn, stream, group)
+    if known is not None:
+        _, there = known
         who = txn.groups.consumer_named(there.number, consumer)
         pending = pel.find(txn.groups.index, there.number, id)
         held = None if who is None else (who.number, time_ms, count)
@@ -115,13 +115,13 @@ def nack(
         raise OptionError("mode must be SILENT, FAIL, or FATAL")
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT value, must be >= 0")
-    record, found = admin.existing(txn, stream, group)
+    record, group_record = admin.existing(txn, stream, group)
     lookup = Lookup(txn, record)
-    dead_letters = DeadLettering(txn, record, found, limit)
-    place = found.next_nack
+    dead_letters = DeadLettering(txn, record, group_record, limit)
+    place = group_record.next_nack
     items: dict[StreamID, tuple[int, int]] = {}
     for id in ids:
-        pending = pel.find(txn.groups.index, found.number, id)
+        pending = pel.find(txn.groups.index, group_record.number, id)
         if pending is None and not (force and id in lookup):
             continue
         count = pending.count if pending is not None else 0
@@ -139,7 +139,9 @@ def nack(
         if dead_letters.full:
             break  # the rest is given back; the read that would take it over moves it
         del items[id]
-        pending = pel.find(txn.groups.index, found.number, id) or PendingEntry(id, NO_ONE, 0, 0)
+        pending = pel.find(txn.groups.index, group_record.number, id) or PendingEntry(
+            id, NO_ONE, 0, 0
+        )
         fields = lookup.fields(id)
         if fields is None:
             dead_letters.end(id)
@@ -149,7 +151,7 @@ def nack(
     if items:
         txn.emit(
             frames.Claim(
-                found.number,
+                group_record.number,
                 NO_ONE,
                 0,
                 0,
@@ -168,10 +170,10 @@ def ack_delete(
 ) -> list[int]:
     """As XACKDEL, per ID: -1 not pending here, 1 acknowledged and deleted, 2 still referenced."""
     removal.check_mode(mode)
-    found = admin.maybe(txn, stream, group)
-    if found is None:
+    known = admin.maybe(txn, stream, group)
+    if known is None:
         return [-1] * len(ids)
-    record, there = found
+    record, there = known
     pending = removal.pending_among(txn, there, ids)
     replies: list[int] = []
     going: list[StreamID] = []

@@ -20,6 +20,7 @@ NO_KEY = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
     "MKSTREAM option to create an empty stream automatically."
 )
+_new = tuple.__new__  # without the layers of a named tuple: reads make these
 SEEN_MS = 10  # a consumer that reads in vain more often is not recorded each time
 
 
@@ -47,17 +48,17 @@ def existing(
 ) -> tuple[StreamRecord, GroupRecord]:
     """A stream and its group, which must be there."""
     record = txn.record_by_name(stream)
-    found = None if record is None else txn.groups.named(record.number, group)
-    if record is None or found is None:
+    group_record = None if record is None else txn.groups.named(record.number, group)
+    if record is None or group_record is None:
         raise not_found(stream, group, where)
-    return record, found
+    return record, group_record
 
 
 def maybe(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord] | None:
     """A stream and its group, or None."""
     record = txn.record_by_name(stream)
-    found = None if record is None else txn.groups.named(record.number, group)
-    return None if record is None or found is None else (record, found)
+    group_record = None if record is None else txn.groups.named(record.number, group)
+    return None if record is None or group_record is None else (record, group_record)
 
 
 def managed(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
@@ -65,10 +66,10 @@ def managed(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, G
     record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)
-    found = txn.groups.named(record.number, group)
-    if found is None:
+    group_record = txn.groups.named(record.number, group)
+    if group_record is None:
         raise no_group(stream, group)
-    return record, found
+    return record, group_record
 
 
 def _check_read(entries_read: int | None) -> None:
@@ -113,10 +114,10 @@ def set_id(
 ) -> None:
     """As XGROUP SETID; ``start`` None is ``$``."""
     _check_read(entries_read)
-    record, found = managed(txn, stream, group)
+    record, group_record = managed(txn, stream, group)
     last = record.last if start is None else start
     read = _read_given(record, entries_read)
-    txn.emit(frames.Group(record.number, found.number, *last, read, group))
+    txn.emit(frames.Group(record.number, group_record.number, *last, read, group))
 
 
 def destroy(txn: WriteTxn, stream: bytes, group: bytes) -> bool:
@@ -124,29 +125,36 @@ def destroy(txn: WriteTxn, stream: bytes, group: bytes) -> bool:
     record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)
-    found = txn.groups.named(record.number, group)
-    if found is None:
+    group_record = txn.groups.named(record.number, group)
+    if group_record is None:
         return False
-    txn.emit(frames.GroupDrop(record.number, found.number))
+    txn.emit(frames.GroupDrop(record.number, group_record.number))
     return True
 
 
 def consumer(txn: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
     """A group's consumer, made if it is not there, seen now."""
-    found = txn.groups.consumer_named(group.number, name)
-    if found is None:
+    who = txn.groups.consumer_named(group.number, name)
+    if who is None:
         check_name(name, "a consumer name")
         number = group.next_consumer
-        txn.emit(frames.Consumer(group.number, number, txn.now_ms, -1, 1, name))
-        found = txn.groups.consumer(group.number, number)
-    assert found is not None
-    return found
+        _seen_now(txn, group, number, -1, name)
+        who = txn.groups.consumer(group.number, number)
+    assert who is not None
+    return who
+
+
+def _seen_now(txn: WriteTxn, group: GroupRecord, number: int, active_ms: int, name: bytes) -> None:
+    body: frames.Consumer = _new(
+        frames.Consumer, (group.number, number, txn.now_ms, active_ms, 1, name)
+    )
+    txn.emit(body)
 
 
 def seen(txn: WriteTxn, group: GroupRecord, who: ConsumerRecord) -> None:
     """The consumer tried to read now."""
     if not lately(who, txn.now_ms):
-        txn.emit(frames.Consumer(group.number, who.number, txn.now_ms, who.active_ms, 1, who.name))
+        _seen_now(txn, group, who.number, who.active_ms, who.name)
 
 
 def lately(who: ConsumerRecord, now_ms: int) -> bool:
@@ -156,21 +164,23 @@ def lately(who: ConsumerRecord, now_ms: int) -> bool:
 
 def create_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:
     """As XGROUP CREATECONSUMER; False if there is one."""
-    _, found = managed(txn, stream, group)
-    if txn.groups.consumer_named(found.number, name) is not None:
+    _, group_record = managed(txn, stream, group)
+    if txn.groups.consumer_named(group_record.number, name) is not None:
         return False
-    consumer(txn, found, name)
+    consumer(txn, group_record, name)
     return True
 
 
 def delete_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> int:
     """As XGROUP DELCONSUMER; how many entries were pending with it."""
-    _, found = managed(txn, stream, group)
-    there = txn.groups.consumer_named(found.number, name)
+    _, group_record = managed(txn, stream, group)
+    there = txn.groups.consumer_named(group_record.number, name)
     if there is None:
         return 0
     pending = there.pending
-    txn.emit(frames.Consumer(found.number, there.number, there.seen_ms, there.active_ms, 0, name))
+    txn.emit(
+        frames.Consumer(group_record.number, there.number, there.seen_ms, there.active_ms, 0, name)
+    )
     return pending
 
 

@@ -62,15 +62,19 @@ def claim(
     room = room or ByteBudget()
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT option argument for XCLAIM")
-    record, found = admin.existing(txn, stream, group)
+    record, group_record = admin.existing(txn, stream, group)
     at_ms = _delivery_time(txn.now_ms, idle_ms, time_ms)
-    if last_id is not None and last_id > found.last:
-        txn.emit(frames.Group(record.number, found.number, *last_id, found.entries_read, group))
-    who = admin.consumer(txn, found, consumer)
+    if last_id is not None and last_id > group_record.last:
+        txn.emit(
+            frames.Group(
+                record.number, group_record.number, *last_id, group_record.entries_read, group
+            )
+        )
+    who = admin.consumer(txn, group_record, consumer)
     replies: list[Delivered] = []
     taken: dict[StreamID, tuple[int, int]] = {}
     gone: list[StreamID] = []
-    there = _looked_up(txn, record, found, ids, room, all_of=force)
+    there = _looked_up(txn, record, group_record, ids, room, all_of=force)
     for id in ids:
         pending, items = there.get(id, (None, None))
         if id in taken:  # named twice: the second looks at what the first one did
@@ -89,13 +93,13 @@ def claim(
         taken[id] = (at_ms, count)
         replies.append(Delivered(id, items, idle, count, at_ms))
     if gone:
-        removed(txn, found, gone)
+        removed(txn, group_record, gone)
     txn.counts["claims"] += len(taken)
     if taken:
-        claimed(txn, found, who, [(id, *how) for id, how in taken.items()])
+        claimed(txn, group_record, who, [(id, *how) for id, how in taken.items()])
         _wake_if_idle(txn, record, at_ms)
     else:
-        admin.seen(txn, found, who)
+        admin.seen(txn, group_record, who)
     return replies
 
 
@@ -115,13 +119,13 @@ def _looked_up(
         pending = pending_among(txn, group, ids)
         ids = [id for id in ids if id.packed() in pending]
     lookup = Lookup(txn, record)
-    found: dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]] = {}
+    looked_up: dict[StreamID, tuple[pel.PendingEntry | None, list[bytes] | None]] = {}
     for id in sorted(ids):
         items = lookup.fields(id)
         if items is not None and not room.takes(items):
             break
-        found[id] = (pel.find(txn.groups.index, group.number, id), items)
-    return found
+        looked_up[id] = (pel.find(txn.groups.index, group.number, id), items)
+    return looked_up
 
 
 def _wake_if_idle(txn: WriteTxn, record: StreamRecord, at_ms: int) -> None:
@@ -159,17 +163,17 @@ def autoclaim(
     room = room or ByteBudget()
     if count < 1:
         raise OptionError("COUNT must be > 0")
-    record, found = admin.existing(txn, stream, group)
-    who = admin.consumer(txn, found, consumer)
+    record, group_record = admin.existing(txn, stream, group)
+    who = admin.consumer(txn, group_record, consumer)
     min_idle_ms = max(0, min_idle_ms)
     lookup = Lookup(txn, record)
     entries: list[Delivered] = []
     deleted: list[StreamID] = []
-    dead_letters = DeadLettering(txn, record, found)
+    dead_letters = DeadLettering(txn, record, group_record)
     cursor = ZERO_ID
     attempts = count * ATTEMPTS_AN_ENTRY
     left = count
-    for pending in _walk(txn, found, min_idle_ms, start):
+    for pending in _walk(txn, group_record, min_idle_ms, start):
         if start is not None and (not attempts or not left or dead_letters.full):
             cursor = pending.id
             break
@@ -197,12 +201,12 @@ def autoclaim(
         left -= 1
     dead_letters.close()
     if deleted:
-        removed(txn, found, deleted)
+        removed(txn, group_record, deleted)
     txn.counts["claims"] += len(entries)
     if entries:
-        claimed(txn, found, who, [(each.id, each.time_ms, each.count) for each in entries])
+        claimed(txn, group_record, who, [(each.id, each.time_ms, each.count) for each in entries])
     else:
-        admin.seen(txn, found, who)
+        admin.seen(txn, group_record, who)
     return Autoclaimed(cursor, entries, deleted)
 
 
@@ -220,17 +224,17 @@ def reassign(
     """Hand up to ``count`` entries (0: all) that are idle for ``min_idle_ms``, longest first, to
     consumers seen within ``alive_ms``, each to the one with the fewest pending; how many each got.
     """
-    record, found = admin.existing(txn, stream, group)
+    record, group_record = admin.existing(txn, stream, group)
     txn.groups.flush()
     since_ms = txn.now_ms - alive_ms
     alive = {
         each.number: each
-        for each in txn.groups.index.consumers(found.number)
+        for each in txn.groups.index.consumers(group_record.number)
         if each.seen_ms >= since_ms
     }
     if not alive:
         return {}
-    idle = pel.by_idle(txn.groups.index, found.number, txn.now_ms - min_idle_ms)
+    idle = pel.by_idle(txn.groups.index, group_record.number, txn.now_ms - min_idle_ms)
     moved = list(islice(idle, count or None))
     held = {number: each.pending for number, each in alive.items()}
     for waiting in moved:  # it no longer counts for the consumer that it leaves
@@ -250,11 +254,13 @@ def reassign(
         items.setdefault(number, []).append(item)
         heapq.heapreplace(least, (pending + 1, name, number))
     if gone:
-        removed(txn, found, gone)
+        removed(txn, group_record, gone)
     txn.counts["claims"] += sum(map(len, items.values()))
     for number, given in items.items():
         who = alive[number]
         txn.emit(
-            frames.Claim(found.number, number, who.seen_ms, who.active_ms, tuple(sorted(given)))
+            frames.Claim(
+                group_record.number, number, who.seen_ms, who.active_ms, tuple(sorted(given))
+            )
         )
     return {alive[number].name: len(given) for number, given in items.items()}

@@ -170,8 +170,8 @@ class DeadLettering:
             removal.removed(txn, group, ended)
 
     def _name(self, consumer: int) -> bytes:
-        found = self._state.groups.consumer(self._group.number, consumer) if consumer else None
-        return b"" if found is None else found.name
+        who = self._state.groups.consumer(self._group.number, consumer) if consumer else None
+        return b"" if who is None else who.name
 
     def _row(self, dead: DeadLettered) -> list[tuple[bytes, bytes]]:
         items, error = dead.items, dead.error

@@ -27,6 +27,7 @@ from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 
+_new = tuple.__new__  # without the layers of a named tuple: every delivery makes some
 GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
 GIVEN_BACK_MS = 1 << 40  # places of what was given back are below, delivery times above
 
@@ -88,26 +89,28 @@ def read_new(
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
     delivered before comes alone, so that one that kills its worker counts against no other.
     """
-    record, found = admin.existing(txn, stream, group, WHERE)
-    who = admin.consumer(txn, found, consumer)
+    record, group_record = admin.existing(txn, stream, group, WHERE)
+    who = admin.consumer(txn, group_record, consumer)
     claimed: list[Delivered] = []
-    room = room or ByteBudget(max_bytes)
-    settings = txn.settings.group(found.number)
+    if room is None and max_bytes:
+        room = ByteBudget(max_bytes)
+    settings = txn.settings.group(group_record.number)
     idle_ms = redelivery_idle_ms(settings, claim_idle_ms, noack=noack)
-    if idle_ms is not None and found.pending:
-        dead_letters = DeadLettering(txn, record, found, limit)
+    if idle_ms is not None and group_record.pending:
+        dead_letters = DeadLettering(txn, record, group_record, limit)
         alone = singly and dead_letters.limit is not None
         most = 1 if alone else count
-        claimed = _claim_idle(txn, dead_letters, record, found, who, idle_ms, most, room)
+        claimed = _claim_idle(txn, dead_letters, record, group_record, who, idle_ms, most, room)
         txn.counts["claims"] += len(claimed)
-        if claimed and (alone or room.full or 0 < count <= len(claimed)):
+        full = room is not None and room.full
+        if claimed and (alone or full or 0 < count <= len(claimed)):
             return claimed
     left_count = count - len(claimed) if count else 0
-    new = fresh(txn, record, found, left_count, room) if takes_new else []
+    new = fresh(txn, record, group_record, left_count, room) if takes_new else []
     if not new:
-        admin.seen(txn, found, who)
+        admin.seen(txn, group_record, who)
         return claimed
-    deliver(txn, record, found, who.number, new, noack=noack)
+    deliver(txn, record, group_record, who.number, new, noack=noack)
     return claimed + new
 
 
@@ -122,19 +125,14 @@ def deliver(
 ) -> None:
     """These, the next of the group, are this consumer's."""
     txn.counts["deliveries"] += len(new)
-    ids = [each.id for each in new]
-    last, read = groups.delivered(record, group, ids)
-    txn.emit(
-        frames.Deliver(
-            group.number,
-            consumer,
-            txn.now_ms,
-            *last,
-            read,
-            int(noack),
-            b"" if noack else packed_ids(ids),
-        )
+    ids = [delivered.id for delivered in new]
+    (last_ms, last_seq), read = groups.delivered(record, group, ids)
+    pending = b"" if noack else packed_ids(ids)
+    body: frames.Deliver = _new(
+        frames.Deliver,
+        (group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending),
     )
+    txn.emit(body)
 
 
 def left(
@@ -147,33 +145,34 @@ def left(
     limited: bool,
 ) -> bool:
     """Whether a read left something for others: new entries, or if it was ``limited`` old ones."""
-    found = admin.maybe(txn, stream, group)
-    if found is None:
+    known = admin.maybe(txn, stream, group)
+    if known is None:
         return False
-    if found[1].last < found[0].last:
+    if known[1].last < known[0].last:
         return True
-    settings = txn.settings.group(found[1].number)
+    settings = txn.settings.group(known[1].number)
     takes_over = redelivery_idle_ms(settings, claim_idle_ms, noack=noack) is not None
-    return limited and takes_over and found[1].pending > 0
+    return limited and takes_over and known[1].pending > 0
 
 
 def fresh(
-    txn: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: ByteBudget
+    txn: WriteTxn, record: StreamRecord, group: GroupRecord, limit: int, room: ByteBudget | None
 ) -> list[Delivered]:
-    """At most ``limit`` (0: all) entries above the group's last delivered ID."""
+    """At most ``limit`` (0: all) entries above the group's last delivered ID, as many as there is
+    ``room`` for (None: any number)."""
     if group.last >= record.last or group.last == MAX_ID or not record.length:
         return []
-    start = group.last.next()
-    found: list[Delivered] = []
+    start, now_ms = group.last.next(), txn.now_ms
+    new: list[Delivered] = []
     for master, lp, vector in nodes.live_from(txn, record, start):
-        left = limit - len(found) if limit else -1
+        left = limit - len(new) if limit else -1
         for _, ms, seq, items in codec().entries(lp, *master, vector, start, MAX_ID, left):
-            if not room.takes(items):
-                return found
-            found.append(Delivered(StreamID(ms, seq), items, 0, 1, txn.now_ms))
-        if limit and len(found) >= limit:
+            if room is not None and not room.takes(items):
+                return new
+            new.append(_new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, now_ms)))
+        if limit and len(new) >= limit:
             break
-    return found
+    return new
 
 
 def _claim_idle(
@@ -184,7 +183,7 @@ def _claim_idle(
     who: ConsumerRecord,
     min_idle_ms: int,
     limit: int,
-    room: ByteBudget,
+    room: ByteBudget | None,
 ) -> list[Delivered]:
     """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
     cleared away.
@@ -202,7 +201,7 @@ def _claim_idle(
             continue
         if dead_letters.takes(pending, items):
             continue
-        if not room.takes(items):
+        if room is not None and not room.takes(items):
             break
         count = min(pending.count + 1, COUNT_MAX)
         idle_ms = pending.idle_ms(txn.now_ms)
@@ -253,23 +252,22 @@ def read_history(
     Entries that are gone come back without fields, and are not counted as delivered. ``limit``,
     ``singly`` and ``room`` as in ``read_new``.
     """
-    room = room or ByteBudget()
-    record, found = admin.existing(txn, stream, group, WHERE)
-    who = admin.consumer(txn, found, consumer)
+    record, group_record = admin.existing(txn, stream, group, WHERE)
+    who = admin.consumer(txn, group_record, consumer)
     replies: list[Delivered] = []
     lookup = Lookup(txn, record)
-    dead_letters = DeadLettering(txn, record, found, limit)
+    dead_letters = DeadLettering(txn, record, group_record, limit)
     if singly and dead_letters.limit is not None:
         count = 1
     if who.pending and after < MAX_ID:
         start = after.next()
-        for pending in pel.by_id(txn.groups.index, found.number, start, MAX_ID, who.number):
+        for pending in pel.by_id(txn.groups.index, group_record.number, start, MAX_ID, who.number):
             if dead_letters.full:
                 break
             items = lookup.fields(pending.id)
             if items is not None and dead_letters.takes(pending, items):
                 continue
-            if not room.takes(items or ()):
+            if room is not None and not room.takes(items or ()):
                 break
             again = pending.count + (items is not None)
             time_ms = txn.now_ms if items is not None else pending.time_ms
@@ -283,7 +281,7 @@ def read_history(
     ]
     txn.counts["redeliveries"] += len(again_delivered)
     if again_delivered:
-        claimed(txn, found, who, again_delivered, active=False)  # the peers: only seen
+        claimed(txn, group_record, who, again_delivered, active=False)  # the peers: only seen
     else:
-        admin.seen(txn, found, who)
+        admin.seen(txn, group_record, who)
     return replies

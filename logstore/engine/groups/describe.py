@@ -67,10 +67,10 @@ class ConsumerRow(NamedTuple):
 
 def _existing(view: Snapshot, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
     record = view.record(stream)
-    found = None if record is None else view.index.group(record.number, group)
-    if record is None or found is None:
+    group_record = None if record is None else view.index.group(record.number, group)
+    if record is None or group_record is None:
         raise admin.not_found(stream, group)
-    return record, found
+    return record, group_record
 
 
 def pending_bounds(
@@ -148,18 +148,18 @@ def detail_page(
 ) -> tuple[list[PendingRow], StreamID | None]:
     """The rows of some thousand pending entries of ``detail``, and the ID from which the next page
     goes on; None: there is none."""
-    _, found = _existing(view, stream, group)
+    _, group_record = _existing(view, stream, group)
     txn = view.index.groups
     rows: list[PendingRow] = []
     only: int | None = None
     if consumer is not None:
-        only = txn.consumer_number(found.number, consumer)
+        only = txn.consumer_number(group_record.number, consumer)
         if only is None:
             return rows, None
     if count <= 0 or start > end:
         return rows, None
     names: dict[int, bytes] = {NO_ONE: b""}
-    for looked, entry in enumerate(pel.by_id(txn, found.number, start, end, only)):
+    for looked, entry in enumerate(pel.by_id(txn, group_record.number, start, end, only)):
         if looked >= PAGE_ENTRIES:
             return rows, entry.id
         idle_ms = entry.idle_ms(now_ms)
@@ -167,7 +167,7 @@ def detail_page(
             continue
         name = names.get(entry.consumer)
         if name is None:
-            owner = txn.consumer(found.number, entry.consumer)
+            owner = txn.consumer(group_record.number, entry.consumer)
             name = names[entry.consumer] = b"" if owner is None else owner.name
         shown = -1 if entry.consumer == NO_ONE else idle_ms
         rows.append(PendingRow(entry.id, name, shown, entry.count))
@@ -232,10 +232,10 @@ def consumer_page(
     record = view.record(stream)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
-    found = view.index.group(record.number, group)
-    if found is None:
+    group_record = view.index.group(record.number, group)
+    if group_record is None:
         raise admin.no_group(stream, group)
-    consumers = view.index.groups.page_of_consumers(found.number, after, PAGE_ROWS)
+    consumers = view.index.groups.page_of_consumers(group_record.number, after, PAGE_ROWS)
     rows = [
         ConsumerRow(
             each.name,

@@ -82,22 +82,22 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
 
 def _links(engine: Engine, position: int) -> list[tuple[chain.Link, int]]:
     """Every segment that exists at the position, main ones cut off there."""
-    found: list[tuple[chain.Link, int]] = []
+    links: list[tuple[chain.Link, int]] = []
     mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
     number_at, offset_at = fmt.position_parts(position)
     for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if head.role == fmt.Role.COMPACTED:
-            found.append(
+            links.append(
                 (
                     maintenance_locks.compacted_link(engine, number)._replace(file_bytes=size),
                     head.role,
                 )
             )
         elif number < number_at:
-            found.append((mains[number], head.role))
+            links.append((mains[number], head.role))
         elif number == number_at:
-            found.append((mains[number]._replace(end_offset=offset_at), head.role))
-    return found
+            links.append((mains[number]._replace(end_offset=offset_at), head.role))
+    return links
 
 
 def _meta(engine: Engine) -> dict[str, Any]:
@@ -210,8 +210,8 @@ def _live_row(
     wanted = set(offsets or ())
     bits = 0
     if wanted:
-        for place, found in enumerate(node_frames(engine, link)):
-            if found.offset in wanted:
+        for place, frame in enumerate(node_frames(engine, link)):
+            if frame.offset in wanted:
                 bits |= 1 << place
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     return (link.number, int(role), link.end_offset, bitmap)
@@ -221,10 +221,10 @@ def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
     """The node frames of a segment, in order, from its hint or from the segment."""
     kept = hint.read(engine.fs, engine.path, engine.uuid, link)
     if kept is not None:
-        return [found for found in kept if found.kind == Kind.NODE]
+        return [frame for frame in kept if frame.kind == Kind.NODE]
     file = engine.fs.open(names.segment(engine.path, link.number))
     try:
         scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
-        return [hint.shortened(found) for found in scanned if found.kind == Kind.NODE]
+        return [hint.shortened(frame) for frame in scanned if frame.kind == Kind.NODE]
     finally:
         file.close()

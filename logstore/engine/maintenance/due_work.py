@@ -70,7 +70,7 @@ class DueWorker:
         if not 0 < first_ms <= engine.clock.now_ms():
             return False
         if timed.frees:
-            return bool(reserve.freeing(engine, lambda: self._committer.run(timed.work)))
+            return bool(self._committer.free(timed.work))
         reserve.check(engine)
         return bool(self._committer.run(timed.work))
 

@@ -21,7 +21,7 @@ from logstore.engine.runtime import identity
 from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
-from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.swap import let_go
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
@@ -33,10 +33,8 @@ from logstore.errors import (
     StoreFailedError,
     StoreGoneError,
 )
-from logstore.fs import File, FileSystem
-from logstore.heldpath import named
+from logstore.fs import File, FileSystem, named
 from logstore.index.env import Generation, open_generation, translated
-from logstore.index.keys import Meta
 from logstore.log import names
 from logstore.log.writer import crc_seed
 from logstore.logger import Logger
@@ -88,8 +86,8 @@ class Engine:
         self.care_files: set[File] = (
             set()
         )  # whose flocks are held, or waited for: see ``runtime.maintenance_locks``
-        self._active: File | None = None
-        self._active_number, self.dropped_seen = 0, wake.dropped
+        self.active: File | None = None  # the active segment, once it was opened for writing
+        self.active_number, self.dropped_seen = 0, wake.dropped
         self.rebuilds_of_lost = 0  # by readers that found rows of the index missing
 
     # -- the index ----------------------------------------------------------------------------
@@ -99,9 +97,9 @@ class Engine:
         FileNotFoundError if it was deleted; CorruptionError if other files stand in its place: they
         do not show what is committed to the first ones. The mutex is held, or nobody knows us yet.
         """
-        found = self.generation
-        if found is not None and found.number == number:
-            return found
+        opened = self.generation
+        if opened is not None and opened.number == number:
+            return opened
         path = names.generation(self.index_home, number)
         self.fs.check_held(self.path)
         made = open_generation(self.fs, path, number)
@@ -144,9 +142,9 @@ class Engine:
         """The generation that is valid now."""
         self.check_open()
         while True:
-            found, number = self.generation, self.wake.generation()
-            if found is not None and found.number == number:
-                return found
+            generation, number = self.generation, self.wake.generation()
+            if generation is not None and generation.number == number:
+                return generation
             try:  # LMDB opens databases under a lock of its own, without a time limit for waiting
                 with self._locked():
                     return self.use_generation(number)
@@ -220,12 +218,12 @@ class Engine:
     # -- the active segment -------------------------------------------------------------------
     def active_file(self, number: int) -> File:
         """The active segment, open for writing."""
-        before = self._active
-        if before is not None and self._active_number == number:
+        before = self.active
+        if before is not None and self.active_number == number:
             return before
         opened = self.fs.open(names.segment(self.path, number), write=True)
-        self._active = opened
-        self._active_number = number
+        self.active = opened
+        self.active_number = number
         if before is not None:
             before.close()
         return opened
@@ -250,13 +248,6 @@ class Engine:
                 segment=number,
                 offset=offset,
             )
-
-    def publish(self, meta: Meta) -> LogWords:
-        """Tell all processes where the log stands; the commit in progress is over."""
-        wake = self.wake
-        words = _new(LogWords, (*meta[:5], wake.generation(), 0))
-        wake.set_log(words)
-        return words
 
     # -- durability ---------------------------------------------------------------------------
     def sync_file(self, file: File, at_risk: int) -> None:
@@ -283,8 +274,8 @@ class Engine:
         self.closed = True
         self.segments.forget()
         self.wake.waits.waiters.give_back()
-        active = self._active
-        self._active = None
+        active = self.active
+        self.active = None
         if active is not None:
             active.close()
         try:
@@ -324,6 +315,6 @@ class Engine:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""
         self.closed = True
         self.wake.waits.waiters.set_aside()
-        active = [] if self._active is None else [self._active]
+        active = [] if self.active is None else [self.active]
         for file in [self.lock.file, self.users, *self.care_files, *active]:
             file.close()

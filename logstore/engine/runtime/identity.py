@@ -76,6 +76,6 @@ def _same(engine: Engine, file: File, path: Path) -> None:
 
 
 def _gone(engine: Engine, path: Path) -> StoreGoneError:
-    found = gone(engine.path, f"lost its file {path.relative_to(engine.path)}")
-    engine.gone = found.message
-    return found
+    error = gone(engine.path, f"lost its file {path.relative_to(engine.path)}")
+    engine.gone = error.message
+    return error

@@ -84,20 +84,20 @@ def release(fs: FileSystem, store: Path, pin_id: str) -> None:
 
 def living(fs: FileSystem, store: Path, now_ms: int, *, clean: bool = True) -> list[Pin]:
     """Pins that hold, the oldest first; what is left of others is removed if ``clean``."""
-    found: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     listed = fs.names(store / names.PINS)
     for name in listed:
         if pinfile.is_id(name):
             pin = pinfile.read(fs, store, name)
             if pin is not None and pin.expires_ms > now_ms and not owner(pin).is_gone():
-                found[name] = pin
+                pins[name] = pin
             elif clean:
                 release(fs, store, name)
     for name in listed if clean else ():
         stem = name.partition(".")[0]
-        if stem != name and pinfile.is_id(stem) and stem not in found:
+        if stem != name and pinfile.is_id(stem) and stem not in pins:
             _remove_orphan(fs, store, name, stem)
-    return sorted(found.values(), key=lambda pin: (pin.made_ms, pin.id))
+    return sorted(pins.values(), key=lambda pin: (pin.made_ms, pin.id))
 
 
 def owner(pin: Pin) -> Identity:

@@ -39,10 +39,10 @@ def revive(engine: Engine) -> bool:
     False if there is nothing to do, or readers do not leave. No transaction of this thread is open.
     """
     with engine.mutex:
-        found = engine.generation
-        if found is None or not found.given_up():
+        generation = engine.generation
+        if generation is None or not generation.given_up():
             return False
-        if not _close_locked(engine, found):
+        if not _close_locked(engine, generation):
             return False
     log.warning("LMDB gave up the index after a failed write of its meta page: it is opened again")
     return True

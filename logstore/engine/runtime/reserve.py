@@ -58,12 +58,12 @@ def release(engine: Engine) -> bool:
 
 def give_up_hints(fs: FileSystem, store: Path) -> bool:
     """Remove the hints; False if there are none. They are written again when there is room."""
-    found = [name for name in fs.names(store / names.LOG) if names.is_hint(name)]
-    for name in found:
+    hints = [name for name in fs.names(store / names.LOG) if names.is_hint(name)]
+    for name in hints:
         fs.remove(store / names.LOG / name)
-    if found:
-        log.warning("the disk is full: %d hints are given up", len(found))
-    return bool(found)
+    if hints:
+        log.warning("the disk is full: %d hints are given up", len(hints))
+    return bool(hints)
 
 
 def check(engine: Engine) -> None:

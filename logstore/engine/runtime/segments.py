@@ -18,8 +18,7 @@ from logstore.codec import codec
 from logstore.engine.shm.swap import let_go
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.fs import File, FileSystem
-from logstore.heldpath import named
+from logstore.fs import File, FileSystem, named
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
 from logstore.log import frame as frames
@@ -85,10 +84,10 @@ class Segments:
         """Something to read the segment's bytes from."""
         key = (number, sealed)
         with self._lock:
-            found = self._files.get(key)
-            if found is not None:
+            opened = self._files.get(key)
+            if opened is not None:
                 self._files.move_to_end(key)
-                return found
+                return opened
         try:
             file = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
@@ -123,12 +122,12 @@ class Segments:
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)
         data = source.pread(_HEAD_BYTES + payload_bytes, offset)
-        found = reader.parse(data, 0, self.seed, segment, offset)
-        if found.payload_bytes != payload_bytes:
+        parsed = reader.parse(data, 0, self.seed, segment, offset)
+        if parsed.payload_bytes != payload_bytes:
             raise CorruptFrameError(
                 "a frame has not the length that its locator says", segment=segment, offset=offset
             )
-        return found
+        return parsed
 
     def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
         """The listpack of a sealed node, proven to be the one that was asked for."""
@@ -150,8 +149,8 @@ class Segments:
 
     def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""
-        found = self.frame(run.position, run.payload_bytes, active)
-        return found.kind, found.payload[frames.DATA_HEAD_BYTES[found.kind] :]
+        frame = self.frame(run.position, run.payload_bytes, active)
+        return frame.kind, frame.payload[frames.DATA_HEAD_BYTES[frame.kind] :]
 
     def open_listpack(self, node: OpenNode, active: int) -> bytes:
         """The listpack of an open node, put together from its frames if need be."""
@@ -169,17 +168,17 @@ class Uncommitted:
 
     def node(self, stream: int, master: StreamID, locator: Locator, active: int) -> bytes:
         """The listpack of a sealed node."""
-        found = self._buffer.frame_at(locator.position)
-        if found is None:
+        frame = self._buffer.frame_at(locator.position)
+        if frame is None:
             return self._below.node(stream, master, locator, active)
-        return found[1][fmt.NODE_BODY.size :]
+        return frame[1][fmt.NODE_BODY.size :]
 
     def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""
-        found = self._buffer.frame_at(run.position)
-        if found is None:
+        frame = self._buffer.frame_at(run.position)
+        if frame is None:
             return self._below.run_bytes(run, active)
-        kind, payload = found
+        kind, payload = frame
         return kind, payload[frames.DATA_HEAD_BYTES[kind] :]
 
     def open_listpack(self, node: OpenNode, active: int) -> bytes:

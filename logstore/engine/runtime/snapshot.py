@@ -8,6 +8,7 @@ was switched), and that never inside the gate: who shuts the gate may hold that 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -137,7 +138,7 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
             follow()
         generation = engine.generation
         try:
-            result: T = engine.gate.through(_once, engine, batch, args)
+            result: T = inside(engine, _once, batch, args)
             return result
         except _Moved:  # by a fork or another process, or it was not open yet: not counted
             try:
@@ -164,6 +165,19 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
     )
+
+
+def inside(engine: Engine, work: Callable[..., T], *args: Any) -> T:
+    """Do something with the index while nobody closes it: inside the gate. What it returns."""
+    gate, token = engine.gate, object()
+    readers = gate.inside
+    try:
+        readers[token] = threading.get_ident()
+        if gate.is_shut:  # looked at after the token was shown: the closer sees it, or we do
+            gate.wait(token)
+        return work(engine, *args)
+    finally:
+        readers.pop(token, None)
 
 
 def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:

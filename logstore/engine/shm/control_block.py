@@ -84,12 +84,12 @@ def _mapped(fs: FileSystem, path: Path) -> Any:
                 f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the "
                 "store in every process, and open it again; it is made anew"
             )
-        found = file.map(writable=True)
+        memory = file.map(writable=True)
     finally:
         file.close()
-    if found[: len(MAGIC)] != MAGIC:
+    if memory[: len(MAGIC)] != MAGIC:
         raise StoreError(f"{path} is not a wake file of this version")
-    return found
+    return memory
 
 
 def _fits(fs: FileSystem, path: Path) -> bool:
@@ -169,8 +169,8 @@ class Wake:
             file.close()
         if len(data) < _FAILED_OFFSET + _ONE.size or data[: len(MAGIC) - 1] != MAGIC[:-1]:
             return 0
-        found: int = _ONE.unpack_from(data, _FAILED_OFFSET)[0]
-        return found
+        position: int = _ONE.unpack_from(data, _FAILED_OFFSET)[0]
+        return position
 
     @staticmethod
     def peek(fs: FileSystem, path: Path) -> LogWords | None:
@@ -201,8 +201,8 @@ class Wake:
     @staticmethod
     def last_durable(fs: FileSystem, path: Path) -> int:
         """``durable_upto``, read without mapping; 0 if there is no such file."""
-        found: int = _ONE.unpack_from(_looked_at(fs, path), _DURABLE_OFFSET)[0]
-        return found
+        position: int = _ONE.unpack_from(_looked_at(fs, path), _DURABLE_OFFSET)[0]
+        return position
 
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
@@ -212,6 +212,13 @@ class Wake:
     def set_log(self, words: LogWords) -> None:
         """Publish where the log stands."""
         _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
+
+    def publish(self, stands: tuple[int, ...]) -> LogWords:
+        """The commit in progress is over, and the log stands there: the first five of ``LogWords``,
+        and what may follow them."""
+        words = _new(LogWords, (*stands[:5], self._words[_GENERATION_OFFSET >> 3], 0))
+        self.set_log(words)
+        return words
 
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""

@@ -90,9 +90,9 @@ class Metrics:
     def as_dict(self) -> dict[str, int | float]:
         """All counters by name, of one moment; times in seconds."""
         with self._guard:
-            found = dict(self._counts)
+            counts = dict(self._counts)
         told: dict[str, int | float] = {}
-        for name, value in found.items():
+        for name, value in counts.items():
             what, at, rest = name.partition("_ns")
             told[f"{what}_s{rest}" if at else name] = value / 1e9 if at else value
         return told

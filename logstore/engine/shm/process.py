@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import lru_cache
 
-from logstore.fs import SystemFile, system_bytes
+from logstore.fsinfo import SystemFile, system_bytes
 from logstore.tuples import NamedTuple
 
 GONE, RUNS, STOPPED = 0, 1, 2
@@ -121,7 +122,11 @@ def forget() -> None:
 
 def packed_self() -> bytes:
     """This process's pid and start time as two words."""
-    pid = os.getpid()
+    return _packed(os.getpid())
+
+
+@lru_cache(maxsize=1)  # of this process: a child of a fork asks for another pid
+def _packed(pid: int) -> bytes:
     return _PAIR.pack(pid, start_ticks(pid))
 
 

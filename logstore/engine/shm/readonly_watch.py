@@ -71,10 +71,10 @@ class Watch:
                 timeout_s -= time.monotonic() - now
         if self.published() == self._seen and timeout_s > 0:
             time.sleep(min(LOOK_S, timeout_s))
-        found = self.published()
-        news = found != self._seen
+        published = self.published()
+        news = published != self._seen
         if news:
-            self._seen, self._news_s = found, time.monotonic()
+            self._seen, self._news_s = published, time.monotonic()
         return news
 
 

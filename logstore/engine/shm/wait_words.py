@@ -75,7 +75,8 @@ class Waits:
     def awaited(self, name: bytes) -> bool:
         """Whether somebody may wait for a group of this stream."""
         at = BUCKETS_OFFSET + bucket_of(name) * BUCKET_BYTES + _GROUPS_UNTIL
-        return self._longs[at >> 3] >= monotonic_ms()
+        until_ms = self._longs[at >> 3]  # 0: nobody ever did
+        return until_ms != 0 and until_ms >= monotonic_ms()
 
     def bump_locked(self, names: Iterable[bytes], drained: set[int]) -> None:
         """Streams were changed by a commit that is published now; to these groups it left nothing

@@ -138,10 +138,10 @@ def _resolve_given(last: StreamID, ids: GivenIDs) -> None:
     """Give sequences where they were left open; refuse IDs that do not ascend above the last."""
     row = ids.settle(*last)
     if row >= 0:
-        found = StreamID(*ids[row])
+        refused = StreamID(*ids[row])
         before = StreamID(*ids[row - 1]) if row else last
-        where = f" (row {row}: {found} after {before})" if len(ids) > 1 else ""
-        _check_above(before, min(found, before), where)
+        where = f" (row {row}: {refused} after {before})" if len(ids) > 1 else ""
+        _check_above(before, min(refused, before), where)
 
 
 def _last_of(added: Added) -> StreamID:

@@ -38,13 +38,17 @@ class ByteBudget:
         """Whether one more entry fits; it counts then."""
         if self._left is None and self._held_left is None:
             return True
-        size = entry_bytes(items)
+        return self.fits(entry_bytes(items), len(items))
+
+    def fits(self, size_bytes: int, items: int = 0) -> bool:
+        """Whether one more entry of so many bytes, in so many field names and values, fits; it
+        counts then."""
         over = False
         if self._left is not None:
-            self._left -= size
+            self._left -= size_bytes
             over = self._left < 0
         if self._held_left is not None:
-            self._held_left -= size + HELD_BYTES + HELD_ITEM_BYTES * len(items)
+            self._held_left -= size_bytes + HELD_BYTES + HELD_ITEM_BYTES * items
             over = over or self._held_left < 0
         if over and not self._empty:
             self.full = True

@@ -34,7 +34,7 @@ def delete_entries(txn: WriteTxn, record: StreamRecord, ids: Sequence[StreamID])
     """Delete entries of a stream, whatever groups hold of them; how many there were."""
     if not record.length:
         return 0
-    found: list[tuple[NodeRef, list[int]]] = []
+    going: list[tuple[NodeRef, list[int]]] = []
     asked = set(ids)
     wanted = sorted(dict.fromkeys(ids))
     largest = record.max_deleted
@@ -51,9 +51,9 @@ def delete_entries(txn: WriteTxn, record: StreamRecord, ids: Sequence[StreamID])
         lp, vector = nodes.listpack(txn, record, ref)
         ordinals, last = _ordinals(lp, vector, ref.master, here, asked)
         if ordinals:
-            found.append((ref, ordinals))
+            going.append((ref, ordinals))
             largest = max(largest, last)
-    return remove(txn, record, found, largest, first=record.first in asked)
+    return remove(txn, record, going, largest, first=record.first in asked)
 
 
 def _ordinals(
@@ -74,27 +74,27 @@ def delete_range(txn: WriteTxn, name: bytes, start: StreamID, end: StreamID) -> 
     record = txn.record_by_name(name)
     if record is None or not record.length or start > end:
         return 0
-    found: list[tuple[NodeRef, list[int]]] = []
+    going: list[tuple[NodeRef, list[int]]] = []
     last_whole: NodeRef | None = None
     largest = record.max_deleted
     for ref in nodes.refs(txn, record, start, end):
         if not ref.live:
             continue
         if start <= ref.master and ref.last <= end and ref.locator is not None:
-            found.append((ref, []))  # the whole node, without reading it
+            going.append((ref, []))  # the whole node, without reading it
             last_whole = ref
             continue
         lp, vector = nodes.listpack(txn, record, ref)
         inside = [e for e in codec().ids(lp, *ref.master, vector) if start <= (e[1], e[2]) <= end]
         if inside:
-            found.append((ref, [e[0] for e in inside]))
+            going.append((ref, [e[0] for e in inside]))
             largest = max(largest, StreamID(*inside[-1][1:]))
     if last_whole is not None:
         lp, vector = nodes.listpack(txn, record, last_whole)
         top = codec().last_live_id(lp, *last_whole.master, vector)
         if top is not None:
             largest = max(largest, StreamID(*top))
-    return remove(txn, record, found, largest, first=start <= record.first)
+    return remove(txn, record, going, largest, first=start <= record.first)
 
 
 def delete_ids(

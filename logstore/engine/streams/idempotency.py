@@ -69,13 +69,13 @@ def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
         tuple((given[at], name) for name, at in plan.remembered.items()),
     ))  # fmt: skip
     txn.counts["duplicate_adds"] += duplicates
-    found: list[StreamID] = []
+    ids: list[StreamID] = []
     for place, what in enumerate(plan.rows):
         if isinstance(what, StreamID):
-            found.append(what)
+            ids.append(what)
         else:
-            found.append(given[place if what == _ADDED else what])
-    return found
+            ids.append(given[place if what == _ADDED else what])
+    return ids
 
 
 def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID) -> None:
@@ -83,25 +83,29 @@ def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID
 
     StreamNotFoundError; UsageError if the entry is not there, or one of the two has another.
     """
-    found = existing(txn, name)
-    if id not in Lookup(txn, found):
+    stream_record = existing(txn, name)
+    if id not in Lookup(txn, stream_record):
         raise UsageError("No such message in stream")
-    planner = _Planner(txn, found, Asked(producer, [own]))
+    planner = _Planner(txn, stream_record, Asked(producer, [own]))
     known = planner.known(own)
     if known == id:
         return
     if known is not None:
         raise UsageError("IID already exists for this producer with a different stream ID")
     producers = ProducerRows(txn.index)
-    if producers.gave(found.number, id) and producers.find(found.number, producer, own) != id:
+    if (
+        producers.gave(stream_record.number, id)
+        and producers.find(stream_record.number, producer, own) != id
+    ):
         raise UsageError(f"another idempotent ID gave entry {id}")
     planner.keep(own, 0)
     if id <= planner.upto:  # older than all that are remembered of a producer that has its most
         return
-    tally = producers.tally(found.number)
+    tally = producers.tally(stream_record.number)
     txn.emit(Idempotent(
-        found.number, tally.added, tally.duplicates,
-        *_expired(txn, found.number, EXPIRED_A_COMMIT), planner.upto, producer, ((id, own),),
+        stream_record.number, tally.added, tally.duplicates,
+        *_expired(txn, stream_record.number, EXPIRED_A_COMMIT), planner.upto, producer,
+        ((id, own),),
     ))  # fmt: skip
 
 
@@ -163,11 +167,11 @@ class _Planner:
 
     def known(self, name: bytes) -> StreamID | None:
         """The entry that an idempotent ID gave, unless that does not count any more."""
-        found = self._producers.find(self._number, self._asked.producer, name)
-        if found is None or found <= self.upto:
+        id = self._producers.find(self._number, self._asked.producer, name)
+        if id is None or id <= self.upto:
             return None
-        if found.ms > self._expired_ms and self._lookup is not None and found in self._lookup:
-            return found
+        if id.ms > self._expired_ms and self._lookup is not None and id in self._lookup:
+            return id
         own = digest(name)
         if own not in self._replaced:  # evicted from this batch, else: it does not count any more
             self._replaced.add(own)

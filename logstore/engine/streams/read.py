@@ -162,10 +162,10 @@ def _confirm(
             view.confirm_nodes(record, given=True)
     elif not live and record.first <= start <= record.last:
         if record.open_version and record.open_master <= start:
-            found: object = view.open_node(record.number)
+            node: object = view.open_node(record.number)
         else:
-            found = view.index.node_floor(record.number, start)
-        if found is None:
+            node = view.index.node_floor(record.number, start)
+        if node is None:
             raise view.lost(record, "nothing")
 
 

@@ -26,11 +26,13 @@ from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log.groupframe import Ack
 
+_new = tuple.__new__  # without the layers of a named tuple: every ack makes one
+
 
 def remove(
     txn: WriteTxn,
     record: StreamRecord,
-    found: list[tuple[NodeRef, list[int]]],
+    going: list[tuple[NodeRef, list[int]]],
     largest: StreamID,
     *,
     first: bool,
@@ -38,7 +40,7 @@ def remove(
     """Delete these ordinals, none standing for the whole node; how many entries went."""
     gone = 0
     whole: list[NodeRef] = []
-    for ref, ordinals in found:
+    for ref, ordinals in going:
         if not ordinals or len(ordinals) == ref.live:
             whole.append(ref)
             gone += ref.live
@@ -123,7 +125,8 @@ def removed(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
     there = _pending(txn, group, ids)
     if there:
-        txn.emit(Ack(group.number, there))
+        body: Ack = _new(Ack, (group.number, there))
+        txn.emit(body)
     return len(there) // ID_BYTES
 
 

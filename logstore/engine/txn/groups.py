@@ -31,30 +31,30 @@ class GroupState:
     # -- groups -------------------------------------------------------------------------------
     def by_number(self, number: int) -> GroupRecord | None:
         """A group's record; changes to it count once ``touch`` was called."""
-        found = self.cache.groups.get(number)
-        if found is None:
-            found = self.index.group(number)
-            if found is not None:
-                self.cache.groups[number] = found
-        return found
+        group = self.cache.groups.get(number)
+        if group is None:
+            group = self.index.group(number)
+            if group is not None:
+                self.cache.groups[number] = group
+        return group
 
     def named(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""
         number = self.cache.numbers.get((stream, name))
-        found = None if number is None else self.by_number(number)
-        if found is None or (found.stream, found.name) != (stream, name):
+        group = None if number is None else self.by_number(number)
+        if group is None or (group.stream, group.name) != (stream, name):
             number = self.index.number(stream, name)
             if number is None:
                 return None
             self.cache.numbers[stream, name] = number
-            found = self.by_number(number)
-        return found
+            group = self.by_number(number)
+        return group
 
     def of_stream(self, stream: int) -> list[GroupRecord]:
         """A stream's groups, by name."""
         self.flush()
-        found = [self.by_number(each.number) for each in self.index.of_stream(stream)]
-        return [each for each in found if each is not None]
+        groups = [self.by_number(each.number) for each in self.index.of_stream(stream)]
+        return [each for each in groups if each is not None]
 
     def touch(self, group: GroupRecord) -> None:
         """The record was changed: it is written back at ``flush``."""
@@ -99,24 +99,24 @@ class GroupState:
     # -- consumers ----------------------------------------------------------------------------
     def consumer(self, group: int, number: int) -> ConsumerRecord | None:
         """A consumer's record; changes to it count once ``touch_consumer`` was called."""
-        found = self.cache.consumers.get((group, number))
-        if found is None:
-            found = self.index.consumer(group, number)
-            if found is not None:
-                self.cache.consumers[group, number] = found
-        return found
+        record = self.cache.consumers.get((group, number))
+        if record is None:
+            record = self.index.consumer(group, number)
+            if record is not None:
+                self.cache.consumers[group, number] = record
+        return record
 
     def consumer_named(self, group: int, name: bytes) -> ConsumerRecord | None:
         """A consumer's record by name."""
         number = self.cache.consumer_numbers.get((group, name))
-        found = None if number is None else self.consumer(group, number)
-        if found is None or found.name != name:
+        record = None if number is None else self.consumer(group, number)
+        if record is None or record.name != name:
             number = self.index.consumer_number(group, name)
             if number is None:
                 return None
             self.cache.consumer_numbers[group, name] = number
-            found = self.consumer(group, number)
-        return found
+            record = self.consumer(group, number)
+        return record
 
     def touch_consumer(self, group: int, consumer: ConsumerRecord) -> None:
         """The record was changed: it is written back at ``flush``."""

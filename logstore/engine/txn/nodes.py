@@ -120,9 +120,9 @@ def refs(
         if locator.last >= start:
             yield sealed_ref(master, locator)
     if record.open_version and record.open_master <= end:
-        found = open_ref(view, record)
-        if found is not None:
-            yield found
+        last = open_ref(view, record)
+        if last is not None:
+            yield last
 
 
 def refs_reverse(
@@ -130,9 +130,9 @@ def refs_reverse(
 ) -> Iterator[NodeRef]:
     """Nodes that may hold IDs of the closed interval, descending."""
     if record.open_version and record.open_master <= end:
-        found = open_ref(view, record)
-        if found is not None:
-            yield found
+        last = open_ref(view, record)
+        if last is not None:
+            yield last
     floor = view.index.node_floor(record.number, start)
     low = floor[0] if floor is not None else start
     for master, locator in view.index.nodes(record.number, low, end, reverse=True):
@@ -191,24 +191,28 @@ def live_from(
     one that keeps up with the stream finds it in the open node, and looks at no other.
     """
     cache, master, buffer = txn.cache, record.open_master, txn.buffer
-    if not record.open_version or master > start:
-        found = cache.node_at(txn.index, record.number, start)
-        if found is not None:
-            yield found.master, found.lp, found.locator.vector
-            if found.locator.last == MAX_ID:
+    in_open = record.open_version and (master <= start or not record.nodes)
+    if not in_open:
+        cached = cache.node_at(txn.index, record.number, start)
+        if cached is not None:
+            yield cached.master, cached.lp, cached.locator.vector
+            if cached.locator.last == MAX_ID:
                 return
-            start = found.locator.last.next()
-    if record.open_version and master <= start:
+            start = cached.locator.last.next()
+    if in_open or (record.open_version and master <= start):
         node = txn.open_node(record.number)
         if node is not None:
-            yield master, txn.segments.open_listpack(node, txn.meta.active_segment), b""
+            lp = node.lp
+            if node.runs or lp is None:
+                lp = txn.segments.open_listpack(node, txn.meta.active_segment)
+            yield master, lp, b""
         return
     for ref in refs(txn, record, start):
         if ref.live:
             lp, vector = listpack(txn, record, ref)
             at = ref.locator
             # One of this very commit may still be taken back.
-            if at is not None and (buffer is None or buffer.frame_at(at.position) is None):
+            if at is not None and buffer.frame_at(at.position) is None:
                 cache.node, cache.node_is_sure = CachedNode(record.number, ref.master, at, lp), True
             yield ref.master, lp, vector
 
@@ -223,9 +227,9 @@ def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> S
     for ref in refs(view, record, after):
         if ref.live:
             lp, vector = listpack(view, record, ref)
-            found = codec().first_live_id(lp, *ref.master, vector)
-            if found is not None:
-                return StreamID(*found)
+            id = codec().first_live_id(lp, *ref.master, vector)
+            if id is not None:
+                return StreamID(*id)
     return ZERO_ID
 
 
@@ -234,9 +238,9 @@ def last_live(view: View, record: StreamRecord) -> StreamID:
     for ref in refs_reverse(view, record):
         if ref.live:
             lp, vector = listpack(view, record, ref)
-            found = codec().last_live_id(lp, *ref.master, vector)
-            if found is not None:
-                return StreamID(*found)
+            id = codec().last_live_id(lp, *ref.master, vector)
+            if id is not None:
+                return StreamID(*id)
     return ZERO_ID
 
 
@@ -331,13 +335,13 @@ class Lookup:
         master = self._ref.master
         self._ahead = ahead = min(2 * self._ahead, AHEAD_MAX) if self._last < id else 1
         end = id if ahead == 1 else MAX_ID
-        found = codec().entries(self._lp, *master, self._vector, id, end, ahead, False)
-        self._decoded = {(ms, seq): items for _, ms, seq, items in found}
+        entries = codec().entries(self._lp, *master, self._vector, id, end, ahead, False)
+        self._decoded = {(ms, seq): items for _, ms, seq, items in entries}
         self._first = id
-        if len(found) < ahead:
+        if len(entries) < ahead:
             self._last = id if ahead == 1 else self._high
         else:
-            self._last = StreamID(*found[-1][1:3])
+            self._last = StreamID(*entries[-1][1:3])
         return self._decoded.get(id)
 
     def __contains__(self, id: StreamID) -> bool:

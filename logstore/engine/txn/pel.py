@@ -149,13 +149,13 @@ def find(txn: GroupTxn, group: int, id: StreamID) -> PendingEntry | None:
     """One pending entry by ID."""
     packed = id.packed()
     run = txn.run_floor(group, packed)
-    found = None if run is None else run.find(packed)
-    return None if found is None else PendingEntry(id, *found)
+    values = None if run is None else run.find(packed)
+    return None if values is None else PendingEntry(id, *values)
 
 
 def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
     """Those of some IDs, packed and ascending, that are pending."""
-    found: list[bytes] = []
+    parts: list[bytes] = []
     at = 0
     while at < len(ids):
         _, run, upper = txn.around(group, ids[at : at + ID_BYTES])
@@ -163,8 +163,8 @@ def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
             at = end_below(ids, at, upper)
             continue
         here, at = run.present(ids, at, upper)
-        found.append(here)
-    return found[0] if len(found) == 1 else b"".join(found)
+        parts.append(here)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def by_id(
@@ -217,21 +217,21 @@ def oldest(
     Reads the run that begins with the earliest, and others only if what it holds is gone, as all
     below ``first_id`` is.
     """
-    found: int | None = None
+    earliest_ms: int | None = None
     least = first_id.packed()
     for oldest_ms, first in txn.idle(group):
-        if found is not None and oldest_ms >= found:
+        if earliest_ms is not None and oldest_ms >= earliest_ms:
             break
         run = txn.run_floor(group, first)
         if run is None or run.last < least:
             continue
         for time_ms, ms, seq, *_ in sorted(run.due(LATEST_MS)):
-            if found is not None and time_ms >= found:
+            if earliest_ms is not None and time_ms >= earliest_ms:
                 break
             if there(StreamID(ms, seq)):
-                found = time_ms
+                earliest_ms = time_ms
                 break
-    return found
+    return earliest_ms
 
 
 def _popped(heap: list[Due]) -> PendingEntry:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
@@ -56,23 +57,17 @@ class TxnView:
     )
 
     def __init__(
-        self,
-        index: IndexTxn,
-        cache: RecordCache,
-        meta: Meta,
-        limits: StoreLimits,
-        segments: Segments,
-        now_ms: int,
-        buffer: CommitBuffer | None = None,
+        self, engine: Engine, index: IndexTxn, meta: Meta, start: int, number: int
     ) -> None:
+        """The commit has this number, and begins at position ``start``."""
         self.index = index
-        self.cache = cache
+        self.cache: RecordCache = engine.cache
         self.meta = meta
-        self.limits = limits
-        self._source = segments
-        self._segments_seen: NodeSource | None = None if buffer is not None else segments
-        self.now_ms = now_ms
-        self.buffer = buffer
+        self.limits: StoreLimits = engine.limits
+        self._source: Segments = engine.segments
+        self._segments_seen: NodeSource | None = None
+        self.now_ms: int = engine.clock.now_ms()
+        self.buffer = CommitBuffer(start, number)
         self.joined: bytes | None = None  # what an append makes of its open node: see ``emit``
         # ``groups.dead_letter.DeadLettered``: the caller is told of them after the commit
         self.dead_lettered: list[Any] = []
@@ -97,7 +92,6 @@ class TxnView:
         """Where nodes are read from: the log, and the frames of this commit."""
         source = self._segments_seen
         if source is None:
-            assert self.buffer is not None
             source = self._segments_seen = Uncommitted(self._source, self.buffer)
         return source
 
@@ -128,20 +122,20 @@ class TxnView:
     def all_records(self) -> list[StreamRecord]:
         """Every stream's record, by ascending numbers; changes to one count once it is touched."""
         return [
-            found
+            record
             for number in sorted({*self.cache.records, *self.index.numbers()})
-            if (found := self.record(number)) is not None
+            if (record := self.record(number)) is not None
         ]
 
     def record_by_name(self, name: bytes) -> StreamRecord | None:
         """A stream's record by name; None also for one that has expired."""
         number = self.cache.numbers.get(name)
-        found = None if number is None else self.record(number)
-        if found is None or found.name != name:
-            found = self.holder(name)
-            if found is None:
+        record = None if number is None else self.record(number)
+        if record is None or record.name != name:
+            record = self.holder(name)
+            if record is None:
                 return None
-        return None if found.expires_ms and found.expires_ms <= self.now_ms else found
+        return None if record.expires_ms and record.expires_ms <= self.now_ms else record
 
     def holder(self, name: bytes) -> StreamRecord | None:
         """The record that has a name, expired or not: asked for to give the name to another."""
@@ -149,8 +143,8 @@ class TxnView:
         if number is None:
             return None
         self.cache.numbers[name] = number
-        found = self.record(number)
-        return found if found is not None and found.name == name else None
+        record = self.record(number)
+        return record if record is not None and record.name == name else None
 
     def touch(self, record: StreamRecord) -> None:
         """The record was changed or made: it is written back at ``flush``."""
@@ -217,12 +211,12 @@ class TxnView:
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        found = self.cache.opens.get(stream)
-        if found is None:
-            found = self.index.open_node(stream)
-            if found is not None:
-                self.cache.opens[stream] = found
-        return found
+        node = self.cache.opens.get(stream)
+        if node is None:
+            node = self.index.open_node(stream)
+            if node is not None:
+                self.cache.opens[stream] = node
+        return node
 
     def put_open(self, stream: int, node: OpenNode) -> None:
         """Set a stream's open node."""

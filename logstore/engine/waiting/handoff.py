@@ -24,7 +24,6 @@ from logstore.engine.shm import process
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.engine.shm.waiters import NEW_ONLY, WaiterRecord
-from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.txn import pel
 from logstore.ids import U64_MAX
 from logstore.index.group_keys import GroupRecord
@@ -72,7 +71,7 @@ def hand_off(
         return False
     if most == 0:  # nobody is there who takes anything
         return whole
-    fresh = deliver.fresh(txn, record, group, (most or 0) + spare, ByteBudget(0))
+    fresh = deliver.fresh(txn, record, group, (most or 0) + spare, None)
     if not fresh:
         return False
     left: set[int] = set()  # the queue, while this looks at it

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from logstore import fsinfo
 from logstore.api import opening
-from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
@@ -228,7 +227,7 @@ def recording(root: Path) -> Iterator[Recorder]:
 
     undo = [
         _around(Wake, "begin", lambda *_: recorder.mark("announce the commit in WAKE")),
-        _around(Engine, "publish", lambda *_: recorder.mark("publish in WAKE"),
+        _around(Wake, "publish", lambda *_: recorder.mark("publish in WAKE"),
                 lambda *_: recorder.mark("published")),
         _around(WriterLock, "release", None, lambda *_: recorder.mark("let go of LOCK")),
         _around(Generation, "sync", lambda *_: recorder.mark("sync the index"),
