@@ -38,9 +38,13 @@ DATABASES = (
 
 
 _DAMAGED = (
-    lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError,
-    lmdb.NotFoundError, lmdb.IncompatibleError,
-)  # fmt: skip
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.NotFoundError,
+    lmdb.IncompatibleError,
+)
 LostReader = lmdb.BadRslotError  # this process's slot among the readers is another's now
 _STALE = (lmdb.BadDbiError, lmdb.BadTxnError)  # what it read does not fit what it knows
 GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in this environment
@@ -52,9 +56,17 @@ _GONE = os.strerror(errno.ENOENT)
 _NO_TABLE = "no reader locks"
 _REFUSED = tuple(
     os.strerror(code)
-    for code in (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
-                 errno.EROFS, errno.EAGAIN)
-)  # fmt: skip
+    for code in (
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EAGAIN,
+    )
+)
 
 
 def typed(exc: BaseException) -> BaseException:
@@ -222,9 +234,16 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
     env: Any = None
     try:
         env = lmdb.open(
-            reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), max_readers=READERS_MAX,
-            sync=False, metasync=False, writemap=False, max_spare_txns=2, create=build,
-        )  # fmt: skip
+            reach(path),
+            map_size=MAP_BYTES,
+            max_dbs=len(DATABASES),
+            max_readers=READERS_MAX,
+            sync=False,
+            metasync=False,
+            writemap=False,
+            max_spare_txns=2,
+            create=build,
+        )
         with env.begin(write=True) as txn:
             databases = {"main": env.open_db(None, txn=txn)}
             for name in DATABASES:
@@ -277,9 +296,14 @@ def open_untouched(path: Path, number: int) -> Generation:
     env: Any = None
     try:
         env = lmdb.open(
-            reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), readonly=True, lock=False,
-            create=False, max_spare_txns=0,
-        )  # fmt: skip
+            reach(path),
+            map_size=MAP_BYTES,
+            max_dbs=len(DATABASES),
+            readonly=True,
+            lock=False,
+            create=False,
+            max_spare_txns=0,
+        )
         # Each in a transaction of its own: a read transaction takes handles opened in it along.
         databases = {"main": env.open_db(None)}
         for name in DATABASES:

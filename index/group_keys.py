@@ -83,15 +83,31 @@ class GroupRecord:
     """All that is kept of a group beside its consumers and pending entries."""
 
     __slots__ = (
-        "consumers", "entries_read", "last", "name", "next_consumer", "next_nack", "number",
-        "pending", "position", "stream",
-    )  # fmt: skip
+        "consumers",
+        "entries_read",
+        "last",
+        "name",
+        "next_consumer",
+        "next_nack",
+        "number",
+        "pending",
+        "position",
+        "stream",
+    )
 
     def __init__(
-        self, number: int, stream: int, name: bytes, last: StreamID = ZERO_ID,
-        entries_read: int = -1, consumers: int = 0, next_consumer: int = FIRST_CONSUMER,
-        pending: int = 0, next_nack: int = 1, position: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        stream: int,
+        name: bytes,
+        last: StreamID = ZERO_ID,
+        entries_read: int = -1,
+        consumers: int = 0,
+        next_consumer: int = FIRST_CONSUMER,
+        pending: int = 0,
+        next_nack: int = 1,
+        position: int = 0,
+    ) -> None:
         self.number = number
         self.stream = stream
         self.name = name
@@ -110,10 +126,19 @@ class GroupRecord:
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
-        return _GROUP.pack(
-            self.stream, *self.last, self.entries_read, self.consumers, self.next_consumer,
-            self.pending, self.next_nack, self.position,
-        ) + self.name  # fmt: skip
+        return (
+            _GROUP.pack(
+                self.stream,
+                *self.last,
+                self.entries_read,
+                self.consumers,
+                self.next_consumer,
+                self.pending,
+                self.next_nack,
+                self.position,
+            )
+            + self.name
+        )
 
     @classmethod
     def unpack(cls, number: int, value: bytes) -> GroupRecord:

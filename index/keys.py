@@ -79,16 +79,37 @@ class StreamRecord:
     """All that is kept of a stream beside its nodes."""
 
     __slots__ = (
-        "entries_added", "expires_ms", "first", "last", "length", "max_deleted", "name",
-        "node_bytes", "nodes", "number", "open_master", "open_version", "position",
-    )  # fmt: skip
+        "entries_added",
+        "expires_ms",
+        "first",
+        "last",
+        "length",
+        "max_deleted",
+        "name",
+        "node_bytes",
+        "nodes",
+        "number",
+        "open_master",
+        "open_version",
+        "position",
+    )
 
     def __init__(
-        self, number: int, name: bytes, length: int = 0, entries_added: int = 0,
-        last: StreamID = ZERO_ID, first: StreamID = ZERO_ID, max_deleted: StreamID = ZERO_ID,
-        position: int = 0, nodes: int = 0, node_bytes: int = 0, open_version: int = 0,
-        open_master: StreamID = ZERO_ID, expires_ms: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        name: bytes,
+        length: int = 0,
+        entries_added: int = 0,
+        last: StreamID = ZERO_ID,
+        first: StreamID = ZERO_ID,
+        max_deleted: StreamID = ZERO_ID,
+        position: int = 0,
+        nodes: int = 0,
+        node_bytes: int = 0,
+        open_version: int = 0,
+        open_master: StreamID = ZERO_ID,
+        expires_ms: int = 0,
+    ) -> None:
         self.number = number
         self.name = name
         self.length = length
@@ -111,11 +132,22 @@ class StreamRecord:
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
-        return _pack_record(
-            self.length, self.entries_added, *self.last, *self.first, *self.max_deleted,
-            self.position, self.nodes, self.node_bytes, self.open_version, *self.open_master,
-            self.expires_ms,
-        ) + self.name  # fmt: skip
+        return (
+            _pack_record(
+                self.length,
+                self.entries_added,
+                *self.last,
+                *self.first,
+                *self.max_deleted,
+                self.position,
+                self.nodes,
+                self.node_bytes,
+                self.open_version,
+                *self.open_master,
+                self.expires_ms,
+            )
+            + self.name
+        )
 
     @classmethod
     def unpack(cls, number: int, value: bytes, head_bytes: int = RECORD_BYTES) -> StreamRecord:
@@ -124,22 +156,39 @@ class StreamRecord:
             value = value[:head_bytes].ljust(RECORD_BYTES, b"\x00") + value[head_bytes:]
         f = _RECORD.unpack_from(value)
         return cls(
-            number, value[_RECORD.size :], f[0], f[1], _new(StreamID, f[2:4]),
-            _new(StreamID, f[4:6]), _new(StreamID, f[6:8]), f[8], f[9], f[10], f[11],
-            _new(StreamID, f[12:14]), f[14],
-        )  # fmt: skip
+            number,
+            value[_RECORD.size :],
+            f[0],
+            f[1],
+            _new(StreamID, f[2:4]),
+            _new(StreamID, f[4:6]),
+            _new(StreamID, f[6:8]),
+            f[8],
+            f[9],
+            f[10],
+            f[11],
+            _new(StreamID, f[12:14]),
+            f[14],
+        )
 
 
 def new_record_row(
-    number: int, name: bytes, at: int, entries: int = 0, first: tuple[int, int] = (0, 0),
+    number: int,
+    name: bytes,
+    at: int,
+    entries: int = 0,
+    first: tuple[int, int] = (0, 0),
     last: tuple[int, int] = (0, 0),
-) -> tuple[bytes, bytes]:  # fmt: skip
+) -> tuple[bytes, bytes]:
     """Key and sealed value of a stream's record, of which ``at`` is the last frame; with
     ``entries``, that frame began its open node, and nothing happened to them since."""
     key = STREAM_KEY.pack(0xFF, number, IS_RECORD)
-    value = _pack_record(
-        entries, entries, *last, *first, 0, 0, at, 0, 0, at if entries else 0, *first, 0
-    ) + name  # fmt: skip
+    value = (
+        _pack_record(
+            entries, entries, *last, *first, 0, 0, at, 0, 0, at if entries else 0, *first, 0
+        )
+        + name
+    )
     return key, seal(key, value)
 
 

@@ -260,9 +260,13 @@ class IndexTxn:
         return StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
     def nodes(
-        self, stream: int, start: StreamID = ZERO_ID, end: StreamID = MAX_ID, *,
+        self,
+        stream: int,
+        start: StreamID = ZERO_ID,
+        end: StreamID = MAX_ID,
+        *,
         reverse: bool = False,
-    ) -> Iterator[tuple[StreamID, Locator]]:  # fmt: skip
+    ) -> Iterator[tuple[StreamID, Locator]]:
         """Sealed nodes with master IDs in the closed interval; do not change nodes meanwhile."""
         low, high = _NODE.pack(stream, *start), _NODE.pack(stream, *end)
         with self.txn.cursor(db=self.generation.nodes) as cursor:

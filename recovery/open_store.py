@@ -48,9 +48,14 @@ from logstore.recovery.report import RecoveryReport
 
 @translated()
 def open_engine(
-    fs: FileSystem, path: Path, options: StoreOptions, *, create: bool, limits: StoreLimits,
+    fs: FileSystem,
+    path: Path,
+    options: StoreOptions,
+    *,
+    create: bool,
+    limits: StoreLimits,
     accept_loss: bool = False,
-) -> tuple[Engine, RecoveryReport]:  # fmt: skip
+) -> tuple[Engine, RecoveryReport]:
     """All passes; the engine, and what they found and did.
 
     ``create`` makes a store, with these ``limits``, where there is none. ``accept_loss`` goes on
@@ -64,9 +69,15 @@ def open_engine(
         report = RecoveryReport()
         try:
             engine = _open_locked(
-                fs, path, options, report, create=create, limits=limits, accept_loss=accept_loss,
+                fs,
+                path,
+                options,
+                report,
+                create=create,
+                limits=limits,
+                accept_loss=accept_loss,
                 shortage=shortage,
-            )  # fmt: skip
+            )
         except DiskFullError:
             if not report.first_opener or report.created or shortage == Shortage.HINTS:
                 raise
@@ -98,9 +109,16 @@ def _give_up(fs: FileSystem, path: Path, shortage: Shortage) -> None:
 
 
 def _open_locked(
-    fs: FileSystem, path: Path, options: StoreOptions, report: RecoveryReport, *, create: bool,
-    limits: StoreLimits, accept_loss: bool, shortage: Shortage,
-) -> Engine:  # fmt: skip
+    fs: FileSystem,
+    path: Path,
+    options: StoreOptions,
+    report: RecoveryReport,
+    *,
+    create: bool,
+    limits: StoreLimits,
+    accept_loss: bool,
+    shortage: Shortage,
+) -> Engine:
     """Take LOCK, go through the passes, give LOCK back."""
     lock = WriterLock(fs, path / names.LOCK)
     users: File | None = None
@@ -122,9 +140,16 @@ def _open_locked(
         failed_at = Wake.last_failure(fs, path / names.WAKE) if first else 0
         wake = _create_wake(fs, path, users, failed_at) if first else _join_wake(fs, path, users)
         engine = Engine(
-            fs, path, content.uuid, content.limits, options, lock=lock, users=users, wake=wake,
+            fs,
+            path,
+            content.uuid,
+            content.limits,
+            options,
+            lock=lock,
+            users=users,
+            wake=wake,
             rebuild=lambda self: _rebuild(self, report),
-        )  # fmt: skip
+        )
         engine.copy_index = _copy_index
         engine.accept_loss = accept_loss
         if first:
@@ -163,8 +188,10 @@ def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first:
     storefile.upgrade(fs, path, content)
     log.info(
         "%s was of format %d and is now of format %d: an older logstore refuses it from here on",
-        path, content.version, fmt.FORMAT_VERSION,
-    )  # fmt: skip
+        path,
+        content.version,
+        fmt.FORMAT_VERSION,
+    )
 
 
 # -- WAKE, the memory that the processes of a store share ---------------------------------------
@@ -321,8 +348,9 @@ def _finish_tail(engine: Engine, report: RecoveryReport) -> None:
         report.saved_to = str(tail.saved)
         log.warning(
             "%d bytes behind the last complete commit were set aside in %s",
-            tail.torn_bytes, tail.saved,
-        )  # fmt: skip
+            tail.torn_bytes,
+            tail.saved,
+        )
 
 
 def _sync_active(engine: Engine, words: LogWords) -> None:

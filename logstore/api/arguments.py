@@ -113,24 +113,44 @@ def add_id(id: IDLike) -> AutoID | StreamID:
 
 
 def one_add(
-    name: bytes, fields: Row, id: IDLike, encoding: str | None, *, maxlen: int | None,
-    minid: IDLike | None, approximate: bool, limit: int | None, references: str, create: bool,
-) -> tuple[RowBatch, Add]:  # fmt: skip
+    name: bytes,
+    fields: Row,
+    id: IDLike,
+    encoding: str | None,
+    *,
+    maxlen: int | None,
+    minid: IDLike | None,
+    approximate: bool,
+    limit: int | None,
+    references: str,
+    create: bool,
+) -> tuple[RowBatch, Add]:
     """The arguments of an add of one entry: its row, and what the engine is asked for."""
     ids = add_id(id)
     check_flag(create, "create")
     rule = trim_rule(
-        maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+        maxlen,
+        minid,
+        None,
+        approximate=approximate,
+        limit=limit,
+        references=references,
         optional=True,
-    )  # fmt: skip
+    )
     batch = rows([fields], encoding)
     return batch, _new(Add, (name, batch, 0, 1, ids, create, rule))
 
 
 def trim_rule(
-    maxlen: int | None, minid: IDLike | None, max_age: timedelta | float | None, *,
-    approximate: bool, limit: int | None, optional: bool, references: str = "keep",
-) -> TrimRule | None:  # fmt: skip
+    maxlen: int | None,
+    minid: IDLike | None,
+    max_age: timedelta | float | None,
+    *,
+    approximate: bool,
+    limit: int | None,
+    optional: bool,
+    references: str = "keep",
+) -> TrimRule | None:
     """The rule of a trim; None if none is asked for and ``optional``."""
     check_choice(references, References, "references")
     check_flag(approximate, "approximate")
@@ -273,10 +293,17 @@ class GroupRead(NamedTuple):
 
 
 def group_read(
-    consumer: str | bytes, encoding: str | None, *, count: int | None, max_count: int | None,
-    max_bytes: int | None, timeout: float | timedelta | None, noack: bool,
-    claim_idle: timedelta | float | None, block: object,
-) -> GroupRead:  # fmt: skip
+    consumer: str | bytes,
+    encoding: str | None,
+    *,
+    count: int | None,
+    max_count: int | None,
+    max_bytes: int | None,
+    timeout: float | timedelta | None,
+    noack: bool,
+    claim_idle: timedelta | float | None,
+    block: object,
+) -> GroupRead:
     """The arguments of a read of a group; ``count`` 0 or None: no limit."""
     refuse_block(block)
     check_flag(noack, "noack")

@@ -38,10 +38,12 @@ Length: TypeAlias = timedelta | float | Literal[Keep.KEEP] | None
 
 
 def stream_changes(
-    max_age: Length, max_entries: Amount, max_bytes: Amount,
+    max_age: Length,
+    max_entries: Amount,
+    max_bytes: Amount,
     idempotent_duration: timedelta | float | Literal[Keep.KEEP],
     idempotent_max_ids: int | Literal[Keep.KEEP],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The settings of a stream that are to be changed, checked."""
     changes: dict[str, Any] = {
         "max_age_ms": _milliseconds(max_age, "max_age"),
@@ -56,9 +58,11 @@ def stream_changes(
 
 
 def group_changes(
-    encoding: str | None, max_deliveries: Amount,
-    dead_letter: str | bytes | Literal[Keep.KEEP] | None, redeliver_after: Length,
-) -> dict[str, Any]:  # fmt: skip
+    encoding: str | None,
+    max_deliveries: Amount,
+    dead_letter: str | bytes | Literal[Keep.KEEP] | None,
+    redeliver_after: Length,
+) -> dict[str, Any]:
     """The settings of a group that are to be changed; what they are together is checked later."""
     letter: Any = dead_letter
     if isinstance(letter, (str, bytes)):

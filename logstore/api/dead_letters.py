@@ -75,9 +75,14 @@ def tell(
     for each in letters[:WARNINGS_MAX]:
         log.warning(
             "entry %s of %r moved to %r after %d deliveries (group %r, consumer %r): %s",
-            each.id, each.group.stream.name, each.dead_letter, each.delivery_count, each.group.name,
-            each.consumer, each.error,
-        )  # fmt: skip
+            each.id,
+            each.group.stream.name,
+            each.dead_letter,
+            each.delivery_count,
+            each.group.name,
+            each.consumer,
+            each.error,
+        )
     if len(letters) > WARNINGS_MAX:
         log.warning("and %d more in the same commit", len(letters) - WARNINGS_MAX)
     callbacks: list[OnDead[Any]] = list(opened.on_dead)

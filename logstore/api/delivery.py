@@ -28,8 +28,14 @@ class Delivery(Entry[T]):
     """
 
     __slots__ = (
-        "_consumer", "_delivered_ms", "_settled", "deleted", "delivery_count", "group", "idle",
-    )  # fmt: skip
+        "_consumer",
+        "_delivered_ms",
+        "_settled",
+        "deleted",
+        "delivery_count",
+        "group",
+        "idle",
+    )
 
     def __init__(self, group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> None:
         encoding = group._opened.encoding

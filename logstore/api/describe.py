@@ -65,14 +65,24 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     told_name: Any = name if encoding is None else name.decode(encoding, "surrogateescape")
     return StreamInfo(
         told_name,
-        record.length, count, tree_nodes, record.last,
-        record.max_deleted, record.entries_added, record.first,
+        record.length,
+        count,
+        tree_nodes,
+        record.last,
+        record.max_deleted,
+        record.entries_added,
+        record.first,
         len(view.index.groups.of_stream(record.number)),
-        _edge(view, record, encoding, reverse=False), _edge(view, record, encoding, reverse=True),
-        record.node_bytes, open_bytes, SettingRows(view.index).stream(record.number),
-        schedules.count(record.number), None if due_ms is None else scheduling.moment(due_ms),
-        *ProducerRows(view.index).tally(record.number), scheduling.expires_at(record.expires_ms),
-    )  # fmt: skip
+        _edge(view, record, encoding, reverse=False),
+        _edge(view, record, encoding, reverse=True),
+        record.node_bytes,
+        open_bytes,
+        SettingRows(view.index).stream(record.number),
+        schedules.count(record.number),
+        None if due_ms is None else scheduling.moment(due_ms),
+        *ProducerRows(view.index).tally(record.number),
+        scheduling.expires_at(record.expires_ms),
+    )
 
 
 def _keys(view: Snapshot, record: StreamRecord) -> Iterator[bytes]:
@@ -144,9 +154,11 @@ def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[
     """A row of XINFO CONSUMERS, typed."""
     never = row.inactive_ms < 0
     return ConsumerInfo(
-        text(row.name), row.pending, elapsed(row.idle_ms),
+        text(row.name),
+        row.pending,
+        elapsed(row.idle_ms),
         None if never else elapsed(row.inactive_ms),
-    )  # fmt: skip
+    )
 
 
 KEY_BYTES = 16
@@ -207,9 +219,10 @@ def full_info(opened: OpenStore[T], name: bytes, count: int) -> FullStreamInfo[T
     gather = Gathering(opened, name, count, bool, entries.extend)
     gather.all_of(partial(snapshot.read, opened.engine()))
     return FullStreamInfo(
-        **_values(gather.head()), entries=tuple(entries),
+        **_values(gather.head()),
+        entries=tuple(entries),
         group_infos=tuple(group.result() for group in gather.groups),
-    )  # fmt: skip
+    )
 
 
 class Gathering(Generic[T]):
@@ -220,9 +233,13 @@ class Gathering(Generic[T]):
     """
 
     def __init__(
-        self, opened: OpenStore[T], name: bytes, count: int, weigh: Callable[[int], object],
+        self,
+        opened: OpenStore[T],
+        name: bytes,
+        count: int,
+        weigh: Callable[[int], object],
         given: Callable[[list[Entry[T]]], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._opened: OpenStore[T] = opened
         self._name = name
         self._count = count
@@ -319,9 +336,14 @@ class GatheringGroup(Generic[T]):
     """A group on the way."""
 
     def __init__(
-        self, opened: OpenStore[T], name: bytes, info: GroupInfo[T], number: int, count: int,
+        self,
+        opened: OpenStore[T],
+        name: bytes,
+        info: GroupInfo[T],
+        number: int,
+        count: int,
         now_ms: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name  # what groups are ordered by
         self._opened: OpenStore[T] = opened
         self._info: GroupInfo[T] = info
@@ -409,20 +431,24 @@ class GatheringGroup(Generic[T]):
         """What was seen."""
         nacked = self._info.pending - sum(each.pending for each in self._consumers)
         return FullGroupInfo(
-            **_values(self._info), nacked=max(0, nacked), pending_entries=tuple(self._all),
+            **_values(self._info),
+            nacked=max(0, nacked),
+            pending_entries=tuple(self._all),
             consumer_infos=tuple(map(self._consumer, self._consumers)),
-        )  # fmt: skip
+        )
 
     def _consumer(self, record: ConsumerRecord) -> FullConsumerInfo[T]:
         now_ms, active_ms = self._now_ms, record.active_ms
         never = active_ms < 0
         return FullConsumerInfo(
-            self._names[record.number], record.pending,
+            self._names[record.number],
+            record.pending,
             elapsed(now_ms - record.seen_ms),
             None if never else elapsed(now_ms - active_ms),
-            seen_ms=record.seen_ms, active_ms=None if never else active_ms,
+            seen_ms=record.seen_ms,
+            active_ms=None if never else active_ms,
             pending_entries=tuple(self._lists[record.number]),
-        )  # fmt: skip
+        )
 
 
 def _values(info: Any) -> dict[str, Any]:

@@ -22,9 +22,12 @@ Name: TypeAlias = str | bytes
 
 
 def asked(
-    batch: RowBatch, id: IDLike, producer: Name | None, idempotent_id: Name | None,
+    batch: RowBatch,
+    id: IDLike,
+    producer: Name | None,
+    idempotent_id: Name | None,
     encoding: str | None,
-) -> Asked:  # fmt: skip
+) -> Asked:
     """Who adds the one row of ``batch``, and under which ID; computed if None is given."""
     if producer is None:
         raise OptionError("an idempotent ID is known of one producer: give producer=, too")

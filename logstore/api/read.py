@@ -29,9 +29,14 @@ FOLLOW_COUNT = 1000  # entries read at once while following
 
 # -- what is there ----------------------------------------------------------------------------
 def entries(
-    opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, *,
+    opened: OpenStore[T],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    *,
     reverse: bool = False,
-) -> Iterator[Entry[T]]:  # fmt: skip
+) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
     engine, encoding = opened.engine, opened.encoding
     interval: ranges.Interval | None = None
@@ -102,9 +107,12 @@ class Budget:
 
 # -- reading on -------------------------------------------------------------------------------
 def read_stream(
-    opened: OpenStore[T], name: bytes, after: IDLike, allowed: Limits,
+    opened: OpenStore[T],
+    name: bytes,
+    after: IDLike,
+    allowed: Limits,
     timeout: float | timedelta | None,
-) -> list[Entry[T]]:  # fmt: skip
+) -> list[Entry[T]]:
     """Entries of one stream above an ID."""
     deadline = deadline_of(timeout)
     start = start_of(opened, name, after)
@@ -128,9 +136,11 @@ class ReadMany(Generic[T]):
     """
 
     def __init__(
-        self, opened: OpenStore[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        self,
+        opened: OpenStore[T],
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
         allowed: Limits,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(after, Mapping):
             raise UsageError(
                 f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
@@ -156,9 +166,11 @@ class ReadMany(Generic[T]):
 
 
 def read_many(
-    opened: OpenStore[T], after: Mapping[str, IDLike] | Mapping[bytes, IDLike], allowed: Limits,
+    opened: OpenStore[T],
+    after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+    allowed: Limits,
     timeout: float | timedelta | None,
-) -> dict[T, list[Entry[T]]]:  # fmt: skip
+) -> dict[T, list[Entry[T]]]:
     """What such a read finds, at once or until the time-out; {} if none of them has anything."""
     deadline = deadline_of(timeout)
     read = ReadMany(opened, after, allowed)
@@ -170,9 +182,12 @@ def read_many(
 
 
 def follow(
-    opened: OpenStore[T], name: bytes, after: IDLike, count: int | None,
+    opened: OpenStore[T],
+    name: bytes,
+    after: IDLike,
+    count: int | None,
     timeout: float | timedelta | None,
-) -> Iterator[Entry[T]]:  # fmt: skip
+) -> Iterator[Entry[T]]:
     """Entries of one stream above an ID, and those that come."""
     arguments.check_count(count, "count")
     deadline_of(timeout)

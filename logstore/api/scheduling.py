@@ -134,9 +134,12 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
 
 
 def expiry(
-    name: bytes, at: datetime | int | None, after: timedelta | float | None,
-    only: Condition | None, clock: Clock,
-) -> Callable[[WriteTxn], bool]:  # fmt: skip
+    name: bytes,
+    at: datetime | int | None,
+    after: timedelta | float | None,
+    only: Condition | None,
+    clock: Clock,
+) -> Callable[[WriteTxn], bool]:
     """What sets when a stream expires. OptionError."""
     if only is not None:
         arguments.check_choice(only, Condition, "only")
@@ -215,6 +218,13 @@ def _page(view: Snapshot, name: bytes, after: Key) -> list[ScheduleRow]:
 
 
 __all__ = [
-    "KeyLike", "ScheduleKey", "ScheduledEntry", "entries", "fields", "key", "moment",
-    "typed_key", "when",
-]  # fmt: skip
+    "KeyLike",
+    "ScheduleKey",
+    "ScheduledEntry",
+    "entries",
+    "fields",
+    "key",
+    "moment",
+    "typed_key",
+    "when",
+]

@@ -86,9 +86,13 @@ class StreamReads(Generic[T]):
         return record.length if record is not None else 0
 
     def range(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        count: int | None = None,
         reverse: bool = False,
-    ) -> Iterator[Entry[T]]:  # fmt: skip
+    ) -> Iterator[Entry[T]]:
         """Entries of an interval, lazily, as XRANGE and XREVRANGE.
 
         Args:
@@ -119,9 +123,15 @@ class StreamReads(Generic[T]):
         return self.range(reverse=True)
 
     def read(
-        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
-        max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
-    ) -> list[Entry[T]]:  # fmt: skip
+        self,
+        after: IDLike = "$",
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0,
+        block: None = None,
+    ) -> list[Entry[T]]:
         """Entries above an ID, as XREAD.
 
         Args:
@@ -146,9 +156,12 @@ class StreamReads(Generic[T]):
         return reading.read_stream(self._opened, self._name, after, limits, timeout)
 
     def follow(
-        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
+        self,
+        after: IDLike = "$",
+        *,
+        timeout: float | timedelta | None = None,
         count: int | None = None,
-    ) -> Iterator[Entry[T]]:  # fmt: skip
+    ) -> Iterator[Entry[T]]:
         """Entries above an ID, and all that come.
 
         Args:
@@ -228,10 +241,13 @@ class StreamReads(Generic[T]):
 
     # -- in bulk ------------------------------------------------------------------------------
     def scan(
-        self, start: IDLike = "-", end: IDLike = "+", *,
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
         batch_rows: int = 65536,
-    ) -> pa.RecordBatchReader:  # fmt: skip
+    ) -> pa.RecordBatchReader:
         """Entries of an interval as Arrow record batches.
 
         Args:

@@ -33,9 +33,12 @@ class Shared:
     """An engine with its committer and flusher, and how many handles use it."""
 
     def __init__(
-        self, engine: Engine, close: Callable[[Engine], None], report: Any,
+        self,
+        engine: Engine,
+        close: Callable[[Engine], None],
+        report: Any,
         compacting: Callable[[Engine, Committer], Compact] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.engine = engine
         self.report = report
         self.committer = Committer(engine)

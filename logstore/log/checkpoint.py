@@ -41,9 +41,17 @@ def write(
     """Write a checkpoint; its bytes. The log must be synced up to its position before."""
     bodies = [msgpack.packb(chunk, use_bin_type=True) for chunk in chunks]
     front = fmt.CHECKPOINT_HEAD.pack(
-        fmt.CHECKPOINT_MAGIC, fmt.FORMAT_VERSION, 0, uuid, head.position, head.commit,
-        head.last_frame_offset, head.last_crc, len(bodies), 0,
-    )[:-4]  # fmt: skip
+        fmt.CHECKPOINT_MAGIC,
+        fmt.FORMAT_VERSION,
+        0,
+        uuid,
+        head.position,
+        head.commit,
+        head.last_frame_offset,
+        head.last_crc,
+        len(bodies),
+        0,
+    )[:-4]
     crc = crc32c(front)
     parts = [front, crc.to_bytes(4, "little")]
     for number, body in enumerate(bodies):

@@ -155,18 +155,29 @@ StreamBody: TypeAlias = (
 Body: TypeAlias = StreamBody | GroupBody | FeatureBody | Seal | DropSegment | Note
 
 KIND_OF: dict[type, int] = {
-    Seal: Kind.SEAL, Create: Kind.CREATE, Drop: Kind.DROP, Open: Kind.OPEN, Append: Kind.APPEND,
-    Node: Kind.NODE, Tombstone: Kind.TOMBSTONE, Trim: Kind.TRIM, Record: Kind.RECORD,
-    Adopt: Kind.ADOPT, DropSegment: Kind.DROP_SEGMENT, Note: Kind.NOTE, Rename: Kind.RENAME,
+    Seal: Kind.SEAL,
+    Create: Kind.CREATE,
+    Drop: Kind.DROP,
+    Open: Kind.OPEN,
+    Append: Kind.APPEND,
+    Node: Kind.NODE,
+    Tombstone: Kind.TOMBSTONE,
+    Trim: Kind.TRIM,
+    Record: Kind.RECORD,
+    Adopt: Kind.ADOPT,
+    DropSegment: Kind.DROP_SEGMENT,
+    Note: Kind.NOTE,
+    Rename: Kind.RENAME,
     **groupframe.KIND_OF,
     **{body: frame.kind for frame in FRAMES.values() for body in frame.bodies},
-}  # fmt: skip
+}
 
 # Bytes of the fixed part of the kinds that carry listpack bytes: what a hint keeps of them.
 DATA_HEAD_BYTES: dict[int, int] = {
-    Kind.OPEN: fmt.OPEN_BODY.size, Kind.APPEND: fmt.APPEND_BODY.size,
+    Kind.OPEN: fmt.OPEN_BODY.size,
+    Kind.APPEND: fmt.APPEND_BODY.size,
     Kind.NODE: fmt.NODE_BODY.size,
-}  # fmt: skip
+}
 
 
 def encode(body: Body) -> bytes:
@@ -285,15 +296,17 @@ def decode(kind: int, payload: bytes, *, segment: int = 0, offset: int = 0) -> B
         name = Kind(kind).name if kind in Kind._value2member_map_ else str(kind)
         raise CorruptFrameError(
             f"frame of kind {name} is from a newer logstore: upgrade to read this store",
-            segment=segment, offset=offset,
-        )  # fmt: skip
+            segment=segment,
+            offset=offset,
+        )
     try:
         return decoder(payload)
     except struct.error as exc:
         raise CorruptFrameError(
             f"frame of kind {Kind(kind).name} has a body that does not fit: {exc}",
-            segment=segment, offset=offset,
-        ) from exc  # fmt: skip
+            segment=segment,
+            offset=offset,
+        ) from exc
 
 
 def data_place(kind: int, offset: int, payload_bytes: int) -> tuple[int, int]:

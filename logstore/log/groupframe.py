@@ -82,9 +82,13 @@ class Claim(NamedTuple):
 GroupBody: TypeAlias = Group | GroupDrop | Consumer | Deliver | Ack | Claim
 
 KIND_OF: dict[type, int] = {
-    Group: Kind.GROUP, GroupDrop: Kind.GROUP_DROP, Consumer: Kind.CONSUMER,
-    Deliver: Kind.DELIVER, Ack: Kind.ACK, Claim: Kind.CLAIM,
-}  # fmt: skip
+    Group: Kind.GROUP,
+    GroupDrop: Kind.GROUP_DROP,
+    Consumer: Kind.CONSUMER,
+    Deliver: Kind.DELIVER,
+    Ack: Kind.ACK,
+    Claim: Kind.CLAIM,
+}
 
 
 def _tailed(layout: struct.Struct) -> Callable[..., bytes]:

@@ -33,10 +33,20 @@ _ADDED = struct.Struct("<II")  # of an append: entries and elements added, behin
 _ADDED_AT = fmt.APPEND_BODY.size - _ADDED.size
 _SIZE, _SIZE_AT = struct.Struct("<I"), 4  # of an item: bytes of the frame's payload
 # Frames that a stream's record, or its open node, follows from; all begin with its number.
-_OF_STREAM = frozenset({
-    Kind.CREATE, Kind.DROP, Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.TRIM,
-    Kind.RECORD, Kind.RENAME, *(frame.kind for frame in FRAMES.values() if frame.of_record),
-})  # fmt: skip
+_OF_STREAM = frozenset(
+    {
+        Kind.CREATE,
+        Kind.DROP,
+        Kind.OPEN,
+        Kind.APPEND,
+        Kind.NODE,
+        Kind.TOMBSTONE,
+        Kind.TRIM,
+        Kind.RECORD,
+        Kind.RENAME,
+        *(frame.kind for frame in FRAMES.values() if frame.of_record),
+    }
+)
 
 
 def shortened(frame: reader.LogFrame) -> reader.LogFrame:
@@ -133,9 +143,17 @@ def write(
     finally:
         file.close()
     head = fmt.HINT_HEAD.pack(
-        fmt.HINT_MAGIC, fmt.FORMAT_VERSION, 0, link.number, role, link.end_offset, count,
-        len(body), uuid, 0,
-    )[:-4]  # fmt: skip
+        fmt.HINT_MAGIC,
+        fmt.FORMAT_VERSION,
+        0,
+        link.number,
+        role,
+        link.end_offset,
+        count,
+        len(body),
+        uuid,
+        0,
+    )[:-4]
     crc = crc32c(body, crc32c(head)).to_bytes(4, "little")
     _write_alone(fs, names.hint(store, link.number), head + crc + body)
 
@@ -269,7 +287,7 @@ def _items(data: bytes, at: int, segment: int, count: int) -> list[reader.LogFra
         at += size
         payload = data[at : at + kept]
         at += kept
-        items.append(make(
-            segment, offset, payload_bytes, commit, 0, ordinal, kind, flags, crc, payload
-        ))  # fmt: skip
+        items.append(
+            make(segment, offset, payload_bytes, commit, 0, ordinal, kind, flags, crc, payload)
+        )
     return items if at == len(data) else None

@@ -15,9 +15,13 @@ _BODY_BYTES = fmt.NODE_BODY.size
 
 
 def listpack(
-    source: reader.Bytes, seed: int, position: int, payload_bytes: int, stream: int,
+    source: reader.Bytes,
+    seed: int,
+    position: int,
+    payload_bytes: int,
+    stream: int,
     master: tuple[int, int],
-) -> bytes:  # fmt: skip
+) -> bytes:
     """The listpack of the node frame at a position."""
     segment, offset = fmt.position_parts(position)
     data = source.pread(fmt.FRAME_HEAD_BYTES + payload_bytes, offset)

@@ -170,9 +170,14 @@ def _large(
 
 
 def scan(
-    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int, *,
+    source: Bytes,
+    seed: int,
+    segment: int,
+    start_offset: int,
+    end_offset: int,
+    *,
     bodies: bool = True,
-) -> Iterator[LogFrame]:  # fmt: skip
+) -> Iterator[LogFrame]:
     """Frames from ``start_offset`` on; CorruptFrameError at the first that is not valid.
 
     Without ``bodies`` the payload of a frame may be left out.
@@ -213,8 +218,9 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
         if frame.commit != expected or frame.ordinal != len(run):
             raise _corrupt(
                 f"commit {frame.commit}.{frame.ordinal} stands where {expected}.{len(run)} must",
-                frame.segment, frame.offset,
-            )  # fmt: skip
+                frame.segment,
+                frame.offset,
+            )
         run.append(frame)
         if frame.last:
             yield Commit(frame.commit, run)
@@ -224,9 +230,15 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
 
 
 def next_valid(
-    source: Bytes, seed: int, segment: int, start_offset: int, end_offset: int, *,
-    after_commit: int | None = None, bodies: bool = True,
-) -> Iterator[LogFrame]:  # fmt: skip
+    source: Bytes,
+    seed: int,
+    segment: int,
+    start_offset: int,
+    end_offset: int,
+    *,
+    after_commit: int | None = None,
+    bodies: bool = True,
+) -> Iterator[LogFrame]:
     """Valid frames anywhere from ``start_offset`` on, found by the frame mark: past damage.
 
     ``after_commit`` is the number of a commit before them, if one is known; without ``bodies`` the
@@ -279,9 +291,14 @@ class Behind(NamedTuple):
 
 
 def behind(
-    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int, promised: int,
+    source: Bytes,
+    seed: int,
+    segment: int,
+    bad_offset: int,
+    end_offset: int,
+    promised: int,
     after_commit: int | None = None,
-) -> Behind:  # fmt: skip
+) -> Behind:
     """Damage, or the un-synced tail of a crash: is anything known to have been durable there?
 
     Damage if ``promised`` (a position that a clean close or a checkpoint recorded) lies behind the
@@ -301,9 +318,13 @@ def behind(
 
 
 def resume_offset(
-    source: Bytes, seed: int, segment: int, bad_offset: int, end_offset: int,
+    source: Bytes,
+    seed: int,
+    segment: int,
+    bad_offset: int,
+    end_offset: int,
     after_commit: int | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Where the next valid frame behind damage begins; the end if there is none."""
     begin = _search(source, seed, segment, bad_offset + 1, end_offset, after_commit)
     return end_offset if begin is None else begin

@@ -32,9 +32,18 @@ class SegmentHead(NamedTuple):
 def pack_head(head: SegmentHead) -> bytes:
     """The 64 bytes."""
     data = fmt.SEGMENT_HEAD.pack(
-        fmt.SEGMENT_MAGIC, fmt.FORMAT_VERSION, head.role, 0, head.number, head.uuid,
-        head.previous_end, head.previous_commit, head.created_ms, 0, 0,
-    )  # fmt: skip
+        fmt.SEGMENT_MAGIC,
+        fmt.FORMAT_VERSION,
+        head.role,
+        0,
+        head.number,
+        head.uuid,
+        head.previous_end,
+        head.previous_commit,
+        head.created_ms,
+        0,
+        0,
+    )
     return data[:-4] + struct.pack("<I", crc32c(data[:-4]))
 
 

@@ -58,11 +58,15 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
 
 def pack(content: StoreFile) -> bytes:
     """The bytes of STORE, of the version that is written."""
-    body = msgpack.packb({
-        "uuid": content.uuid, "node_max_bytes": content.limits.node_max_bytes,
-        "node_max_entries": content.limits.node_max_entries,
-        "segment_bytes": content.limits.segment_bytes, "created_ms": content.created_ms,
-    })  # fmt: skip
+    body = msgpack.packb(
+        {
+            "uuid": content.uuid,
+            "node_max_bytes": content.limits.node_max_bytes,
+            "node_max_entries": content.limits.node_max_entries,
+            "segment_bytes": content.limits.segment_bytes,
+            "created_ms": content.created_ms,
+        }
+    )
     head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
     return bytes(head + body)
 

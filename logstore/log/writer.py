@@ -29,9 +29,15 @@ def crc_seed(uuid: bytes) -> int:
 
 
 def head(
-    seed: int, at: int, payload: bytes, commit: int, durable_upto: int, ordinal: int, kind: int,
+    seed: int,
+    at: int,
+    payload: bytes,
+    commit: int,
+    durable_upto: int,
+    ordinal: int,
+    kind: int,
     flags: int,
-) -> tuple[int, bytes]:  # fmt: skip
+) -> tuple[int, bytes]:
     """The checksum and the head of a frame that stands at position ``at``, its payload behind."""
     covered = _COVERED(at, len(payload), commit, durable_upto, ordinal, kind, flags, _MARK)
     crc: int = crc32c(payload, crc32c(covered, seed))

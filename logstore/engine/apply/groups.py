@@ -146,6 +146,10 @@ def _claim(txn: TxnView, at: int, _: int, body: frames.Claim) -> None:
 
 
 APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {
-    frames.Group: _group, frames.GroupDrop: _group_drop, frames.Consumer: _consumer,
-    frames.Deliver: _deliver, frames.Ack: _ack, frames.Claim: _claim,
-}  # fmt: skip
+    frames.Group: _group,
+    frames.GroupDrop: _group_drop,
+    frames.Consumer: _consumer,
+    frames.Deliver: _deliver,
+    frames.Ack: _ack,
+    frames.Claim: _claim,
+}

@@ -32,9 +32,16 @@ _CREATE, _OPEN = int(Kind.CREATE), int(Kind.OPEN)
 _CREATE_BYTES, _OPEN_BYTES = CREATE_BODY.size, OPEN_BODY.size
 # Frames that change the one stream whose number they begin with, but neither its name nor what
 # hangs on it; and those that mean no stream.
-_OF_ONE = frozenset({
-    _OPEN, int(Kind.APPEND), int(Kind.NODE), int(Kind.TOMBSTONE), int(Kind.TRIM), int(Kind.RECORD),
-})  # fmt: skip
+_OF_ONE = frozenset(
+    {
+        _OPEN,
+        int(Kind.APPEND),
+        int(Kind.NODE),
+        int(Kind.TOMBSTONE),
+        int(Kind.TRIM),
+        int(Kind.RECORD),
+    }
+)
 _OF_NONE = frozenset({int(Kind.SEAL), int(Kind.NOTE)})
 
 
@@ -57,10 +64,12 @@ class Fresh:
         if kind == _OPEN:
             number = int.from_bytes(payload[:8], "little")
             if (
-                number in made and number not in self._opened
-                and payload_bytes <= OPEN_INLINE_MAX_BYTES and len(payload) == _OPEN_BYTES
+                number in made
+                and number not in self._opened
+                and payload_bytes <= OPEN_INLINE_MAX_BYTES
+                and len(payload) == _OPEN_BYTES
                 and payload[-4:] != b"\x00\x00\x00\x00"  # it adds entries
-            ):  # fmt: skip
+            ):
                 self._opened[number] = (at, payload_bytes, payload)
                 return True
         elif kind == _CREATE and len(payload) >= _CREATE_BYTES:

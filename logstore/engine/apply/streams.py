@@ -51,9 +51,14 @@ def _create(txn: TxnView, at: int, _: int, body: frames.Create) -> None:
     record: StreamRecord | None = None
     if body.stream >= meta.next_stream:  # numbers ascend, and none is given twice
         txn.meta = Meta(
-            meta.applied, meta.commit, meta.last_frame, meta.last_crc, meta.active_segment,
-            body.stream + 1, meta.next_segment,
-        )  # fmt: skip
+            meta.applied,
+            meta.commit,
+            meta.last_frame,
+            meta.last_crc,
+            meta.active_segment,
+            body.stream + 1,
+            meta.next_segment,
+        )
     else:
         record = txn.record(body.stream)
     if record is None:
@@ -292,9 +297,19 @@ def _of_feature(applied: Callable[[Any, int, Any], None]) -> Callable[[Any, int,
 
 # What a frame does, by the class of its body.
 APPLY: dict[type, Callable[[Any, int, int, Any], None]] = {
-    frames.Seal: _seal, frames.Create: _create, frames.Drop: _drop, frames.Open: _open,
-    frames.Append: _append, frames.Node: _node, frames.Tombstone: _tombstone, frames.Trim: _trim,
-    frames.Record: _record, frames.Adopt: _adopt, frames.DropSegment: _drop_segment,
-    frames.Note: _note, frames.Rename: _rename, **groups.APPLY,
+    frames.Seal: _seal,
+    frames.Create: _create,
+    frames.Drop: _drop,
+    frames.Open: _open,
+    frames.Append: _append,
+    frames.Node: _node,
+    frames.Tombstone: _tombstone,
+    frames.Trim: _trim,
+    frames.Record: _record,
+    frames.Adopt: _adopt,
+    frames.DropSegment: _drop_segment,
+    frames.Note: _note,
+    frames.Rename: _rename,
+    **groups.APPLY,
     **{body: _of_feature(frame.apply) for frame in FRAMES.values() for body in frame.bodies},
-}  # fmt: skip
+}

@@ -37,7 +37,7 @@ class When(NamedTuple):
 
 def schedule(
     txn: WriteTxn, name: bytes, fields: bytes, when: When, *, create: bool = True
-) -> Key | None:  # fmt: skip
+) -> Key | None:
     """Keep an entry until its time; its key. None if the stream is missing and not created."""
     record = txn.record_by_name(name)
     if record is None:

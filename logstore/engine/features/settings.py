@@ -40,7 +40,7 @@ def _remembers(settings: StreamSettings) -> tuple[int, int]:
 
 def group(
     txn: WriteTxn, stream: bytes, name: bytes, changes: Mapping[str, Any]
-) -> GroupSettings[bytes]:  # fmt: skip
+) -> GroupSettings[bytes]:
     """Change settings of a group; all of them after it. GroupNotFoundError."""
     record, group_record = admin.existing(txn, stream, name)
     before = txn.settings.group(group_record.number)

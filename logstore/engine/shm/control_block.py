@@ -124,9 +124,7 @@ class Wake:
         self.waits = Waits(memoryview(self._map), self._address)
 
     @staticmethod
-    def create(
-        fs: FileSystem, path: Path, failed_at: int = 0, spare: Path | None = None
-    ) -> None:  # fmt: skip
+    def create(fs: FileSystem, path: Path, failed_at: int = 0, spare: Path | None = None) -> None:
         """A fresh file, every block allocated, in place by rename. Nobody has the store open.
 
         On a full disk ``spare``, a file that holds blocks for such a moment, becomes it; if that is

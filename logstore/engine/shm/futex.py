@@ -38,9 +38,14 @@ def wait(address: int, expected: int, timeout_s: float) -> None:
     whole = int(timeout_s)
     timeout = _Timespec(whole, int((timeout_s - whole) * 1e9))
     _libc.syscall(
-        _call, ctypes.c_void_p(address), _FUTEX_WAIT, ctypes.c_uint(expected),
-        ctypes.byref(timeout), None, 0,
-    )  # fmt: skip
+        _call,
+        ctypes.c_void_p(address),
+        _FUTEX_WAIT,
+        ctypes.c_uint(expected),
+        ctypes.byref(timeout),
+        None,
+        0,
+    )
 
 
 def fence(address: int) -> None:

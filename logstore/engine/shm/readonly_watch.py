@@ -33,11 +33,18 @@ class _Buffer(ctypes.Structure):
     """Python's Py_buffer: how to come by the address of memory that is not writable."""
 
     _fields_: ClassVar = [
-        ("address", ctypes.c_void_p), ("owner", ctypes.py_object), ("size", ctypes.c_ssize_t),
-        ("item", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("dimensions", ctypes.c_int),
-        ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p),
-    ]  # fmt: skip
+        ("address", ctypes.c_void_p),
+        ("owner", ctypes.py_object),
+        ("size", ctypes.c_ssize_t),
+        ("item", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("dimensions", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
 
 
 class Watch:

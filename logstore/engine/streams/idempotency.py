@@ -63,11 +63,17 @@ def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
     record = existing(txn, request.name)
     duplicates = len(plan.rows) - len(fresh)
     tally = ProducerRows(txn.index).tally(record.number)
-    txn.emit(Idempotent(
-        record.number, tally.added + len(fresh), tally.duplicates + duplicates,
-        *_expired(txn, record.number, EXPIRED_A_COMMIT), plan.upto, asked.producer,
-        tuple((given[at], name) for name, at in plan.remembered.items()),
-    ))  # fmt: skip
+    txn.emit(
+        Idempotent(
+            record.number,
+            tally.added + len(fresh),
+            tally.duplicates + duplicates,
+            *_expired(txn, record.number, EXPIRED_A_COMMIT),
+            plan.upto,
+            asked.producer,
+            tuple((given[at], name) for name, at in plan.remembered.items()),
+        )
+    )
     txn.counts["duplicate_adds"] += duplicates
     ids: list[StreamID] = []
     for place, what in enumerate(plan.rows):
@@ -102,11 +108,17 @@ def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID
     if id <= planner.upto:  # older than all that are remembered of a producer that has its most
         return
     tally = producers.tally(stream_record.number)
-    txn.emit(Idempotent(
-        stream_record.number, tally.added, tally.duplicates,
-        *_expired(txn, stream_record.number, EXPIRED_A_COMMIT), planner.upto, producer,
-        ((id, own),),
-    ))  # fmt: skip
+    txn.emit(
+        Idempotent(
+            stream_record.number,
+            tally.added,
+            tally.duplicates,
+            *_expired(txn, stream_record.number, EXPIRED_A_COMMIT),
+            planner.upto,
+            producer,
+            ((id, own),),
+        )
+    )
 
 
 def _room(record: StreamRecord) -> float:
@@ -193,9 +205,7 @@ class _Planner:
                 self._count -= 1
 
 
-def _expired(
-    txn: WriteTxn, stream: int, most: int
-) -> tuple[tuple[int, int], tuple[int, int]]:  # fmt: skip
+def _expired(txn: WriteTxn, stream: int, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """The interval of what is over its time, from the old end on, so many at most."""
     settings = txn.settings.stream(stream)
     last = _last_expired(ProducerRows(txn.index), stream, settings, txn.now_ms, most)
