@@ -94,7 +94,9 @@ class GroupTxn:
             self.group(int.from_bytes(value, "little"))
             for _, value in self._rows(keys.stream_prefix(stream))
         ]
-        return sorted((each for each in groups if each is not None), key=lambda each: each.name)
+        return sorted(
+            (group for group in groups if group is not None), key=lambda group: group.name
+        )
 
     def page_of_stream(
         self, stream: int, after: bytes, most: int
@@ -164,7 +166,7 @@ class GroupTxn:
             ConsumerRecord.unpack(int.from_bytes(key[9:], "big"), value)
             for key, value in self._rows(prefix)
         ]
-        return sorted(found, key=lambda each: each.name)
+        return sorted(found, key=lambda consumer: consumer.name)
 
     def page_of_consumers(self, group: int, after: int, most: int) -> list[ConsumerRecord]:
         """At most ``most`` of a group's consumers with numbers above ``after``, by number."""

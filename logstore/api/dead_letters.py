@@ -71,28 +71,28 @@ def tell(
 
     ``groups``: by the names of stream and group, where the entries were pending.
     """
-    letters = [DeadLetter(opened, groups[each.origin, each.group], each) for each in dead]
-    for each in letters[:WARNINGS_MAX]:
+    letters = [DeadLetter(opened, groups[letter.origin, letter.group], letter) for letter in dead]
+    for letter in letters[:WARNINGS_MAX]:
         log.warning(
             "entry %s of %r moved to %r after %d deliveries (group %r, consumer %r): %s",
-            each.id,
-            each.group.stream.name,
-            each.dead_letter,
-            each.delivery_count,
-            each.group.name,
-            each.consumer,
-            each.error,
+            letter.id,
+            letter.group.stream.name,
+            letter.dead_letter,
+            letter.delivery_count,
+            letter.group.name,
+            letter.consumer,
+            letter.error,
         )
     if len(letters) > WARNINGS_MAX:
         log.warning("and %d more in the same commit", len(letters) - WARNINGS_MAX)
     callbacks: list[OnDead[Any]] = list(opened.on_dead)
     if on_dead is not None:
         callbacks.insert(0, on_dead)
-    for each in letters:
+    for letter in letters:
         for callback in callbacks:
             try:
-                undone = not_done(callback(each), "a callback for dead letters", PLAIN)
+                undone = not_done(callback(letter), "a callback for dead letters", PLAIN)
                 if undone is not None:
                     raise undone
             except Exception:
-                log.exception("a callback for dead letters failed at entry %s", each.id)
+                log.exception("a callback for dead letters failed at entry %s", letter.id)

@@ -382,17 +382,17 @@ class GatheringGroup(Generic[T]):
 
     def _page(self, view: Snapshot, after: int, weigh: Callable[[int], object]) -> int:
         page = view.index.groups.page_of_consumers(self._number, after, pel.PAGE_ROWS)
-        weigh(sum(CONSUMER_HELD_BYTES + len(each.name) for each in page))
+        weigh(sum(CONSUMER_HELD_BYTES + len(consumer.name) for consumer in page))
         self._consumers += page
-        for each in page:
-            self._names[each.number] = self._opened.text(each.name)
-            self._lists[each.number] = []
-            if each.pending:
-                self._wants[each.number] = min(self._most, each.pending)
+        for consumer in page:
+            self._names[consumer.number] = self._opened.text(consumer.name)
+            self._lists[consumer.number] = []
+            if consumer.pending:
+                self._wants[consumer.number] = min(self._most, consumer.pending)
         full = len(page) == pel.PAGE_ROWS
         self._last_consumer = page[-1].number if full else None
         if not full:
-            self._consumers.sort(key=lambda each: each.name)
+            self._consumers.sort(key=lambda consumer: consumer.name)
         return len(page)
 
     def _take(self, run: PendingRun) -> int:
@@ -429,7 +429,7 @@ class GatheringGroup(Generic[T]):
 
     def result(self) -> FullGroupInfo[T]:
         """What was seen."""
-        nacked = self._info.pending - sum(each.pending for each in self._consumers)
+        nacked = self._info.pending - sum(consumer.pending for consumer in self._consumers)
         return FullGroupInfo(
             **_values(self._info),
             nacked=max(0, nacked),
@@ -453,4 +453,4 @@ class GatheringGroup(Generic[T]):
 
 def _values(info: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, as they are."""
-    return {each.name: getattr(info, each.name) for each in fields(info)}
+    return {field.name: getattr(info, field.name) for field in fields(info)}

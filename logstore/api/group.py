@@ -325,7 +325,7 @@ class Group(GroupAdmin[T]):
         return worker.consume(self, consumer, work)
 
     def _deliveries(self, consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
-        return [delivery_of(self, consumer, each) for each in given]
+        return [delivery_of(self, consumer, delivered) for delivered in given]
 
 
 def claim_step(
@@ -339,7 +339,7 @@ def claim_step(
         raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
     if time is not None and not isinstance(time, datetime):
         raise OptionError(f"time must be an aware datetime: {shown(time)}")
-    given = [parse_id(each) for each in ids]
+    given = [parse_id(wanted) for wanted in ids]
     min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
     idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
     time_ms = None if time is None else datetime_ms(time)

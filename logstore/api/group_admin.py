@@ -234,7 +234,7 @@ class GroupAdmin(Generic[T]):
         Raises:
             InvalidIDError: an ID is none.
         """
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         step = partial(ack.ack, stream=self._stream, group=self._name, ids=given)
         done: int = self._opened.free(step, sync)
         return done
@@ -268,7 +268,7 @@ class GroupAdmin(Generic[T]):
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         arguments.check_flag(force, "force")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         step = partial(
             ack.nack, stream=self._stream, group=self._name, ids=given, mode=mode,
             retry_count=retry_count, force=force, error=arguments.reason(error),
@@ -295,7 +295,7 @@ class GroupAdmin(Generic[T]):
             OptionError: ``references`` is none of the three.
         """
         arguments.check_choice(references, References, "references")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         step = partial(
             ack.ack_delete, stream=self._stream, group=self._name, ids=given, mode=references
         )

@@ -38,13 +38,13 @@ def check_callable(given: object, what: str, *, coroutines: str | None = None) -
         raise OptionError(f"{what} must be a function, not {shown(given)}")
     seen = inspect.unwrap(_unpacked(given))
     called = getattr(type(seen), "__call__", None)  # noqa: B004  an object with an async __call__
-    for each in map(_unpacked, (given, seen, called)):
-        if inspect.iscoroutinefunction(each):
+    for function in map(_unpacked, (given, seen, called)):
+        if inspect.iscoroutinefunction(function):
             if coroutines is not None:
                 raise OptionError(
                     f"{what} is a coroutine function, which nobody would await here: {coroutines}"
                 )
-        elif inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+        elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise OptionError(
                 f"{what} is a generator function (it has a yield), of which a call does nothing "
                 "before somebody iterates: give a function that returns"

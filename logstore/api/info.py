@@ -267,7 +267,7 @@ class FullConsumerInfo(ConsumerInfo[T]):
             "seen-time": self.seen_ms,
             "active-time": -1 if self.active_ms is None else self.active_ms,
             "pel-count": self.pending,
-            "pending": [each.as_dict() for each in self.pending_entries],
+            "pending": [row.as_dict() for row in self.pending_entries],
         }
 
 
@@ -288,8 +288,8 @@ class FullGroupInfo(GroupInfo[T]):
             "lag": self.lag,
             "pel-count": self.pending,
             "nacked-count": self.nacked,
-            "pending": [each.as_dict() for each in self.pending_entries],
-            "consumers": [each.as_dict() for each in self.consumer_infos],
+            "pending": [row.as_dict() for row in self.pending_entries],
+            "consumers": [row.as_dict() for row in self.consumer_infos],
             "settings": settings_as_dict(self.settings),
         }
 
@@ -306,7 +306,7 @@ class FullStreamInfo(StreamInfo[T]):
         told = StreamInfo.as_dict(self)
         place = list(told).index("groups")
         full = dict(list(told.items())[:place])
-        full["entries"] = [plain_entry(each) for each in self.entries]
-        full["groups"] = [each.as_dict() for each in self.group_infos]
+        full["entries"] = [plain_entry(row) for row in self.entries]
+        full["groups"] = [row.as_dict() for row in self.group_infos]
         del told["first-entry"], told["last-entry"]
         return {**full, **{name: told[name] for name in told if name not in full}}

@@ -125,6 +125,6 @@ def _tell_dead_letters(
 
     groups = {
         key: Group(Stream(opened, key[0]), key[1])
-        for key in {(each.origin, each.group) for each in dead}
+        for key in {(entry.origin, entry.group) for entry in dead}
     }
     dead_letters.tell(opened, dead, groups, on_dead)

@@ -134,9 +134,9 @@ def release_pins(engine: Engine, ids: Sequence[str]) -> int:
     if engine.options.readonly:
         raise ReadOnlyError("pins cannot be given back through a store opened with readonly=True")
     held = {pin.id for pin in living_pins(engine)}
-    for each in ids:
-        if each not in held:
-            raise OptionError(f"there is no pin {each!r}; see store.pins()")
-    for each in ids or held:
-        pins.release(engine.fs, engine.path, each)
+    for pin_id in ids:
+        if pin_id not in held:
+            raise OptionError(f"there is no pin {pin_id!r}; see store.pins()")
+    for pin_id in ids or held:
+        pins.release(engine.fs, engine.path, pin_id)
     return len(ids or held)

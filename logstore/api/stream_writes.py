@@ -216,7 +216,7 @@ class StreamWrites(StreamReads[T]):
         """
         arguments.check_choice(references, References, "references")
         arguments.check_flag(purge, "purge")
-        ids = [parse_id(each) for each in (id, *more_ids)]
+        ids = [parse_id(wanted) for wanted in (id, *more_ids)]
         step = partial(delete.delete, name=self._name, ids=ids, mode=references)
         gone: int = self._opened.free(step, sync)
         if purge:
@@ -242,7 +242,7 @@ class StreamWrites(StreamReads[T]):
             OptionError: ``references`` is none of the three.
         """
         arguments.check_choice(references, References, "references")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         step = partial(delete.delete_ids, stream=self._name, ids=given, mode=references)
         return outcomes(self._opened.free(step, sync))
 

@@ -192,17 +192,17 @@ class Transaction(Generic[T]):
 
     def _fences(self, deliveries: tuple[Delivery[T], ...]) -> list[Any]:
         self._open()
-        for each in deliveries:
-            if not isinstance(each, Delivery):
+        for delivery in deliveries:
+            if not isinstance(delivery, Delivery):
                 raise EntryTypeError(
-                    f"give what a group handed out (a Delivery), not {type(each).__name__}; by ID: "
+                    f"give what a group handed out (a Delivery), not {type(delivery).__name__}; by ID: "
                     "tx.stream(name).group(name).ack(id)"
                 )
-            if each.group._opened.path != self._opened.path:
+            if delivery.group._opened.path != self._opened.path:
                 raise UsageError(
                     "the delivery is of another store: settle it in a transaction there"
                 )
-        return [each._fence() for each in deliveries]
+        return [delivery._fence() for delivery in deliveries]
 
     def _open(self) -> None:
         if self._over:
@@ -340,7 +340,7 @@ class TransactionStream(Generic[T]):
         self, id: IDLike, *more_ids: IDLike, references: References = "keep"
     ) -> Pending[int]:
         """Delete entries by ID; the result counts them."""
-        ids = [parse_id(each) for each in (id, *more_ids)]
+        ids = [parse_id(wanted) for wanted in (id, *more_ids)]
         arguments.check_choice(references, References, "references")
         return self._tx._free(delete.delete, name=self._name, ids=ids, mode=references)
 
@@ -349,7 +349,7 @@ class TransactionStream(Generic[T]):
     ) -> Pending[list[DeleteOutcome]]:
         """Delete entries by ID; the result: an outcome for each."""
         arguments.check_choice(references, References, "references")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         return self._tx._collect(
             partial(delete.delete_ids, stream=self._name, ids=given, mode=references), outcomes,
             frees=True,
@@ -445,7 +445,7 @@ class TransactionGroup(Generic[T]):
 
     def ack(self, *ids: IDLike) -> Pending[int]:
         """Done, with whomever they are pending; the result counts them."""
-        return self._free(ack.ack, ids=[parse_id(each) for each in ids])
+        return self._free(ack.ack, ids=[parse_id(wanted) for wanted in ids])
 
     def nack(
         self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
@@ -455,7 +455,7 @@ class TransactionGroup(Generic[T]):
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         arguments.check_flag(force, "force")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         reason = arguments.reason(error)
         options = {"mode": mode, "retry_count": retry_count, "force": force, "error": reason}
         return self._free(ack.nack, ids=given, **options)
@@ -465,7 +465,7 @@ class TransactionGroup(Generic[T]):
     ) -> Pending[list[DeleteOutcome]]:
         """Done, and delete the entries; the result: an outcome for each ID."""
         arguments.check_choice(references, References, "references")
-        given = [parse_id(each) for each in ids]
+        given = [parse_id(wanted) for wanted in ids]
         return self._tx._collect(
             partial(
                 ack.ack_delete, stream=self._stream, group=self._name, ids=given, mode=references
@@ -489,7 +489,7 @@ class TransactionGroup(Generic[T]):
 
         def made(given: list[Delivered]) -> list[Delivery[T]]:
             group = Stream(opened, stream).group(name)
-            return [Delivery(group, who, each) for each in given]
+            return [Delivery(group, who, delivery) for delivery in given]
 
         return self._tx._collect(step, made)
 

@@ -95,9 +95,9 @@ def _differences(has: StoreOptions, asked: StoreOptions) -> str:
     """The options that differ, as ``open`` names them: what each is, and what was asked for."""
     names = {"lock_timeout_s": "lock_timeout", "compact_rate_bytes_s": "compact_rate"}
     return ", ".join(
-        f"{names.get(each, each)} is {getattr(has, each)!r}, not {getattr(asked, each)!r}"
-        for each in StoreOptions._fields
-        if getattr(has, each) != getattr(asked, each)
+        f"{names.get(option, option)} is {getattr(has, option)!r}, not {getattr(asked, option)!r}"
+        for option in StoreOptions._fields
+        if getattr(has, option) != getattr(asked, option)
     )
 
 

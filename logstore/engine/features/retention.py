@@ -173,7 +173,7 @@ class Retention:
         due, self._after = snapshot.read(
             self._engine, partial(look, after=after, now_ms=self._engine.clock.now_ms())
         )
-        self._due.extend(each for each in due if self._failed.get(each, 0.0) <= started_s)
+        self._due.extend(stream for stream in due if self._failed.get(stream, 0.0) <= started_s)
         self._looked_s += time.monotonic() - started_s
 
     def _work(self, until_s: float) -> None:

@@ -204,7 +204,12 @@ def autoclaim(
         removed(txn, group_record, deleted)
     txn.counts["claims"] += len(entries)
     if entries:
-        claimed(txn, group_record, who, [(each.id, each.time_ms, each.count) for each in entries])
+        claimed(
+            txn,
+            group_record,
+            who,
+            [(entry.id, entry.time_ms, entry.count) for entry in entries],
+        )
     else:
         admin.seen(txn, group_record, who)
     return Autoclaimed(cursor, entries, deleted)

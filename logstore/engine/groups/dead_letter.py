@@ -156,13 +156,13 @@ class DeadLettering:
                 )
                 for pending, items, error in self._dead
             ]
-            batch = codec().rows([self._row(each) for each in dead_lettered])
+            batch = codec().rows([self._row(dead) for dead in dead_lettered])
             request = add.Add(self.limit.stream, batch, 0, len(dead_lettered), add.AUTO)
             added = add.add(txn, request)
             assert added is not None
             at = added.first
-            for each in dead_lettered:
-                txn.dead_lettered.append(each._replace(dead_id=at))
+            for dead in dead_lettered:
+                txn.dead_lettered.append(dead._replace(dead_id=at))
                 at = at.next()
             txn.counts["dead_letters"] += len(dead_lettered)
         ended = [pending.id for pending, _, _ in self._dead] + self._gone

@@ -210,7 +210,12 @@ def _claim_idle(
             break
     dead_letters.close()
     if taken:
-        claimed(txn, group, who, [(each.id, each.time_ms, each.count) for each in taken])
+        claimed(
+            txn,
+            group,
+            who,
+            [(delivered.id, delivered.time_ms, delivered.count) for delivered in taken],
+        )
     return taken
 
 
@@ -277,7 +282,9 @@ def read_history(
                 break
     dead_letters.close()
     again_delivered = [
-        (each.id, each.time_ms, each.count) for each in replies if each.items is not None
+        (delivered.id, delivered.time_ms, delivered.count)
+        for delivered in replies
+        if delivered.items is not None
     ]
     txn.counts["redeliveries"] += len(again_delivered)
     if again_delivered:

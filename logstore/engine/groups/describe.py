@@ -98,9 +98,7 @@ def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
     if bounds is None:
         return PendingSummary(0, None, None, [])
     consumers = view.index.groups.consumers(record.number)
-    return PendingSummary(
-        *bounds, [(each.name, each.pending) for each in consumers if each.pending]
-    )
+    return PendingSummary(*bounds, [(row.name, row.pending) for row in consumers if row.pending])
 
 
 def detail(
@@ -199,17 +197,17 @@ def group_page(
     rows = [
         (
             GroupRow(
-                each.name,
-                each.consumers,
-                each.pending,
-                each.last,
-                None if each.entries_read == UNKNOWN else each.entries_read,
-                lag(record, each),
-                SettingRows(view.index).group(each.number),
+                row.name,
+                row.consumers,
+                row.pending,
+                row.last,
+                None if row.entries_read == UNKNOWN else row.entries_read,
+                lag(record, row),
+                SettingRows(view.index).group(row.number),
             ),
-            each.number,
+            row.number,
         )
-        for each in groups
+        for row in groups
     ]
     return rows, following
 
@@ -238,13 +236,13 @@ def consumer_page(
     consumers = view.index.groups.page_of_consumers(group_record.number, after, PAGE_ROWS)
     rows = [
         ConsumerRow(
-            each.name,
-            each.pending,
-            each.seen_ms,
-            each.active_ms,
-            max(0, now_ms - each.seen_ms),
-            -1 if each.active_ms < 0 else max(0, now_ms - each.active_ms),
+            row.name,
+            row.pending,
+            row.seen_ms,
+            row.active_ms,
+            max(0, now_ms - row.seen_ms),
+            -1 if row.active_ms < 0 else max(0, now_ms - row.active_ms),
         )
-        for each in consumers
+        for row in consumers
     ]
     return rows, consumers[-1].number if len(consumers) == PAGE_ROWS else None

@@ -189,7 +189,9 @@ def _add_rows(txn: WriteTxn, record: StreamRecord, request: Add, added: Added) -
     while at < request.end:
         packed, taken = _pack(txn, record, request, at, added)
         absolute = (_fill_open(txn, record, packed) and before[0] == 0) or absolute
-        txn.counts["added_bytes"] += len(packed.added) + sum(len(each.lp) for each in packed.nodes)
+        txn.counts["added_bytes"] += len(packed.added) + sum(
+            len(packed_node.lp) for packed_node in packed.nodes
+        )
         for place, node in enumerate(packed.nodes):
             _seal_open(txn, record)
             last = place == len(packed.nodes) - 1

@@ -62,8 +62,8 @@ def _ordinals(
     """Where those of some IDs that are in a node stand, and the last of them; ``among``: a set that
     holds these, and none else of the node's."""
     if len(ids) > FEW:  # one pass over the node, however many they are
-        there = [each for each in codec().ids(lp, *master, vector) if each[1:] in among]
-        return [each[0] for each in there], StreamID(*there[-1][1:]) if there else ZERO_ID
+        there = [row for row in codec().ids(lp, *master, vector) if row[1:] in among]
+        return [row[0] for row in there], StreamID(*there[-1][1:]) if there else ZERO_ID
     places = [codec().find(lp, *master, *id, vector) for id in ids]
     last = max((id for id, place in zip(ids, places, strict=True) if place >= 0), default=ZERO_ID)
     return [place for place in places if place >= 0], last

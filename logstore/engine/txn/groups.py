@@ -53,8 +53,8 @@ class GroupState:
     def of_stream(self, stream: int) -> list[GroupRecord]:
         """A stream's groups, by name."""
         self.flush()
-        groups = [self.by_number(each.number) for each in self.index.of_stream(stream)]
-        return [each for each in groups if each is not None]
+        groups = [self.by_number(group.number) for group in self.index.of_stream(stream)]
+        return [group for group in groups if group is not None]
 
     def touch(self, group: GroupRecord) -> None:
         """The record was changed: it is written back at ``flush``."""
@@ -89,12 +89,12 @@ class GroupState:
         cache.groups.pop(number, None)
         if cache.numbers.get((group.stream, group.name)) == number:
             del cache.numbers[group.stream, group.name]
-        for pair in [each for each in cache.consumers if each[0] == number]:
+        for pair in [key for key in cache.consumers if key[0] == number]:
             del cache.consumers[pair]
-        for named in [each for each in cache.consumer_numbers if each[0] == number]:
+        for named in [key for key in cache.consumer_numbers if key[0] == number]:
             del cache.consumer_numbers[named]
         self._dirty.discard(number)
-        self._dirty_consumers = {each for each in self._dirty_consumers if each[0] != number}
+        self._dirty_consumers = {key for key in self._dirty_consumers if key[0] != number}
 
     # -- consumers ----------------------------------------------------------------------------
     def consumer(self, group: int, number: int) -> ConsumerRecord | None:
