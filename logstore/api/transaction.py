@@ -195,8 +195,8 @@ class Transaction(Generic[T]):
         for delivery in deliveries:
             if not isinstance(delivery, Delivery):
                 raise EntryTypeError(
-                    f"give what a group handed out (a Delivery), not {type(delivery).__name__}; by ID: "
-                    "tx.stream(name).group(name).ack(id)"
+                    f"give what a group handed out (a Delivery), not {type(delivery).__name__}; by "
+                    "ID: tx.stream(name).group(name).ack(id)"
                 )
             if delivery.group._opened.path != self._opened.path:
                 raise UsageError(
