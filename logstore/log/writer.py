@@ -97,10 +97,6 @@ class CommitBuffer:
             raise TooLargeError("one commit must stay under 4 GiB: split the transaction")
         return at
 
-    def mark(self) -> int:
-        """How far it is: the same as long as nothing was added."""
-        return len(self._payloads)
-
     def frame_at(self, position: int) -> tuple[int, bytes] | None:
         """Kind and payload of the frame added at a position; None if it is not of this commit."""
         if not self.start <= position < self.end:

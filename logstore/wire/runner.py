@@ -127,11 +127,11 @@ class _Adds:
     def _add(self, state: WriteTxn, first: int, end: int) -> Added:
         buffer = state.buffer
         assert buffer is not None
-        mark = buffer.mark()
+        before = buffer.end
         try:
             added = add.add(state, add.Add(self._key, self._rows, first, end, add.AUTO))
         except Error as exc:
-            if buffer.mark() != mark:
+            if buffer.end != before:
                 raise _Again(exc) from exc
             raise
         assert added is not None
@@ -193,12 +193,12 @@ class _Together:
                 self.replies[place] = self._failed[place]
                 place += 1
                 continue
-            mark = buffer.mark()
+            before = buffer.end
             try:
                 place += self._decide(state, place)
             except (Error, Failed) as exc:
                 self._failed[place] = failure_of(exc)
-                if buffer.mark() != mark:
+                if buffer.end != before:
                     raise _Again(exc) from exc
 
     def _decide(self, state: WriteTxn, place: int) -> int:
