@@ -141,7 +141,7 @@ class Rig:
         rounds = {plan.slot: Round.read(plan.journal, plan.policy) for plan in plans}
         spent = [load.Words.read(plan.words, cut_at) for plan in plans]
         while rng.random() < 0.25:
-            self._spawn("opener", partial(_open, plans[0].store))
+            self._spawn("opener", partial(_open, plans[0].store, self.segment_bytes))
             self._cut_after(rng.random() * 0.08)
             self.table.in_recovery += 1
         found = self._look(plans[0].store, begun=any(its.done for its in rounds.values()))
@@ -260,10 +260,13 @@ class Rig:
         )
 
 
-def _open(path: Path) -> None:
-    """Recover it, and stay until killed; the disk may go while it does."""
+def _open(path: Path, segment_bytes: int) -> None:
+    """Recover it, and stay until killed; the disk may go while it does.
+
+    It makes the store if the power was cut before a writer had: with the limits that all give.
+    """
     try:
-        store = logstore.open(path)
+        store = logstore.open(path, segment_bytes=segment_bytes)
         time.sleep(60)
         store.close()
     except logstore.Error:
