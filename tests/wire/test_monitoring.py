@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.wire.catalogue import service_of
+from logstore.wire.resp.reply import Verbatim
+from logstore.wire.session import Session
 from tests.peers.servers import Peer
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -178,3 +181,26 @@ def test_limits_of_nodes_are_set_for_new_nodes_and_kept(
         assert "between 0 and 1000000 inclusive" in str(refused)
         with logstore.open(tmp_path / "store", readonly=True) as reader:
             assert reader._engine().limits.node_max_entries == 7
+
+
+class Coming(Session):
+    """A client beside whom another one comes whenever somebody looks at it."""
+
+    @property
+    def unblock(self) -> Any:  # type: ignore[override]
+        """None: it does not wait."""
+        Session(self.service)
+        return None
+
+    @unblock.setter
+    def unblock(self, _value: object) -> None:
+        pass
+
+
+def test_info_is_told_while_clients_come(tmp_path: Path) -> None:
+    """Prevents INFO that fails because a client connects while it counts those that wait."""
+    with logstore.open(tmp_path / "store") as store:
+        session = Session(service_of(store))
+        Coming(session.service)
+        reply = session.database.runner.run([session.step([b"INFO", b"clients"])])[0]
+        assert isinstance(reply, Verbatim)

@@ -76,7 +76,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Clients": {
             "connected_clients": len(service.clients),
             "blocked_clients": sum(
-                client.unblock is not None for client in service.clients.values()
+                client.unblock is not None for client in list(service.clients.values())
             ),
             "maxclients": service.clients_max,
         },
