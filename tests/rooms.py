@@ -115,7 +115,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     ),
     "tools": ("test_add", "test_forms", "test_range"),
     "transfer": ("test_limits",),
-    "waiting": ("test_order", "test_places", "test_queue"),
+    "waiting": ("test_order", "test_waiter_records", "test_queue"),
     "wire": ("test_embedded", "test_requests"),
 }
 # They try the whole store, for minutes: run for a change of themselves, and by `make test`.

@@ -1,6 +1,6 @@
 """Consumer groups for asyncio: the names of :class:`logstore.Group`, awaited.
 
-Invariants: tasks stand in the queue of a group with threads and processes (``aio.turn``); a worker
+Invariants: tasks stand in the queue of a group with threads and processes (``aio.tasks``); a worker
 takes the same steps as a plain one (``api.worker``). See ``aio``.
 """
 

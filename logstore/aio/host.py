@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from datetime import timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.api.entry import Entry
 from logstore.ids import IDLike, StreamID
 

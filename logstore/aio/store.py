@@ -31,7 +31,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 from logstore.aio.stream import AsyncStream
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.api import arguments
 from logstore.api import read as reading

@@ -5,10 +5,11 @@ and sets the events of those whose streams changed. What it does for a commit gr
 that are waited for (see ``shm.wait_words``), not with the waiters: thousands may be idle.
 
 Invariants: a waiter registers, which loads the words of its streams, before it tries, and clears
-its event before each try, so no wake-up is lost; of a queue only the first is woken, and who leaves
-wakes the next. The watcher renews that somebody waits, and looks once a slice (``pace``) whether a
-writer died between publishing and waking; it begins with the first waiter, and ends when none is
-left or the store is closed. A time-out is never early.
+its event before each try, so no wake-up is lost. Of the waiters that found all waiter records taken
+and would take the same, only the first is woken, and who leaves wakes the next. The watcher renews
+that somebody waits, and looks once a slice (``PACE``) whether a writer died between publishing and
+waking; it begins with the first waiter, and ends when none is left or the store is closed. A
+time-out is never early.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Watcher:
         self.engine = engine
         self._mutex = threading.Lock()
         self._buckets: dict[int, _Bucket] = {}
-        self._turns: set[Waiter] = set()  # those with tickets
+        self._queued: set[Waiter] = set()  # those with tickets
         # Those that found no free waiter record, by what they take: group and minimum idle time.
         self._overflow: dict[tuple[int, int], deque[Waiter]] = {}
         self._beat_s = 0.0
@@ -78,7 +79,7 @@ class Watcher:
                     self._buckets[bucket] = _Bucket(_word(engine, bucket))
                 self._buckets[bucket].waiters.add(waiter)
             if ticket is not None:
-                self._turns.add(waiter)
+                self._queued.add(waiter)
             if self._thread is None:
                 seen = _seen(engine)
                 self._thread = threading.Thread(
@@ -90,7 +91,7 @@ class Watcher:
         finally:
             following = None
             with self._mutex:
-                self._turns.discard(waiter)
+                self._queued.discard(waiter)
                 if queue is not None and same is not None:
                     same.remove(waiter)
                     if same:
@@ -140,11 +141,11 @@ class Watcher:
             wake_all(waiters)  # whatever ended it: they look, and find out
 
     def _all(self) -> set[Waiter]:
-        return self._turns.union(*(bucket.waiters for bucket in self._buckets.values()))
+        return self._queued.union(*(bucket.waiters for bucket in self._buckets.values()))
 
     def _goes_on(self) -> bool:
         with self._mutex:
-            if (self._buckets or self._turns) and not self._closed:
+            if (self._buckets or self._queued) and not self._closed:
                 return True
             self._thread = None
             return False
@@ -172,7 +173,7 @@ class Watcher:
         first: dict[tuple[int, int], tuple[int, Waiter]] = {}
         applied = engine.wake.applied
         with self._mutex:
-            for waiter in self._turns:
+            for waiter in self._queued:
                 ticket = waiter.ticket
                 assert ticket is not None
                 word = ticket.word()
@@ -180,7 +181,7 @@ class Watcher:
                     waiter.word = word
                     called.add(waiter)
                 if beats:
-                    ticket.beat()
+                    ticket.stir()
                     if ticket.offered():
                         called.add(waiter)
                     among = ticket.key, ticket.min_idle_ms

@@ -26,7 +26,7 @@ class Waiter:
     ) -> None:
         self.buckets = {bucket_of(name) for name in names}
         self.ticket = ticket
-        self.word = 0  # of the ticket, when its event was set last
+        self.word = 0  # of its waiter record, when its event was set last
         self.applied = 0  # how far commits were published when it looked by itself last
         self.event = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class Waiter:
 
     @property
     def behind(self) -> bool:
-        """Whether another one of its queue comes first; asked from any thread."""
+        """Whether another one comes first, of those that take the same; asked from any thread."""
         try:
             return self._queue is not None and self._queue[0] is not self
         except IndexError:  # nobody is in it yet

@@ -282,7 +282,7 @@ def limits(count: int | None, max_count: int | None, max_bytes: int | None) -> L
     return Limits(max(count or 0, 0), max_count, max_bytes)
 
 
-class GroupRead(NamedTuple):
+class GroupReadArguments(NamedTuple):
     """What a read of a group asks for, checked."""
 
     consumer: bytes
@@ -303,7 +303,7 @@ def group_read(
     noack: bool,
     claim_idle: timedelta | float | None,
     block: object,
-) -> GroupRead:
+) -> GroupReadArguments:
     """The arguments of a read of a group; ``count`` 0 or None: no limit."""
     refuse_block(block)
     check_flag(noack, "noack")
@@ -313,7 +313,7 @@ def group_read(
         allowed = limits(count, max_count, max_bytes)
         limit, most_bytes = allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
     who = consumer_name(consumer, encoding)
-    return _new(GroupRead, (who, limit, most_bytes, idle_ms, deadline_of(timeout)))
+    return _new(GroupReadArguments, (who, limit, most_bytes, idle_ms, deadline_of(timeout)))
 
 
 def milliseconds(length: timedelta | float, name: str) -> int:

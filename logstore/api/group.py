@@ -81,8 +81,8 @@ class Group(GroupAdmin[T]):
         self, who: bytes, limit: int, deadline: float | None,
         alive: Callable[[], object] | None = None, **options: Any,
     ) -> list[Delivery[T]]:  # fmt: skip
-        """Read, and wait for what comes until the deadline; options as of ``_waiting``. ``alive``
-        raises to end it.
+        """Read, and wait for what comes until the deadline; options as of ``_waiting``, and of
+        ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
             on_dead = options.pop("on_dead", None)
@@ -97,7 +97,7 @@ class Group(GroupAdmin[T]):
         self, who: bytes, limit: int, *, noack: bool = False, claim_idle_ms: int | None = None,
         worker: bool = False, dead: Limit | None = None, max_bytes: int = 0,
     ) -> Callable[..., list[Delivered]]:  # fmt: skip
-        """What one look of a read commits; the arguments as of ``_waiting``."""
+        """What one read does inside of its commit; arguments as of ``_waiting``."""
         return partial(
             deliver.read_new, stream=self._stream, group=self._name, consumer=who, count=limit,
             noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import wait_for
 from logstore.aio.waiter import Waiter
 from logstore.api.opening import opened_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked

@@ -39,20 +39,20 @@ def queue(store: Store[Any], key: int | None = None) -> list[int]:
     """The living processes in the queue of the group, in order."""
     number = key if key is not None else key_of(store)
     waiting = engine_of(store).wake.waits.waiters.waiting(number)
-    return [row.pid for row in waiting if row.alive()]
+    return [record.pid for record in waiting if record.alive()]
 
 
 def takers(store: Store[Any]) -> list[int]:
-    """The waiters of those that wait, and that something can be handed to."""
+    """The numbers of the records of those that wait and that something can be handed to."""
     waits = engine_of(store).wake.waits
-    rows = waits.waiters.waiting(key_of(store))
-    return [row.number for row in rows if waits.mailboxes.read(row.number).consumer != NO_ONE]
+    numbers = [record.number for record in waits.waiters.waiting(key_of(store))]
+    return [each for each in numbers if waits.mailboxes.read(each).consumer != NO_ONE]
 
 
 def used(store: Store[Any]) -> list[int]:
-    """Waiters that somebody has."""
+    """The numbers of the waiter records that somebody has."""
     waiters = engine_of(store).wake.waits.waiters
-    return [slot for slot in range(waiters._used()) if waiters.record(slot).state != FREE]
+    return [number for number in range(waiters._used()) if waiters.record(number).state != FREE]
 
 
 def key_of(store: Store[Any]) -> int:

@@ -175,7 +175,7 @@ def test_a_cancelled_waiter_loses_nothing(tmp_path: Path) -> None:
         await group.read("c")
         assert [each.id.ms for each in await group.backlog("c")] == [*range(1, 31)]
         assert sorted(set(got)) == sorted(got)
-        await until(lambda: not store._watcher._turns)
+        await until(lambda: not store._watcher._queued)
 
     go(tmp_path, work)
 

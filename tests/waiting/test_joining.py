@@ -16,7 +16,7 @@ from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.waiting import probe
 from tests.support.inside import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
-from tests.waiting.test_handover import Reading, add, commits
+from tests.waiting.test_hand_off import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried")
 
@@ -64,10 +64,10 @@ def test_what_comes_while_it_joins_is_read(
     once more, under LOCK.
     """
     served_once(store)
-    vain, times = probe.nothing_new, []
+    nothing_new, times = probe.nothing_new, []
 
     def slow(*args: Any) -> int:
-        found = vain(*args)
+        found = nothing_new(*args)
         times.append(found)
         if len(times) == 1:
             store_of_another(store, looks)

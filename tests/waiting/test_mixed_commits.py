@@ -18,7 +18,7 @@ from logstore.errors import Error
 from logstore.log.writer import CommitBuffer
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
-from tests.waiting.test_handover import Reading, add
+from tests.waiting.test_hand_off import Reading, add
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -66,8 +66,8 @@ def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
     store: Store[Any], at_once: bool
 ) -> None:
     """The new name has the same word to wait on, so that its waiters are found."""
-    line = bucket_of(b"work")
-    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == line)
+    bucket = bucket_of(b"work")
+    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == bucket)
     add(store, 0)
     group_of(store).read("c")
     errors: list[Error] = []
@@ -142,7 +142,7 @@ def test_what_was_offered_before_it_failed_is_withdrawn(
 
     def seen(self: Waits, waiters: Any) -> None:
         withdraw(self, waiters)
-        states.append([self.mailboxes.state(slot) for slot in (0, 1)])
+        states.append([self.mailboxes.state(number) for number in (0, 1)])
 
     monkeypatch.setattr(Waits, "withdraw_locked", seen)
     failing(monkeypatch)

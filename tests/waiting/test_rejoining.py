@@ -26,7 +26,7 @@ from tests.waiting.crowd import (
     takers,
     used,
 )
-from tests.waiting.test_handover import Reading, add, commits
+from tests.waiting.test_hand_off import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried")
 
@@ -91,15 +91,15 @@ def test_what_is_added_while_it_joins_it_gets_once(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looked: bool
 ) -> None:
     """Before it looked, or behind that: it is handed the entry, and must not read another."""
-    waiting, vain = Again(store, "c"), probe.nothing_new
+    waiting, nothing_new = Again(store, "c"), probe.nothing_new
 
     def slow(*args: Any) -> int:
-        found = vain(*args) if looked else 0
-        monkeypatch.setattr(probe, "nothing_new", vain)
+        found = nothing_new(*args) if looked else 0
+        monkeypatch.setattr(probe, "nothing_new", nothing_new)
         adding = threading.Thread(target=lambda: add(store, 1, 2))
         adding.start()
         adding.join()
-        return found if looked else vain(*args)
+        return found if looked else nothing_new(*args)
 
     monkeypatch.setattr(probe, "nothing_new", slow)
     waiting.goes_on.set()
@@ -151,7 +151,7 @@ def test_one_that_was_killed_stands_in_nobodys_way(store: Store[Any]) -> None:
     assert waiting.wait() == [1]
 
 
-def test_slots_are_not_held_by_many_who_do_not_come_back(store: Store[Any]) -> None:
+def test_records_are_not_held_by_many_who_do_not_come_back(store: Store[Any]) -> None:
     group_of(store)
     for n in range(3 * BARE_MAX):
         waiting = Reading(store, f"c{n}", count=1)
@@ -160,7 +160,7 @@ def test_slots_are_not_held_by_many_who_do_not_come_back(store: Store[Any]) -> N
     assert len(used(store)) <= BARE_MAX
 
 
-def test_who_closes_the_store_gives_its_slot_back(store: Store[Any]) -> None:
+def test_who_closes_the_store_gives_its_record_back(store: Store[Any]) -> None:
     group_of(store)
     child = reader(store, "c")
     add(store, 0)
@@ -176,10 +176,10 @@ def test_what_was_deleted_since_it_was_handed_is_gone(
     """The reader waits on, for what is there."""
     collect = WaitSession._collect
 
-    def late(self: Any, hand: Any) -> Any:
+    def late(self: Any, mailbox: Any) -> Any:
         monkeypatch.setattr(WaitSession, "_collect", collect)
-        store.stream("work").delete(hand.first)
-        return collect(self, hand)
+        store.stream("work").delete(mailbox.first)
+        return collect(self, mailbox)
 
     monkeypatch.setattr(WaitSession, "_collect", late)
     waiting = Reading(store, "c", count=1)

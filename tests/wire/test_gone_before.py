@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.engine.shm.waiters import PACE
+from logstore.wire.catalogue import service_of
 from logstore.wire.embedded import Direct
 from logstore.wire.service import Service
 
@@ -46,7 +47,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     with logstore.open(tmp_path / "store", sync="os", background=False) as store:
         for name in "st":
             store.stream(name).group("g", start="$")
-        yield Service(store)
+        yield service_of(store)
 
 
 def gone(service: Service, words: list[bytes]) -> Direct:

@@ -153,13 +153,13 @@ def _seen_now(txn: WriteTxn, group: GroupRecord, number: int, active_ms: int, na
 
 def seen(txn: WriteTxn, group: GroupRecord, who: ConsumerRecord) -> None:
     """The consumer tried to read now."""
-    if not lately(who, txn.now_ms):
+    if not lately(who.seen_ms, txn.now_ms):
         _seen_now(txn, group, who.number, who.active_ms, who.name)
 
 
-def lately(who: ConsumerRecord, now_ms: int) -> bool:
-    """Whether a consumer was seen, so that it need not be written down once more."""
-    return 0 <= now_ms - who.seen_ms < SEEN_MS
+def lately(seen_ms: int, now_ms: int) -> bool:
+    """Whether a consumer was seen so lately that it need not be written down once more."""
+    return 0 <= now_ms - seen_ms < SEEN_MS
 
 
 def create_consumer(txn: WriteTxn, stream: bytes, group: bytes, name: bytes) -> bool:

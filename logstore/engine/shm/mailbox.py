@@ -1,14 +1,14 @@
-"""What waiters of a group were handed while they slept: a row beside each number, in WAKE.
+"""What waiters of a group were handed while they slept: a mailbox for each waiter record, in WAKE.
 
-Who reads gives to those before it in the queue what is theirs, in its own commit, as the peers'
-server does for blocked clients: they need no turn of their own, and find here which entries are
-theirs.
+Who adds, or reads, gives waiters their entries in its own commit, as the peers' server does for
+blocked clients: they need no turn of their own, and find here which entries are theirs.
 
 Invariants: the index says who got what, this only where to look. An offer is written under LOCK
-before its commit, and ``GIVEN`` after it was published; whoever sees an offer that nobody is just
-committing takes LOCK and asks the index whether it came about (``waiting.handoff.settle_locked``).
-The owner sets what it would take, to nothing before it is seen to wait; all else is written under
-LOCK.
+before its commit, and ``GIVEN`` after that was published; whoever sees an offer that nobody is just
+committing takes LOCK and asks the index whether the commit came about
+(``waiting.handoff.settle_locked``). What a waiter would take is set by its owner, to nothing before
+others can see that it waits; all else is written under LOCK, but for what the owner takes out when
+it does not wait. A mailbox has the number of its waiter record.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from logstore.ids import StreamID
 
 MAILBOX_BYTES = 64
 _MAILBOX = struct.Struct("@8Q")
-_STATE, _CONSUMER, _COUNT = 0, 1, 2  # words of a row
+_STATE, _CONSUMER, _COUNT = 0, 1, 2  # words of a mailbox
 NOTHING, OFFERED, GIVEN = 0, 1, 2
+_new = tuple.__new__  # without the layers of a named tuple
 NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
 
 
 class Mailbox(NamedTuple):
-    """One row: what its owner would take, and what it got."""
+    """One mailbox as it was read: what its owner would take, and what it got."""
 
     state: int
     consumer: int  # number in the group
@@ -40,37 +41,35 @@ class Mailbox(NamedTuple):
     @property
     def first(self) -> StreamID:
         """The first of its entries."""
-        return StreamID(self.first_ms, self.first_seq)
+        return _new(StreamID, (self.first_ms, self.first_seq))
 
     @property
     def last(self) -> StreamID:
         """The last of its entries; all between them that are pending with it are its, too."""
-        return StreamID(self.last_ms, self.last_seq)
+        return _new(StreamID, (self.last_ms, self.last_seq))
 
 
 class Mailboxes:
-    """The rows, in memory that all processes of a store share."""
+    """All of them, in memory that the processes of a store share."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         self._longs = memory.cast("Q")
 
     def set_taker(self, number: int, consumer: int, most: int) -> None:
-        """From now on this consumer takes so many entries at once, or ``NO_ONE`` any."""
+        """From now on this consumer takes so many; with ``NO_ONE`` its owner comes itself."""
         at = number * MAILBOX_BYTES >> 3
         self._longs[at + _CONSUMER] = NO_ONE
         self._longs[at + _COUNT] = most
         self._longs[at + _CONSUMER] = consumer  # last: the count is whole when this is seen
 
-    def takes(self, number: int, hand: Mailbox) -> bool:
-        """Whether its taker is as it was."""
-        at = number * MAILBOX_BYTES >> 3
-        return (
-            self._longs[at + _CONSUMER] == hand.consumer and self._longs[at + _COUNT] == hand.most
-        )
+    def takes(self, number: int, before: Mailbox) -> bool:
+        """Whether consumer and count are as they were when it was read."""
+        longs, at = self._longs, number * MAILBOX_BYTES >> 3
+        return longs[at + _CONSUMER] == before.consumer and longs[at + _COUNT] == before.most
 
     def offer_locked(self, number: int, first: StreamID, last: StreamID, time_ms: int) -> None:
-        """These are its, if the commit at hand comes about."""
+        """These entries are its owner's if the commit that is being decided comes about."""
         longs, at = self._longs, number * MAILBOX_BYTES >> 3
         longs[at + 3], longs[at + 4] = first
         longs[at + 5], longs[at + 6] = last
@@ -82,13 +81,13 @@ class Mailboxes:
         self._longs[(number * MAILBOX_BYTES >> 3) + _STATE] = state
 
     def empty(self, number: int) -> None:
-        """Its owner, who does not wait, took what it was given."""
+        """The owner, who does not wait, took what it was given."""
         self._longs[(number * MAILBOX_BYTES >> 3) + _STATE] = NOTHING
 
     def state(self, number: int) -> int:
-        """Whether something was handed to it."""
+        """``NOTHING``, ``OFFERED`` or ``GIVEN``."""
         return self._longs[(number * MAILBOX_BYTES >> 3) + _STATE]
 
     def read(self, number: int) -> Mailbox:
-        """One row."""
+        """One mailbox."""
         return Mailbox._make(_MAILBOX.unpack_from(self._memory, number * MAILBOX_BYTES))

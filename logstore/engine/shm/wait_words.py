@@ -18,7 +18,14 @@ from zlib import crc32
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.mailbox import GIVEN, MAILBOX_BYTES, NOTHING, Mailboxes
-from logstore.engine.shm.waiters import PACE, TABLE_BYTES, WAITERS_MAX, SavedWaiters, Waiters
+from logstore.engine.shm.waiters import (
+    PACE,
+    TABLE_BYTES,
+    WAITERS_MAX,
+    SavedWaiters,
+    WaiterRecord,
+    Waiters,
+)
 
 BUCKETS = 256
 EVERY = BUCKETS  # the bucket of all streams together
@@ -69,9 +76,18 @@ class Waits:
         self.plain: dict[tuple[bytes, bytes], int] = {}
         self._called_ms = 0
         self._drained: set[int] = set()  # groups nobody need be woken for; under the mutex
-        self.given: list[int] = []  # waiters that were served, not yet woken; under the mutex
+        self.given: list[int] = []  # numbers of those served, not yet woken; under the mutex
 
     # -- the committer's -----------------------------------------------------------------------
+    def queues(self, name: bytes, most: int) -> dict[int, list[WaiterRecord]]:
+        """Who may wait for groups of this stream, or of one with the same bucket, in order: the
+        first ``most`` of each group, by its number.
+        """
+        if not self.awaited(name):
+            return {}
+        since_ms = monotonic_ms() - PACE.stale_ms
+        return self.waiters.queues({bucket_of(name)}, most=most, since_ms=since_ms)
+
     def awaited(self, name: bytes) -> bool:
         """Whether somebody may wait for a group of this stream."""
         at = BUCKETS_OFFSET + bucket_of(name) * BUCKET_BYTES + _GROUPS_UNTIL
@@ -94,16 +110,16 @@ class Waits:
         words[at] = (words[at] + 1) & 0xFFFFFFFF
 
     def poke(self) -> None:
-        """Wake those who watch all streams, such as the thread that waits for tasks: a number on
-        which nobody sleeps was counted up, without a commit. May be missed for a slice: this is
-        not under LOCK, and two that count at once may count once.
+        """Wake those who watch all streams, such as the thread that waits for tasks: the word of a
+        waiter record on which nobody sleeps was counted up, without a commit. May be missed for a
+        slice: this is not under LOCK, and two that count at once may count once.
         """
         self._poke()
 
     def given_locked(self, waiters: list[int]) -> None:
-        """What these were offered is theirs: the commit is published.
+        """What the waiters of these numbers were offered is theirs: the commit is published.
 
-        Their state first: who sees that it was given may leave, and its number be another's.
+        Their state first: who sees that it was given may leave, and its record be another's.
         """
         for number in waiters:
             self.waiters.served_locked(number)
@@ -112,7 +128,7 @@ class Waits:
         self.given += waiters
 
     def withdraw_locked(self, waiters: Iterable[int]) -> None:
-        """What these were offered is decided once more: nothing of it happened."""
+        """Nothing of what these were offered happened: it is decided once more, or failed."""
         for number in waiters:
             self.mailboxes.set_locked(number, NOTHING)
 
@@ -149,6 +165,13 @@ class Waits:
         """Somebody waits here from now on, for ten slices; load the word next."""
         at = BUCKETS_OFFSET + bucket * BUCKET_BYTES + (_GROUPS_UNTIL if group else _UNTIL)
         self._longs[at >> 3] = monotonic_ms() + PACE.announced_ms
+
+    def stir(self, bucket: int, waiter: int) -> int:
+        """The owner of a waiter record waits on; the word of the record. Look after this."""
+        now_ms = monotonic_ms()
+        at = BUCKETS_OFFSET + bucket * BUCKET_BYTES + _GROUPS_UNTIL
+        self._longs[at >> 3] = now_ms + PACE.announced_ms
+        return self.waiters.stir(waiter, now_ms)
 
     def load(self, bucket: int) -> int:
         """The word of a bucket."""

@@ -1,17 +1,17 @@
-"""Who waits for entries of a group, in which order: a table of waiters in WAKE.
+"""Who waits for entries of a group, and in which order: a table of waiter records in WAKE.
 
-A waiter is a record that belongs to one reader, from its first sleep until it was served: the
-ticket in it is its place in the queue, and outlives time-outs. Its minimum idle time says what it
+A waiter record belongs to one reader, from its first sleep until it was served. The ticket in it is
+the reader's place in the queue, and outlives time-outs. Its minimum idle time says what the reader
 would take besides new entries: those that nobody acked for so many milliseconds; ``NEW_ONLY`` says
-that it takes none of these.
+that it takes none of these. A record has a number, by which it is found in the table.
 
 Whose turn it can be: that of the lowest ticket, which takes anything; and that of a ticket whose
 minimum idle time is smaller than all before it, for what these would not take. A waiter that has
-one with the same or a smaller time before it is never first in line for anything.
+one with the same or a smaller time before it is never the first for anything.
 
-Invariants: records are taken, those of dead processes taken back, and waiters ``SERVED`` under the
-writer lock; all else in a record is written by its owner alone, but for its futex word, which
-whoever wakes it counts up (two at once may count once: both published before, so the waiter sees
+Invariants: under the writer lock records are taken, also those of dead processes, and become
+``SERVED``; all else in a record is written by its owner alone, but for its futex word: whoever
+wakes the owner counts it up (two at once may count once: both published before, so the waiter sees
 both). Tickets are times, and never given twice: the owner of a record that was served needs no lock
 to wait at the end of the queue once more. A record that is read without the lock may be half new:
 that costs a wake-up too many, and what is missed is found by the waiters, who look once a slice
@@ -32,9 +32,9 @@ from logstore.engine.shm import futex, process
 
 WAITERS_MAX = 1024
 WAITER_BYTES = 64
-TABLE_BYTES = 64 + WAITERS_MAX * WAITER_BYTES  # a head that says how many waiters are in use
+TABLE_BYTES = 64 + WAITERS_MAX * WAITER_BYTES  # a head says up to which record there may be some
 FREE, IDLE, WAITING = 0, 1, 2
-SERVED = 3  # in the commit of another: what it got is in its hand (``shm.mailbox``)
+SERVED = 3  # in the commit of another: what it got is in its mailbox (``shm.mailbox``)
 NEW_ONLY = (1 << 64) - 1  # the minimum idle time of who wants new entries only
 # Native: the fields stand at their own size, each is stored and loaded whole.
 _RECORD = struct.Struct("@IIQQQQQIQ")
@@ -52,7 +52,8 @@ _WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _BUCKET, _MIN_IDLE = (
 SLICE_S = 0.15
 KEPT_S = 60.0  # for an owner that did not come back
 SWEEP_S = 1.0
-BARE_MAX = 8
+BARE_MAX = 8  # records that a process keeps without a place in a queue
+_new = tuple.__new__  # without the layers of a named tuple: each wait makes one
 
 
 class Pace:
@@ -76,7 +77,7 @@ PACE = Pace(SLICE_S)
 
 
 class WaiterRecord(NamedTuple):
-    """One number as it was read."""
+    """One record as it was read, and its number."""
 
     word: int
     state: int
@@ -110,7 +111,7 @@ class Waiters:
         self._longs = memory.cast("Q")
         self._address = address
         self._self = struct.unpack("<QQ", process.packed_self())
-        self._mine: dict[int, int] = {}  # waiters of this process, and their tickets
+        self._mine: dict[int, int] = {}  # numbers of the records of this process, and their tickets
 
     @staticmethod
     def _at(number: int) -> int:
@@ -120,7 +121,7 @@ class Waiters:
         return min(self._longs[1], WAITERS_MAX)
 
     def record(self, number: int) -> WaiterRecord:
-        """One number."""
+        """One record."""
         return WaiterRecord._make((*_RECORD.unpack_from(self._memory, self._at(number)), number))
 
     def _records(self) -> Iterator[WaiterRecord]:
@@ -136,7 +137,7 @@ class Waiters:
     ) -> tuple[int, int] | None:
         """A record at the end of the queue: its number, and its ticket; None if all are taken.
 
-        ``prepare`` is given the number before it is seen to wait.
+        ``prepare`` is called with the number before others can see that it waits.
         """
         used = self._used()
         while used and self._words[self._at(used - 1) + _STATE >> 2] == FREE:
@@ -168,7 +169,9 @@ class Waiters:
         return used
 
     def rejoin(self, number: int, ticket: int, key: int, bucket: int, min_idle_ms: int) -> int:
-        """Wait at its end with a record that was kept: its new ticket; 0 if it was given back."""
+        """Wait at the end of the queue with a record that was kept: its new ticket; 0 if the record
+        was given back.
+        """
         return (
             self._wait(number, ticket, key, bucket, min_idle_ms)
             if self.holds(number, ticket)
@@ -177,7 +180,7 @@ class Waiters:
 
     def _wait(self, number: int, before: int, key: int, bucket: int, min_idle_ms: int) -> int:
         longs, at = self._longs, self._at(number)
-        # The time in us, and the number: no other ticket is the same, nor was one of this number.
+        # The time in us, and the number: no other ticket is the same, nor was one of this record.
         ticket = max(time.monotonic_ns() // 1000 * WAITERS_MAX + number, before + WAITERS_MAX)
         self._mine[number] = ticket
         longs[at + _TICKET >> 3], longs[at + _KEY >> 3] = ticket, key
@@ -187,7 +190,7 @@ class Waiters:
         return ticket
 
     def holds(self, number: int, ticket: int) -> bool:
-        """Whether a number is this process's, and has this ticket still."""
+        """Whether a record is this process's, and has this ticket still."""
         return self._mine.get(number) == ticket
 
     def set_state(self, number: int, ticket: int, state: int) -> None:
@@ -204,9 +207,9 @@ class Waiters:
             self._words[at] = SERVED
 
     def _owned(self, record: WaiterRecord) -> bool:
-        """Whether the process of a number lives, however long it did not stir.
+        """Whether the process of a record lives, however long it did not stir.
 
-        One of this process that it gave back may stand there as served: both stored at once.
+        A record that this process gave back may be marked as served: both stored at once.
         """
         if record.pid == self._self[0] and record.start == self._self[1]:
             return record.number in self._mine
@@ -218,32 +221,36 @@ class Waiters:
         self._longs[self._at(number) + _MIN_IDLE >> 3] = min_idle_ms
 
     def free(self, number: int, ticket: int) -> None:
-        """Give a number back; nothing if that was done before."""
+        """Give a record back; nothing if that was done before."""
         self.set_state(number, ticket, FREE)
         if self._mine.get(number) == ticket:
             del self._mine[number]
 
     def give_back(self) -> None:
-        """Give back all waiters of this process: it closes the store."""
+        """Give back all records of this process: it closes the store."""
         for number, ticket in list(self._mine.items()):
             self.free(number, ticket)
         process.forget()
 
     def set_aside(self) -> None:
-        """In a child after fork: the waiters are its parent's."""
+        """In a child after fork: the records are its parent's."""
         self._mine.clear()
 
-    def beat(self, number: int) -> None:
-        """The owner stirs."""
-        self._longs[self._at(number) + _BEAT >> 3] = monotonic_ms()
+    def stir(self, number: int, now_ms: int) -> int:
+        """The owner lives, and is not stopped; its futex word."""
+        at = self._at(number)
+        self._longs[at + _BEAT >> 3] = now_ms
+        return self._words[at >> 2]
 
     def load(self, number: int) -> int:
         """The futex word."""
         return self._words[self._at(number) >> 2]
 
-    def sleep(self, number: int, seen: int, timeout_s: float) -> None:
-        """Sleep while the futex word is ``seen``, at most so long."""
-        futex.wait(self._address + self._at(number), seen, timeout_s)
+    def sleep(self, number: int, seen: int, timeout_s: float) -> bool:
+        """Sleep while the futex word is ``seen``, at most so long; whether it is another by now."""
+        at = self._at(number)
+        futex.wait(self._address + at, seen, timeout_s)
+        return self._words[at >> 2] != seen
 
     # -- the queue -----------------------------------------------------------------------------
     def waiting(self, key: int) -> list[WaiterRecord]:
@@ -282,8 +289,8 @@ class Waiters:
         futex.fence(self._address)
 
     def ahead(self, key: int, ticket: int, min_idle_ms: int) -> list[int] | None:
-        """The min_idles of those that live and wait with lower tickets, all of them larger than
-        ``min_idle_ms``; None if one is not: it would take whatever this one could.
+        """The minimum idle times of those that live and wait with lower tickets, all of them larger
+        than ``min_idle_ms``; None if one is not: it would take whatever this one could.
         """
         found: list[int] = []
         for record in self.waiting(key):
@@ -300,24 +307,23 @@ class Waiters:
         self._wake(self.waiting(key))
 
     def count_up(self, number: int) -> None:
-        """Something happened for its owner, who sees it before it sleeps."""
+        """Something happened for the owner of a record, who sees that before it sleeps."""
         at = self._at(number) >> 2
         self._words[at] = (self._words[at] + 1) & 0xFFFFFFFF
 
     def wake(self, number: int) -> int:
-        """Wake its owner; 0 if nobody slept there."""
+        """Wake the owner of a record; 0 if nobody slept on it."""
         return futex.wake(self._address + self._at(number))
 
     def queues(
-        self, buckets: set[int], without: Collection[int] = (), most: int = WAITERS_MAX
-    ) -> dict[int, list[WaiterRecord]]:
-        """Who waits, in order, by the groups of which the stream has one of these words, the first
-        ``most`` of each; but for those who want new entries only, in the groups ``without``.
+        self, buckets: set[int], without: Collection[int] = (), *, most: int = WAITERS_MAX,
+        since_ms: int = 0,
+    ) -> dict[int, list[WaiterRecord]]:  # fmt: skip
+        """Who waits, in order, by the groups whose stream has one of these buckets: of each group
+        the first ``most`` that stirred since then; but for those who want new entries only, in the
+        groups ``without``.
         """
         words, longs = self._words, self._longs
-        since_ms = (
-            monotonic_ms() - PACE.stale_ms if most < WAITERS_MAX else 0
-        )  # those that may live
         queues: dict[int, list[tuple[int, int]]] = {}
         for number in range(self._used()):
             at = self._at(number)
@@ -332,15 +338,16 @@ class Waiters:
         }
 
     def wake_buckets(self, buckets: set[int], drained: set[int]) -> None:
-        """Wake those whose turn it can be in each group whose stream has one of these words; of
-        ``drained`` ones who would claim what the commit may have given back.
+        """Wake those whose turn it can be, in each group whose stream has one of these buckets. In
+        ``drained`` groups nothing new is left: only those who would claim what the commit may have
+        given back.
         """
         for queue in self.queues(buckets, drained).values():
             self._wake(queue)
 
     def _wake(self, queue: list[WaiterRecord]) -> None:
-        """Wake each whose minimum idle time is smaller than all before it, of those that stirred
-        lately and still wait; and before it those of whom that is not known.
+        """Of those that stirred lately and still wait, wake each whose minimum idle time is smaller
+        than all before it; and those before it of whom that is not known.
         """
         now, least = monotonic_ms(), NEW_ONLY + 1
         for record in queue:
@@ -364,16 +371,20 @@ def _by_ticket(record: WaiterRecord) -> int:
 
 
 class SavedWaiter(NamedTuple):
-    """A number that is kept, and what was known of its owner."""
+    """A record that is kept for its owner's next call, and what was known of the owner."""
 
     number: int
     ticket: int
-    since_s: float
+    since_s: float  # of ``time.monotonic``
     consumer: int = 0  # of one that was served: its number in the group
+    served_ms: int = 0  # and when that was, by the store's clock; 0: not known
 
 
 class SavedWaiters:
-    """All that is kept by this process, by group and owner."""
+    """The records that this process keeps for the next calls of their owners, by group and owner:
+    with a place in the queue for those that came to a time-out, without one ("bare") for those that
+    were served.
+    """
 
     def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
@@ -393,24 +404,27 @@ class SavedWaiters:
         self._kept[key, owner] = SavedWaiter(number, ticket, time.monotonic())
         self._give_back(before)
 
-    def keep_bare(self, key: int, owner: object, number: int, ticket: int, consumer: int) -> None:
-        """Keep the number of one that was served; it is given back if many are kept."""
+    def keep_bare(
+        self, key: int, owner: object, number: int, ticket: int, consumer: int, served_ms: int
+    ) -> None:
+        """Keep the record of one that was served; it is given back if many are kept already."""
         self.sweep()
         if len(self._bare) >= BARE_MAX or (key, owner) in self._bare:
             self._waiters.free(number, ticket)
         else:
-            self._bare[key, owner] = SavedWaiter(number, ticket, time.monotonic(), consumer)
+            kept = number, ticket, time.monotonic(), consumer, served_ms
+            self._bare[key, owner] = _new(SavedWaiter, kept)
 
     def take(self, key: int, owner: object) -> SavedWaiter | None:
         """The place in the queue that its owner kept, who came back."""
         return self._kept.pop((key, owner), None)
 
     def take_bare(self, key: int, owner: object) -> SavedWaiter | None:
-        """The number that its owner kept, who came back."""
+        """The record without a place that its owner kept, who came back."""
         return self._bare.pop((key, owner), None)
 
     def withdraw(self, key: int, owner: object, number: int, ticket: int) -> bool:
-        """It failed behind keeping this: whether it is its own again, and nobody took it since."""
+        """Its owner failed after it was kept: whether it has it again, as nobody took it."""
         for kept in (self._kept, self._bare):
             place = kept.get((key, owner))
             if place is not None and place[:2] == (number, ticket):
@@ -418,7 +432,9 @@ class SavedWaiters:
         return False
 
     def forget(self, whose: object) -> None:
-        """Give back what is kept for one that does not come back: the first part of its owner."""
+        """Give back what is kept for one that does not come back, named by the first part of an
+        owner that is a tuple.
+        """
         for kept in (self._kept, self._bare):
             for key in list(kept):
                 if isinstance(key[1], tuple) and key[1][0] == whose:

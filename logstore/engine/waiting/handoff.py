@@ -22,7 +22,7 @@ from logstore.engine.groups import deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.shm import process
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
-from logstore.engine.shm.wait_words import Waits, bucket_of
+from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import NEW_ONLY, WaiterRecord
 from logstore.engine.txn import pel
 from logstore.ids import U64_MAX
@@ -39,14 +39,14 @@ def hand_out(txn: WriteTxn, waits: Waits) -> None:
     """Serve who waits for what this commit added, and say which groups have nothing left."""
     for number, before in txn.grown.items():
         record = txn.record(number)
-        if record is None or not waits.awaited(record.name):
+        if record is None:
             continue
         added = (record.entries_added - before.entries_added) & U64_MAX
         if added > SERVED_MAX_ENTRIES:
             continue
         # Each takes one or more. Behind some that died nobody is looked for: who is next is woken.
         most = added + DEAD_MAX
-        for key, waiters in waits.waiters.queues({bucket_of(record.name)}, most=most).items():
+        for key, waiters in waits.queues(record.name, most).items():
             group = txn.groups.by_number(key)
             if group is None or group.stream != number:
                 continue
@@ -124,7 +124,6 @@ def _takers(
     """
     found: list[Taker] = []
     wanted = 0
-    comes_itself = deliver.redelivery_idle_ms(txn.settings.group(group.number), None) is not None
     for waiter in waiters:
         if waiter.number in txn.handed:
             continue  # served by this very commit
@@ -136,7 +135,7 @@ def _takers(
         if owner == process.GONE:
             continue
         known = mailbox.consumer != NO_ONE and txn.groups.consumer(group.number, mailbox.consumer)
-        if comes_itself or waiter.min_idle_ms != NEW_ONLY or not known or owner == process.STOPPED:
+        if waiter.min_idle_ms != NEW_ONLY or not known or owner == process.STOPPED:
             return found, False
         found.append((waiter, mailbox))
         wanted += mailbox.most or enough

@@ -1,8 +1,8 @@
-"""What a group could give to a reader that waits, now and when: looked up before it commits a read.
+"""What a group could give to a reader that waits, and when: looked up before it commits a read.
 
-Invariants: looks at a snapshot and changes nothing; sees what ``groups.deliver.read_new`` would
-hand out, and passes over what that passes over. For how long an entry must be idle for a reader,
-and so when the next one becomes claimable, is decided in ``redelivery`` alone.
+Invariants: this reads a snapshot and changes nothing. It sees what ``groups.deliver.read_new``
+would hand out, and passes over what that passes over. For how long an entry must be idle for a
+reader, and so when the next one becomes claimable, ``groups.deliver`` alone decides.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.settings import GroupSettings
 
+_new = tuple.__new__  # without the layers of a named tuple: each look makes one
 
-class Offer(NamedTuple):
-    """What there is for one reader."""
+
+class Available(NamedTuple):
+    """What is available for one reader."""
 
     group: int  # its number: one that was made anew has another
     fresh: bool  # something that nobody got yet
-    min_idle_ms: int  # as a slot carries it: what the reader takes besides what is fresh
+    min_idle_ms: int  # as its waiter record has it: what it takes besides new entries
     oldest_ms: int | None = None  # last delivery of what it could claim first, now or later
     claimable_at_ms: int | None = None  # when that is idle for long enough
 
@@ -37,14 +39,14 @@ class Offer(NamedTuple):
         return self.claimable_at_ms is not None and self.claimable_at_ms <= now_ms
 
     def suits(self, min_idle_ms: int, now_ms: int) -> bool:
-        """Whether a reader with this min_idle_ms would take what can be claimed."""
+        """Whether a reader with this minimum idle time would take what can be claimed."""
         return self.oldest_ms is not None and min_idle_ms <= now_ms - self.oldest_ms
 
 
 def probe(
     view: Snapshot, stream: bytes, group: bytes, asked_idle_ms: int | None, *, first: bool = True,
     noack: bool = False,
-) -> Offer | None:  # fmt: skip
+) -> Available | None:  # fmt: skip
     """What a reader could be given; None if there is no such group.
 
     With ``first`` it takes whatever there is: if something is fresh, what is idle is not looked up.
@@ -56,27 +58,27 @@ def probe(
     settings = SettingRows(view.index).group(found.number)
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     fresh = _fresh(view, record, found)
-    wished = min_idle_ms(settings, asked_idle_ms, noack=noack)
+    min_idle = min_idle_ms(settings, asked_idle_ms, noack=noack)
     if idle_ms is None or not found.pending or (fresh and first):
-        return Offer(found.number, fresh, wished)
+        return _new(Available, (found.number, fresh, min_idle, None, None))
     clears = dead_letter.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
     first_id = ZERO_ID if clears else nodes.first_id(record)
     oldest_ms = pel.oldest(view.index.groups, found.number, among, first_id)
     at_ms = None if oldest_ms is None else deliver.redelivery_due_ms(oldest_ms, idle_ms)
-    return Offer(found.number, fresh, wished, oldest_ms, at_ms)
+    return _new(Available, (found.number, fresh, min_idle, oldest_ms, at_ms))
 
 
 def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
-    """What a slot says that its reader takes besides new entries."""
+    """What the waiter record of a reader says that it takes besides new entries."""
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     # Who asks for more takes only what was given back.
     return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
 
 
 def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
-    """The number of a reader that wants new entries only, if there is none for it, and it was seen
-    so lately that a read in nothing_new changes nothing; else 0.
+    """The number of a consumer that reads new entries only, if there are none, and it was seen so
+    lately that a read that finds nothing would write nothing; else 0.
     """
     record = view.record(stream)
     found = None if record is None else view.index.group(record.number, group)
@@ -87,7 +89,7 @@ def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consum
     groups_txn = view.index.groups
     who = groups_txn.consumer_number(number, consumer)
     known = None if who is None else groups_txn.consumer(number, who)
-    return known.number if known is not None and admin.lately(known, view.now_ms) else 0
+    return known.number if known is not None and admin.lately(known.seen_ms, view.now_ms) else 0
 
 
 def _anything(_: StreamID) -> bool:

@@ -1,9 +1,9 @@
 """The queue of one group, and the ticket with which a reader stands in it.
 
 Invariants: a ticket is kept over time-outs, so that its owner's next call waits where it stood
-(taking a new one would invert the order); between two calls it stands in nobody's way; it ends when
-its owner was served, who keeps the waiter's record alone. Who stops waiting looks into its mailbox
-after it said so (``waiting.handoff``).
+(taking a new one would invert the order); between two calls it stands in nobody's way. It ends when
+its owner was served, who then keeps the waiter record without a place. Who stops waiting says so
+first, and looks into its mailbox after that (``waiting.handoff``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
+from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
@@ -18,7 +19,7 @@ from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.waiters import IDLE, PACE, WAITING, WaiterRecord
 from logstore.engine.waiting import handoff
 
-NONE = -1  # as the number of a waiter: it has none
+NONE = -1  # as the number of a waiter record: it has none
 
 
 class Ticket:
@@ -28,7 +29,7 @@ class Ticket:
         key: the number of the group.
         min_idle_ms: what it takes besides new entries; ``NEW_ONLY``: nothing.
         waiter: the number of its waiter record; ``NONE`` before it joined, and if all are taken.
-        number: its place in the order, among those of the group.
+        number: the ticket as the record has it: the lower, the earlier its place in the queue.
     """
 
     def __init__(
@@ -43,15 +44,10 @@ class Ticket:
         self._owner = owner
         self._kept = False  # its record, or its place, for the owner's next call
         self._taker = (NO_ONE, 0)  # to which consumer how many entries may be handed
-        self._armed = (NO_ONE, 0)  # and what its record says of that
-        self._word: int | None = None  # of its record, if there was nothing for it when it came
-        self._until_ms = 0
+        self._armed = (NO_ONE, 0)  # and what its mailbox says of that
+        self._word = 0  # of its record, from before others could see that it waits
+        self._until_ms = 0  # so long they surely know (of ``monotonic_ms``)
         self._resume()
-
-    @property
-    def joined(self) -> bool:
-        """Whether it has a place in the queue."""
-        return self.waiter != NONE
 
     # -- joining --------------------------------------------------------------------------------
     def _resume(self) -> None:
@@ -60,7 +56,8 @@ class Ticket:
         saved = waits.saved.take(self.key, self._owner)
         if saved is None or not waits.waiters.holds(saved.number, saved.ticket):
             return  # or given back by who was interrupted when it was kept
-        waits.waiters.beat(saved.number)
+        self._until_ms = monotonic_ms() + PACE.fresh_ms
+        self._word = waits.stir(self._bucket, saved.number)
         waits.waiters.set_wanted(saved.number, self._bucket, self.min_idle_ms)
         waits.mailboxes.set_taker(saved.number, NO_ONE, 0)  # until it joins
         waits.waiters.set_state(saved.number, saved.ticket, WAITING)
@@ -75,31 +72,34 @@ class Ticket:
         """
         waits = self.waits
         self._taker = consumer, most
-        if self.joined:
+        if self.waiter != NONE:
             return
 
         def prepare(waiter: int) -> None:  # what its last owner would have taken counts no more
             waits.mailboxes.set_locked(waiter, NOTHING)
             waits.mailboxes.set_taker(waiter, NO_ONE, 0)
 
+        self._until_ms = monotonic_ms() + PACE.fresh_ms
         waits.announce(self._bucket, group=True)
         found = waits.waiters.take_locked(self.key, self._bucket, self.min_idle_ms, prepare)
         if found is not None:
             self._stands(*found)
+            self._word = waits.waiters.load(self.waiter)
 
-    def rejoin(self, most: int) -> bool:
+    def rejoin(self, most: int) -> int | None:
         """Wait at the end of the queue without LOCK, if the owner kept a record when it was served;
         to the consumer it read for up to ``most`` entries may be handed at once. Look for entries
         after this: who adds from now on knows of it.
+
+        Returns:
+            When it was served last, by the store's clock (unix ms); None if it kept no record.
         """
         waits = self.waits
-        if self.joined:
-            return False
         saved = waits.saved.take_bare(self.key, self._owner)
         if saved is None or not waits.waiters.holds(saved.number, saved.ticket):
-            return False
-        waits.announce(self._bucket, group=True)
+            return None
         self._until_ms = monotonic_ms() + PACE.fresh_ms
+        waits.announce(self._bucket, group=True)
         self._taker = self._armed = saved.consumer, most
         waits.mailboxes.set_taker(saved.number, saved.consumer, most)
         self._word = waits.waiters.load(saved.number)
@@ -108,7 +108,7 @@ class Ticket:
             saved.number, saved.ticket, self.key, self._bucket, self.min_idle_ms
         )
         waits.waiters.fence()
-        return True
+        return saved.served_ms
 
     def takes(self, consumer: int, most: int) -> None:
         """To this consumer up to ``most`` (0: any number of) entries may be handed."""
@@ -116,9 +116,9 @@ class Ticket:
 
     def arm(self) -> None:
         """The commit in which it joined came about, and so its consumer is there: from now on it
-        may be handed something. Before it comes itself, and nobody gets past it.
+        may be handed something. Until then it comes itself, and nobody gets past it.
         """
-        if not self.joined or self._taker == self._armed:
+        if self.waiter == NONE or self._taker == self._armed:
             return  # others count on it already: they must not see it change
         if self.waits.waiters.holds(self.waiter, self.number):
             self._armed = self._taker
@@ -128,7 +128,7 @@ class Ticket:
     def others_locked(self, *, ahead: bool = False) -> list[WaiterRecord]:
         """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
         records = self.waits.waiters.waiting(self.key)
-        if not self.joined:
+        if self.waiter == NONE:
             return records
         return [
             each for each in records
@@ -137,52 +137,53 @@ class Ticket:
 
     def handed_locked(self, txn: WriteTxn) -> bool:
         """Whether something was handed to this one: it must not read as well."""
-        if not self.joined:
+        if self.waiter == NONE:
             return False
         if self.waiter in txn.handed:
             return True
+        if self.waits.mailboxes.state(self.waiter) == NOTHING:
+            return False
         return handoff.settle_locked(txn.groups.index, self.waits, self.key, self.waiter)
 
     def read_locked(self, *, served: bool) -> None:
         """It read for itself; if that gave something it waits no more: nothing is handed to it."""
-        if self.joined:
+        if self.waiter != NONE:
             state = IDLE if served else WAITING
             self.waits.waiters.set_state(self.waiter, self.number, state)
 
     # -- waiting ----------------------------------------------------------------------------------
-    def load(self) -> int:
-        """Say that it waits, then the word to sleep on; try after it."""
-        self.beat()
-        return self.word()
+    def stir(self) -> int:
+        """Its owner lives, and waits on; the word to sleep on, if it looks after this."""
+        return self.waits.stir(self._bucket, self.waiter)
 
-    def nothing_new(self, word: int) -> bool:
-        """Whether it looked when it came, there was nothing for it, and it was not called since:
-        neither while others knew that it waits, nor while they might have forgotten.
+    def uncalled(self, word: int) -> bool:
+        """Whether nobody called it since it joined, who all knew that it waits; False as well if
+        they might have forgotten by now.
         """
-        before, self._word = self._word, None  # only the first step may rely on that look
-        return word == before and monotonic_ms() < self._until_ms
+        return word == self._word and monotonic_ms() < self._until_ms
 
-    def look_again(self) -> None:
-        """It is not known whether there is something for it."""
-        self._word = None
+    def word(self) -> int:
+        """The word to sleep on; only looked at."""
+        return self.waits.waiters.load(self.waiter)
+
+    def look(self) -> tuple[int, bool, list[int] | None]:
+        """Say that it waits on; then the word to sleep on, whether there is something in its
+        mailbox, and if not, the minimum idle times of those before it: None if one of them would
+        take whatever it could.
+        """
+        waits, waiter = self.waits, self.waiter
+        word = waits.stir(self._bucket, waiter)
+        if waits.mailboxes.state(waiter) != NOTHING:
+            return word, True, None
+        return word, False, self.ahead()
 
     def ahead(self) -> list[int] | None:
         """The minimum idle times of those before it; None if it cannot be its turn."""
         return self.waits.waiters.ahead(self.key, self.number, self.min_idle_ms)
 
-    def beat(self) -> None:
-        """Its owner stirs, and waits on."""
-        self.waits.announce(self._bucket, group=True)
-        self.waits.waiters.beat(self.waiter)
-
-    def word(self) -> int:
-        """The word to sleep on."""
-        return self.waits.waiters.load(self.waiter)
-
     def sleep(self, seen: int, timeout_s: float) -> bool:
         """Sleep until woken, at most so long; whether it was woken since ``seen``."""
-        self.waits.waiters.sleep(self.waiter, seen, timeout_s)
-        return self.waits.waiters.load(self.waiter) != seen
+        return self.waits.waiters.sleep(self.waiter, seen, timeout_s)
 
     def pass_on(self, seen: int | None = None) -> None:
         """Wake whose turn it can be; with ``seen`` only if this one was woken since.
@@ -194,7 +195,7 @@ class Ticket:
 
     def offered(self) -> bool:
         """Whether there is something in its mailbox, given or not."""
-        return self.joined and self.waits.mailboxes.state(self.waiter) != NOTHING
+        return self.waiter != NONE and self.waits.mailboxes.state(self.waiter) != NOTHING
 
     def handed(self, engine: Engine, committer: Committer) -> Mailbox | None:
         """What another handed to it; LOCK is taken only if that one may have died over it."""
@@ -224,10 +225,10 @@ class Ticket:
         self._kept = True
         self.waits.saved.keep(self.key, self._owner, self.waiter, self.number)
 
-    def served(self) -> None:
+    def served(self, found: list[Delivered]) -> None:
         """Leave the queue with what one waited for, and keep the record for the next call."""
         waits = self.waits
-        if not self.joined or not waits.waiters.holds(self.waiter, self.number):
+        if self.waiter == NONE or not waits.waiters.holds(self.waiter, self.number):
             return
         waits.waiters.set_state(self.waiter, self.number, IDLE)
         consumer = self._taker[0]
@@ -236,7 +237,10 @@ class Ticket:
         else:
             waits.mailboxes.empty(self.waiter)
             self._kept = True
-            waits.saved.keep_bare(self.key, self._owner, self.waiter, self.number, consumer)
+            served_ms = found[0].time_ms if found else 0
+            waits.saved.keep_bare(
+                self.key, self._owner, self.waiter, self.number, consumer, served_ms
+            )
 
     def close(self) -> None:
         """Leave the queue; harmless if it did. What was kept since may be another's by now."""

@@ -38,12 +38,14 @@ from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.streams import read as reading
 from logstore.engine.streams.read import Batch
 from logstore.engine.waiting import handoff, probe
-from logstore.engine.waiting.probe import Offer
-from logstore.engine.waiting.queue import Ticket
+from logstore.engine.waiting.probe import Available
+from logstore.engine.waiting.queue import NONE, Ticket
 from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 
+UNKNOWN = -1  # as a position: no commit ends there
+_new = tuple.__new__  # without the layers of a named tuple
 KNOWN_MAX = 1024  # groups that are remembered
 RETRY_MIN_S = 0.001  # between two looks for what became idle
 
@@ -73,13 +75,13 @@ class GroupRead(NamedTuple):
         found: list[Delivered] = self.commit(partial(self.once, takes_new=True))
         return found
 
-    def probe(self, *, first: bool = True) -> Offer | None:
+    def probe(self, *, first: bool = True) -> Available | None:
         """What there is for it; None if the group is gone."""
-        offer: Offer | None = snapshot.read(
+        available: Available | None = snapshot.read(
             self.engine, partial(probe.probe, first=first, noack=self.noack),
             self.stream, self.group, self.claim_idle_ms,
         )  # fmt: skip
-        return offer
+        return available
 
     def last(self, *, shown: bool) -> list[Delivered]:
         """What it gives at its deadline without having waited, or of a group that is gone. With
@@ -88,8 +90,8 @@ class GroupRead(NamedTuple):
         return [] if shown and self.probe() is not None else self.at_once()
 
     def session(self, owner: object) -> WaitSession | None:
-        """A wait that has not begun; None if the group is gone. ``owner`` keeps a place over
-        time-outs: a thread, task or client, and its consumer.
+        """A wait that has not begun; None if the group is gone. ``owner`` names who keeps a place
+        over time-outs: a thread, task or client, and its consumer.
         """
         waits, name = self.engine.wake.waits, (self.stream, self.group)
         known = waits.plain
@@ -97,10 +99,10 @@ class GroupRead(NamedTuple):
         # A place that was kept is not risked on what may have been set for the group since.
         kept = waits.saved.holds(number, owner)
         if not number or kept or self.claim_idle_ms is not None:
-            offer = self.probe()
-            if offer is None:
+            available = self.probe()
+            if available is None:
                 return None
-            number, min_idle_ms = offer.group, offer.min_idle_ms
+            number, min_idle_ms = available.group, available.min_idle_ms
             if self.claim_idle_ms is None and not self.noack and min_idle_ms == NEW_ONLY:
                 if len(known) >= KNOWN_MAX:
                     known.clear()
@@ -114,16 +116,24 @@ class GroupRead(NamedTuple):
 
 
 class WaitSession:
-    """One wait of a reader."""
+    """One wait of a reader.
+
+    Attributes:
+        key: the number of the group.
+        min_idle_ms: what it takes besides new entries, as its waiter record has it.
+        seen: the word of the record when it looked last: sleep while it is that.
+    """
 
     def __init__(self, read: GroupRead, key: int, min_idle_ms: int, owner: object) -> None:
         self.key = key
         self.min_idle_ms = min_idle_ms
-        self.seen = 0  # the word to sleep on
+        self.seen = 0
         self._read = read
         self._owner = owner
         self._ticket: Ticket | None = None
         self._due_ms: int | None = None  # when time alone brings something, by the store's clock
+        # It looked when it joined, and there was nothing: how far commits were published then.
+        self._looked: int | None = None
         self._tried: tuple[tuple[int, int], list[int]] | None = None
         # To others only what is new can be handed, by count, and so that it is pending after.
         self._takes_handoff = min_idle_ms == NEW_ONLY and not read.noack and not read.measured
@@ -132,7 +142,7 @@ class WaitSession:
     def ticket(self) -> Ticket | None:
         """Its ticket; None before it began, and if all were taken."""
         ticket = self._ticket
-        return None if ticket is None or not ticket.joined else ticket
+        return None if ticket is None or ticket.waiter == NONE else ticket
 
     # -- the steps ------------------------------------------------------------------------------
     def begin(self) -> list[Delivered] | None:
@@ -149,7 +159,7 @@ class WaitSession:
             ticket.arm()
             read.engine.metrics.count("waits")
             return None
-        ticket.served()
+        ticket.served(found)
         if left:
             read.engine.wake.waits.waiters.wake_first(self.key)
         return found
@@ -166,21 +176,25 @@ class WaitSession:
             if had := self._handed(ticket):
                 return had
             raise
-        looked = ticket.load(), self._read.engine.wake.applied
-        self.seen = looked[0]
-        if ticket.nothing_new(looked[0]):
-            return None  # it has just looked
-        if (had := self._handed(ticket)) is not None:
-            return had
         # Once a slice, also if nobody called: one before it that died leaves it to this one.
-        ahead = ticket.ahead()
+        self.seen, called, ahead = ticket.look()
+        looked = self.seen, self._read.engine.wake.applied
+        if self._looked is not None:  # only the first step may rely on that look
+            applied, self._looked = self._looked, None
+            if self.min_idle_ms == NEW_ONLY and ticket.uncalled(self.seen):
+                self._tried = (self.seen, applied), []
+                return None
+        if called:
+            if (had := self._handed(ticket)) is not None:
+                return had
+            ahead = ticket.ahead()  # who called it died over that
         if ahead is None:
             self._tried = self._due_ms = None
         elif (looked, ahead) != self._tried or self._due():
             found, left = self._try(ahead)
             self._tried = looked, ahead
             if found:
-                ticket.served()
+                ticket.served(found)
                 ticket.pass_on(None if left else self.seen)
                 return found
         return None
@@ -228,21 +242,20 @@ class WaitSession:
 
         if ticket.offered():
             return False
-        if ticket.rejoin(read.limit):
-            consumer = snapshot.read(engine, nothing_new)
-            if consumer:
-                ticket.takes(consumer, read.limit)
-            else:
-                ticket.look_again()
-            return consumer > 0
+        served_ms = ticket.rejoin(read.limit) if ticket.waiter == NONE else None
+        if served_ms is not None and not admin.lately(served_ms, engine.clock.now_ms()):
+            return False  # a commit must say that it was seen, and looks by the way
         applied = engine.wake.applied
         consumer = snapshot.read(engine, nothing_new)
-        if consumer:
+        if consumer and served_ms is not None:
+            ticket.takes(consumer, read.limit)
+        elif consumer:
             with read.committer.locked():  # for as short as can be
                 if engine.wake.applied != applied:
-                    consumer = snapshot.read(engine, nothing_new)
+                    applied, consumer = engine.wake.applied, snapshot.read(engine, nothing_new)
                 if consumer:
                     ticket.join_locked(consumer, read.limit)
+        self._looked = applied if consumer else None
         return consumer > 0
 
     def _enter(self, txn: WriteTxn) -> tuple[list[Delivered], bool]:
@@ -251,6 +264,7 @@ class WaitSession:
         """
         read, ticket = self._read, self._ticket
         assert ticket is not None
+        self._looked = None
         record, group = self._group(txn)
         settings = txn.settings.group(group.number)
         wanted_ms = probe.min_idle_ms(settings, read.claim_idle_ms, noack=read.noack)
@@ -264,9 +278,10 @@ class WaitSession:
             group.last < record.last
             and handoff.hand_off(txn, ticket.waits, record, group, ahead, spare=True)
         ):
-            found, left = self._read_locked(txn, takes_new=True)
+            found, left = self._take_locked(txn, takes_new=True)
             if found:
                 return found, left
+            self._looked = UNKNOWN
         else:
             admin.seen(txn, group, who)
         ticket.join_locked(who.number if self._takes_handoff else NO_ONE, read.limit)
@@ -277,19 +292,19 @@ class WaitSession:
         minimum idle times these are. What it read, and whether others may find something after it.
         """
         read = self._read
-        offer = read.probe(first=not ahead)
-        if offer is None or offer.group != self.key:
+        available = read.probe(first=not ahead)
+        if available is None or available.group != self.key:
             raise read.moved()
         now_ms = read.engine.clock.now_ms()
         self._due_ms = None
-        claimable = offer.claimable(now_ms)
-        if not ahead and (offer.fresh or claimable):
+        claimable = available.claimable(now_ms)
+        if not ahead and (available.fresh or claimable):
             return self._commit(takes_new=True)
         if ahead and claimable:
-            if any(offer.suits(each, now_ms) for each in ahead):
+            if any(available.suits(each, now_ms) for each in ahead):
                 return [], True  # theirs, and they pass on what they leave
             return self._commit(takes_new=False)
-        self._due_ms = offer.claimable_at_ms
+        self._due_ms = available.claimable_at_ms
         return [], True
 
     def _commit(self, *, takes_new: bool) -> tuple[list[Delivered], bool]:
@@ -298,14 +313,21 @@ class WaitSession:
 
     def _read_locked(self, txn: WriteTxn, *, takes_new: bool) -> tuple[list[Delivered], bool]:
         """Its own read, then for those that wait behind it; whether something is left."""
-        read, ticket = self._read, self._ticket
+        ticket = self._ticket
         assert ticket is not None
         if ticket.handed_locked(txn):
             return [], True  # by who had LOCK before: it is in its mailbox
+        return self._take_locked(txn, takes_new=takes_new)
+
+    def _take_locked(self, txn: WriteTxn, *, takes_new: bool) -> tuple[list[Delivered], bool]:
+        read, ticket = self._read, self._ticket
+        assert ticket is not None
         found = read.once(txn, takes_new=takes_new)
         ticket.read_locked(served=bool(found))
+        if not found:
+            return found, True
         left = self._left(txn, found)
-        if found and left and takes_new:
+        if left and takes_new:
             others = ticket.others_locked()
             record, group = self._group(txn)
             if others and group.last < record.last:
@@ -332,7 +354,7 @@ class WaitSession:
         if mailbox is None:
             return None
         found = self._collect(mailbox)
-        ticket.served()
+        ticket.served(found)
         read.engine.metrics.count("handed")
         return found
 
@@ -362,7 +384,7 @@ class WaitSession:
                 entries, rest = reading.read_on(once, name, *rest, -1)
                 read.engine.metrics.count("read_entries", len(entries))
                 found += [
-                    Delivered(StreamID(ms, seq), items, 0, 1, mailbox.time_ms)
+                    _new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, mailbox.time_ms))
                     for _, ms, seq, items in entries
                 ]
         return found

@@ -1,7 +1,7 @@
-"""How a thread waits for its turn in the queue of a group: the steps of a session, and sleeps.
+"""How a thread waits in the queue of a group: the steps of a session, and sleeps between them.
 
-Tasks of asyncio take the same steps (``aio.turn``). Invariants: as of ``waiting.wait``; no sleep is
-longer than until time alone brings something.
+Tasks of asyncio take the same steps (``aio.tasks``). Invariants: as of ``waiting.wait``; a sleep
+ends when time alone may have brought something.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def _in_turn(
         found = session.step(alive)
         if found is not None:
             return found
-        if over(deadline):
+        left_s = left_of(deadline)
+        if left_s <= 0:
             return session.give_up()
-        left_s = background.sleep_within(engine, left_of(deadline))
+        left_s = background.sleep_within(engine, left_s)
         pause_s = session.pause_s()
         if pause_s is not None:
             left_s = min(left_s, pause_s)

@@ -188,8 +188,8 @@ class _GroupRead:
             return True
         now_ms = reader.now_ms
         for key in self._asked.keys:
-            offer = reader.once(partial(self._look, key=key))
-            if offer is None or offer.fresh or offer.claimable(now_ms):
+            found = reader.once(partial(self._look, key=key))
+            if found is None or found.fresh or found.claimable(now_ms):
                 return True
         return False
 
@@ -197,13 +197,13 @@ class _GroupRead:
         """How long until an entry becomes claimable; None: none will."""
         now_ms, least = reader.now_ms, None
         for key in self._asked.keys:
-            offer = reader.once(partial(self._look, key=key))
-            if offer is not None and offer.claimable_at_ms is not None:
-                pause = max(1, offer.claimable_at_ms - now_ms)
+            found = reader.once(partial(self._look, key=key))
+            if found is not None and found.claimable_at_ms is not None:
+                pause = max(1, found.claimable_at_ms - now_ms)
                 least = pause if least is None else min(least, pause)
         return least
 
-    def _look(self, view: Snapshot, key: bytes) -> probe.Offer | None:
+    def _look(self, view: Snapshot, key: bytes) -> probe.Available | None:
         asked = self._asked
         return probe.probe(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
 

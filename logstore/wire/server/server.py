@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked

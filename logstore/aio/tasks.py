@@ -1,7 +1,7 @@
-"""Waiting of asyncio tasks for entries of a group: the steps of ``waiting.session``, awaited.
+"""How asyncio tasks wait in the queue of a group: the steps of ``waiting.session``, awaited.
 
-Each step runs in an executor; in between the task waits for its event, which the thread that
-watches the store sets when its ticket was called (``aio.wait``). So tasks stand in one queue with
+Each step runs in a thread; in between the task waits for its event, which the thread that watches
+the store sets when its waiter record was called (``aio.wait``). So tasks stand in one queue with
 threads and other processes.
 
 Invariants: a task that is cancelled gives its place back, but not while a step of it still runs;
@@ -50,16 +50,16 @@ class Tasks(NamedTuple):
         """
         shown = False
         while not over(deadline):
-            turn = _Turn(self, read, owner, alive, begun, most_s)
+            waiting = _TaskSession(self, read, owner, alive, begun, most_s)
             try:
-                found = await turn.take(deadline)
+                found = await waiting.take(deadline)
             except Moved:
-                turn.leave()
+                waiting.leave()
                 continue
             except BaseException:
-                turn.leave()
+                waiting.leave()
                 raise
-            if turn.session is None:
+            if waiting.session is None:
                 break  # the group is gone: reading says so
             if found or found is None:
                 return found or []
@@ -68,7 +68,7 @@ class Tasks(NamedTuple):
         return last
 
 
-class _Turn:
+class _TaskSession:
     """One wait of a task in the queue."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Turn:
         return min((each for each in pauses if each is not None), default=None)
 
     async def _do(self, call: Callable[[], R]) -> R:
-        """One step, in a thread: who is cancelled meanwhile does not end it."""
+        """One step, in a thread: it goes on if the task is cancelled meanwhile."""
         found: R = await self._tasks.run(partial(self._step, call))
         return found
 

@@ -36,8 +36,8 @@ from tests.waiting.crowd import (
     stop,
     takers,
 )
-from tests.waiting.test_handover import Reading, add, commits
-from tests.waiting.test_turns import go, task, until
+from tests.waiting.test_hand_off import Reading, add, commits
+from tests.waiting.test_task_sessions import go, task, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -103,8 +103,8 @@ def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> 
 
 def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
     """Both streams have the same word to wait on."""
-    line = bucket_of(b"work")
-    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == line)
+    bucket = bucket_of(b"work")
+    other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == bucket)
     got: list[Any] = []
 
     def read() -> None:

@@ -19,7 +19,7 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.aio.group import AsyncGroup
-from logstore.aio.turn import Tasks
+from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.store import Store
 from logstore.engine.shm import waiters
@@ -76,10 +76,12 @@ async def task(store: aio.AsyncStore, who: str, **options: Any) -> asyncio.Task[
 
 
 def used(store: Store[Any]) -> list[int]:
-    """Waiters that are not free, but for those that readers of this process keep for next time."""
+    """The numbers of the waiter records that are not free, but for those that readers of this
+    process keep for their next call.
+    """
     waits = engine_of(store).wake.waits
     bare = {place.number for place in waits.saved._bare.values()}
-    return [slot for slot in crowd.used(store) if slot not in bare]
+    return [number for number in crowd.used(store) if number not in bare]
 
 
 @pytest.mark.usefixtures("patient")
@@ -112,7 +114,7 @@ def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once:
 
 @pytest.mark.usefixtures("patient", "left_to_readers")
 def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -> None:
-    """Its wake-up comes without a commit, and to a thread that sleeps on no slot."""
+    """Its wake-up comes without a commit, and to a thread that sleeps on no record of its own."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         def once() -> None:
@@ -179,7 +181,7 @@ def test_a_cancelled_task_gives_its_place_back(tmp_path: Path, after_s: float) -
             made.cancel()
             await asyncio.gather(made, return_exceptions=True)
         await until(lambda: not used(plain))
-        assert not store._watcher._turns
+        assert not store._watcher._queued
         plain.stream("work").add({"a": "b"})
         assert await work.read("c", timeout=LONG_S)
 

@@ -1,4 +1,4 @@
-"""Prevents a slot that a reader keeps for its next call from being used by two, or by nobody for
+"""Prevents a record that a reader keeps for its next call from being used by two, or by nobody for
 ever, however its calls end; and waiters that died from costing others what they were served at.
 """
 
@@ -35,26 +35,26 @@ from tests.waiting.crowd import (
     takers,
     used,
 )
-from tests.waiting.test_handover import Reading, add
-from tests.waiting.test_places import Held
+from tests.waiting.test_hand_off import Reading, add
 from tests.waiting.test_rejoining import Again
-from tests.waiting.test_turns import go, group, until
+from tests.waiting.test_task_sessions import go, group, until
+from tests.waiting.test_waiter_records import Held
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 
 
-def hand_of(store: Store[Any], slot: int) -> tuple[int, int]:
+def taker_of(store: Store[Any], number: int) -> tuple[int, int]:
     """Which consumer takes what is put there, and how many at once."""
-    hand = engine_of(store).wake.waits.mailboxes.read(slot)
-    return hand.consumer, hand.most
+    mailbox = engine_of(store).wake.waits.mailboxes.read(number)
+    return mailbox.consumer, mailbox.most
 
 
 @pytest.mark.inside
 @pytest.mark.usefixtures("patient")
-def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
+def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would write into the hand of whoever has the slot by then."""
+    """Else it would write into the mailbox of whoever has the record by then."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         held = Held(monkeypatch, "step", after=True)
@@ -77,12 +77,12 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
         held.goes_on.set()
         await until(lambda: not used(plain))
         second = Reading(plain, "b", count=1)
-        (slot,) = [row.number for row in engine_of(plain).wake.waits.waiters.waiting(key_of(plain))]
-        await until(lambda: hand_of(plain, slot)[0] > 0)
-        before = hand_of(plain, slot)
+        (record,) = engine_of(plain).wake.waits.waiters.waiting(key_of(plain))
+        await until(lambda: taker_of(plain, record.number)[0] > 0)
+        before = taker_of(plain, record.number)
         again.set()
         await until(lambda: len(queue(plain)) == 2)
-        assert hand_of(plain, slot) == before
+        assert taker_of(plain, record.number) == before
         add(plain, 1, 2, 3)
         assert await asyncio.to_thread(second.wait) == [1]
         assert [int(each.fields[b"n"]) for each in await first] == [2, 3]
@@ -93,14 +93,14 @@ def test_cancelled_as_it_was_served_it_leaves_the_slot_to_others(
 
 @pytest.mark.inside
 @pytest.mark.usefixtures("patient")
-def test_interrupted_as_it_was_served_it_leaves_the_slot_to_others(
+def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, told = Ticket.served, threading.Event()
     got: dict[str, Any] = {}
 
-    def cut_off(self: Ticket) -> None:
-        served(self)
+    def cut_off(self: Ticket, found: list[Any]) -> None:
+        served(self, found)
         monkeypatch.setattr(Ticket, "served", served)
         raise KeyboardInterrupt
 
@@ -132,7 +132,7 @@ def test_interrupted_as_it_was_served_it_leaves_the_slot_to_others(
 def test_interrupted_as_it_joins_it_does_not_wait_any_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slot that waits, with nobody behind it, would be handed entries."""
+    """A record that waits, with nobody behind it, would be handed entries."""
     fence = futex.fence
 
     def cut_off(address: int) -> None:
@@ -182,10 +182,10 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
         first = asyncio.create_task(twice())
         await until(reached.is_set)
         await until(lambda: len(takers(plain)) == 1)
-        (slot,) = takers(plain)
+        (number,) = takers(plain)
         goes_on.set()
         await asyncio.sleep(0.1)
-        assert takers(plain) == [slot]
+        assert takers(plain) == [number]
         second = await asyncio.to_thread(Reading, plain, "b", count=1)
         await until(lambda: len(takers(plain)) == 2)
         add(plain, 1, 2)
@@ -217,11 +217,11 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
     before = store.metrics()["handed"]
     add(store, 0)  # is given to whoever comes
     assert group_of(store).read("lives", count=1)
-    eventually(lambda: not any(row.alive() for row in waiters.waiting(key)))
+    eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
     time.sleep(PACE.stale_ms / 1000)
     for n in (1, 2, 3):
         waiting = Reading(store, "lives", count=1)
-        eventually(lambda: len([row for row in waiters.waiting(key) if row.alive()]) == 1)
+        eventually(lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1)
         add(store, n)
         assert waiting.wait() == [n]
     assert store.metrics()["handed"] - before == 3
@@ -236,9 +236,9 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     waiting, told = Again(store, "c"), Mailboxes.set_taker
     times: list[int] = []
 
-    def noted(self: Mailboxes, slot: int, consumer: int, most: int) -> None:
+    def noted(self: Mailboxes, number: int, consumer: int, most: int) -> None:
         times.append(consumer)
-        told(self, slot, consumer, most)
+        told(self, number, consumer, most)
 
     monkeypatch.setattr(Mailboxes, "set_taker", noted)
     metrics = store.metrics()["waits"]
@@ -256,11 +256,11 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 ) -> None:
     """It was stopped between saying that it waits and looking, for longer than that holds."""
     PACE.set(0.05)
-    waiting, vain = Again(store, "c"), probe.nothing_new
+    waiting, nothing_new = Again(store, "c"), probe.nothing_new
 
     def slow(*args: Any) -> int:
-        found = vain(*args)
-        monkeypatch.setattr(probe, "nothing_new", vain)
+        found = nothing_new(*args)
+        monkeypatch.setattr(probe, "nothing_new", nothing_new)
         time.sleep(PACE.announced_ms / 1000 + 0.1)
         adding = threading.Thread(target=add, args=(store, 1))
         adding.start()
@@ -312,8 +312,8 @@ def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> N
     store.rename("work", "renamed")
     told.set()
     eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
-    (row,) = engine_of(store).wake.waits.waiters.waiting(key)
-    assert row.bucket == ticket.bucket_of(b"renamed")
+    (record,) = engine_of(store).wake.waits.waiters.waiting(key)
+    assert record.bucket == ticket.bucket_of(b"renamed")
     store.stream("renamed").add({"n": 1})
     thread.join(SOON_S)
     assert len(got) == 1

@@ -1,7 +1,7 @@
-"""Prevents offers that are taken for gifts, or made to those who do not wait for them.
+"""Prevents offers that are taken for given entries, or made to readers that do not wait.
 
-Entries are offered before a commit, and given if it came about: it may be decided once more, or
-never end, and who is offered something may just be leaving.
+Entries are offered before a commit, and given once it is published: it may be decided once more, or
+never end, and the reader that is offered something may just be leaving.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tests.waiting.crowd import (
     reader,
     stop,
 )
-from tests.waiting.test_handover import Reading, add, killed_handing_over
-from tests.waiting.test_places import Held
-from tests.waiting.test_turns import go, task, until
+from tests.waiting.test_hand_off import Reading, add, killed_handing_over
+from tests.waiting.test_task_sessions import go, task, until
+from tests.waiting.test_waiter_records import Held
 
 pytestmark = pytest.mark.usefixtures("left_to_readers")
 
@@ -53,10 +53,10 @@ def hand_off(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
         batch = arguments.rows([{"n": n} for n in range(numbers)], None)
         adds.add(state, adds.Add(b"work", batch, 0, numbers, adds.AUTO))
         found = admin.existing(state, b"work", b"g")
-        rows = waits.waiters.waiting(key)
+        records = waits.waiters.waiting(key)
         for _ in range(times):
-            handoff.hand_off(state, waits, *found, rows)
-        return [waits.mailboxes.state(row.number) for row in rows]
+            handoff.hand_off(state, waits, *found, records)
+        return [waits.mailboxes.state(record.number) for record in records]
 
     given: list[int] = store._opened.commit(step, None)
     return given
@@ -83,12 +83,12 @@ def test_who_is_leaving_is_offered_nothing(
     leaving = waiters.waiting(key_of(store))[0]
     offer = Mailboxes.offer_locked
 
-    def late(self: Mailboxes, slot: int, *args: Any) -> None:
-        offer(self, slot, *args)
-        if slot == leaving.number and rejoins:
-            self.set_taker(slot, NO_ONE, 0)
-        elif slot == leaving.number:
-            waiters.set_state(slot, leaving.ticket, IDLE)
+    def late(self: Mailboxes, number: int, *args: Any) -> None:
+        offer(self, number, *args)
+        if number == leaving.number and rejoins:
+            self.set_taker(number, NO_ONE, 0)
+        elif number == leaving.number:
+            waiters.set_state(number, leaving.ticket, IDLE)
 
     monkeypatch.setattr(Mailboxes, "offer_locked", late)
     hand_off(store, 1)
@@ -102,7 +102,9 @@ def test_who_is_leaving_is_offered_nothing(
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("whose", ["other", "c"])
-def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], whose: str) -> None:
+def test_an_offer_of_the_dead_is_withdrawn_if_another_read_it(
+    store: Store[Any], whose: str
+) -> None:
     """Another consumer, or the same one in another read: it was returned there."""
     group = group_of(store)
     add(store, 0)
@@ -112,13 +114,13 @@ def test_an_offer_of_the_dead_that_another_read_is_no_gift(store: Store[Any], wh
     found = group._opened.view(lambda view: pel.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
-    (row,) = waits.waiters.waiting(key)
+    (record,) = waits.waiters.waiting(key)
     with store._live().committer.locked():
         time_ms = found.time_ms - (whose == "c")
-        waits.mailboxes.offer_locked(row.number, had.id, had.id, time_ms)
-        waits.waiters.count_up(row.number)
-    waits.waiters.wake(row.number)
-    eventually(lambda: waits.mailboxes.state(row.number) == NOTHING)
+        waits.mailboxes.offer_locked(record.number, had.id, had.id, time_ms)
+        waits.waiters.count_up(record.number)
+    waits.waiters.wake(record.number)
+    eventually(lambda: waits.mailboxes.state(record.number) == NOTHING)
     add(store, 1)
     assert waiting.wait() == [1]
 
@@ -179,19 +181,19 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
     """Else the same consumer in another thread may read it in the same millisecond: both got it."""
     waiting = Reading(store, "c", count=1)
     waits, number = engine_of(store).wake.waits, key_of(store)
-    rows = waits.waiters.waiting(number)
+    records = waits.waiters.waiting(number)
     offered: list[int] = []
 
     def fails(state: Any) -> None:
         adds.add(state, adds.Add(b"work", arguments.rows([{"n": 0}], None), 0, 1, adds.AUTO))
-        assert handoff.hand_off(state, waits, *admin.existing(state, b"work", b"g"), rows)
-        offered.append(waits.mailboxes.state(rows[0].number))
+        assert handoff.hand_off(state, waits, *admin.existing(state, b"work", b"g"), records)
+        offered.append(waits.mailboxes.state(records[0].number))
         raise logstore.UsageError("mine")
 
     with pytest.raises(logstore.UsageError):
         store._opened.commit(fails, None)
     assert offered == [OFFERED]
-    assert waits.mailboxes.state(rows[0].number) == NOTHING
+    assert waits.mailboxes.state(records[0].number) == NOTHING
     add(store, 1)
     assert waiting.wait() == [1]
 
@@ -202,11 +204,11 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     """Nobody delivered that: it would come once more."""
     collect = WaitSession._collect
 
-    def late(self: Any, hand: Any) -> Any:
+    def late(self: Any, mailbox: Any) -> Any:
         store.drop("work")
-        store.stream("work").add({"n": 77}, id=hand.first)
+        store.stream("work").add({"n": 77}, id=mailbox.first)
         group_of(store)
-        return collect(self, hand)
+        return collect(self, mailbox)
 
     monkeypatch.setattr(WaitSession, "_collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)

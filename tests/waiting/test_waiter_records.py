@@ -23,12 +23,12 @@ from logstore.api.store import Store
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import Waits, every_offset
 from logstore.engine.shm.waiters import NEW_ONLY, WAITING
-from logstore.engine.waiting.queue import Ticket
+from logstore.engine.waiting.queue import NONE, Ticket
 from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
-from tests.waiting.test_handover import Reading, add
-from tests.waiting.test_turns import go, group, task, until, used
+from tests.waiting.test_hand_off import Reading, add
+from tests.waiting.test_task_sessions import go, group, task, until, used
 
 
 def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
         waiting = threading.Thread(target=work)
         waiting.start()
         eventually(lambda: len(queue(store)) == 1)
-        (row,) = engine_of(store).wake.waits.waiters.waiting(number)
-    mailboxes.offer_locked(row.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
+        (record,) = engine_of(store).wake.waits.waiters.waiting(number)
+    mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
     waiting.join(SOON_S)
     assert [type(each) for each in raised] == [logstore.ClosedError]
 
@@ -74,7 +74,7 @@ class Held:
 def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another task of the same identity would share a slot with whom it was given to since."""
+    """Another task of the same identity would share a record with whom it was given to since."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         held = Held(monkeypatch, "give_up")
@@ -87,9 +87,9 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
         await until(lambda: not used(plain))
         other = await task(store, "other")
         engine = engine_of(plain)
-        assert not Ticket(engine, b"work", key_of(plain), 5, owner).joined
-        (row,) = engine.wake.waits.waiters.waiting(key_of(plain))
-        assert row.min_idle_ms == NEW_ONLY  # the other's, as it was
+        assert Ticket(engine, b"work", key_of(plain), 5, owner).waiter == NONE
+        (record,) = engine.wake.waits.waiters.waiting(key_of(plain))
+        assert record.min_idle_ms == NEW_ONLY  # the other's, as it was
         add(plain, 1)
         assert await asyncio.wait_for(other, 60)
 
@@ -97,7 +97,7 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
 
 
 @pytest.mark.inside
-def test_cancelled_when_it_is_served_it_does_not_free_the_slot_of_another(
+def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -187,12 +187,12 @@ def test_the_child_of_a_fork_gives_back_no_place_of_its_parent(store: Store[Any]
 def test_who_is_interrupted_as_it_joins_is_handed_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither for itself, nor for the consumer whose the slot was."""
+    """Neither for itself, nor for the consumer whose the record was."""
     group = group_of(store)
     former = Reading(store, "former", count=1)
     add(store, 0)
     former.wait()
-    row = len(queue(store))
+    before = len(queue(store))
 
     def interrupted(self: Ticket, *_: Any) -> None:
         monkeypatch.undo()
@@ -203,7 +203,7 @@ def test_who_is_interrupted_as_it_joins_is_handed_nothing(
     monkeypatch.setattr(Ticket, "rejoin", lambda *_: False)
     with pytest.raises(KeyboardInterrupt):
         group.read("interrupted", count=1, timeout=LONG_S)
-    assert len(queue(store)) == row + 1  # that is what is left of it, for a second
+    assert len(queue(store)) == before + 1  # that is what is left of it, for a second
     add(store, 1, 2)
     assert [each.fields[b"n"] for each in group.read("c", count=2, timeout=SOON_S)] == [b"1", b"2"]
 

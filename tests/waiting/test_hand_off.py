@@ -164,10 +164,10 @@ def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
 ) -> None:
     collect = WaitSession._collect
 
-    def late(self: Any, hand: Any) -> Any:
+    def late(self: Any, mailbox: Any) -> Any:
         if not store.metrics()["deleted_entries"]:
-            store.stream("work").delete(hand.first)
-        return collect(self, hand)
+            store.stream("work").delete(mailbox.first)
+        return collect(self, mailbox)
 
     monkeypatch.setattr(WaitSession, "_collect", late)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
@@ -277,11 +277,11 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
     assert [int(each.fields[b"n"]) for each in found] == [1]
 
 
-def test_a_slot_that_was_left_while_it_was_served_is_used_again(store: Store[Any]) -> None:
+def test_a_record_that_was_left_while_it_was_served_is_used_again(store: Store[Any]) -> None:
     waiters = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         for _ in range(3):
-            slot, ticket = waiters.take_locked(5, 1) or (-1, 0)
-            waiters.free(slot, ticket)
-            waiters._words[waiters._at(slot) + 4 >> 2] = SERVED  # as if both were stored at once
+            number, ticket = waiters.take_locked(5, 1) or (-1, 0)
+            waiters.free(number, ticket)
+            waiters._words[waiters._at(number) + 4 >> 2] = SERVED  # as if both were stored at once
         assert waiters._used() == 1

@@ -134,16 +134,16 @@ def test_whose_turn_it_can_be(store: Store[Any]) -> None:
             for min_idle in (NEW_ONLY, 300, NEW_ONLY, 300, 100, 200)
         ]
     made = [each for each in taken if each is not None]
-    min_idles = [waiters.record(slot).min_idle_ms for slot, _ in made]
+    min_idles = [waiters.record(number).min_idle_ms for number, _ in made]
     ahead = [waiters.ahead(5, made[at][1], min_idles[at]) for at in range(6)]
     assert ahead == [[], [NEW_ONLY], None, None, [NEW_ONLY, 300, NEW_ONLY, 300], None]
-    before = [waiters.load(slot) for slot, _ in made]
+    before = [waiters.load(number) for number, _ in made]
     waiters.wake_first(5)
-    assert [waiters.load(slot) - was for (slot, _), was in zip(made, before, strict=True)] == [
+    assert [waiters.load(number) - was for (number, _), was in zip(made, before, strict=True)] == [
         1, 1, 0, 0, 1, 0
     ]  # fmt: skip
-    for slot, ticket in made:
-        waiters.free(slot, ticket)
+    for number, ticket in made:
+        waiters.free(number, ticket)
 
 
 def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
@@ -152,7 +152,7 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
     time.sleep(0.02)
     deliver(store, "3-0")
 
-    def look(idle_ms: int | None) -> probe.Offer:
+    def look(idle_ms: int | None) -> probe.Available:
         found = snapshot.read(
             engine_of(store), lambda view: probe.probe(view, b"work", b"g", idle_ms)
         )
