@@ -14,6 +14,7 @@ from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.codec.runs import PendingRun
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import digest
+from logstore.tuples import NamedTuple
 
 NO_ONE = 0  # the consumer of a pending entry that was given back
 FIRST_CONSUMER = 1
@@ -36,7 +37,12 @@ def stream_prefix(stream: int) -> bytes:
 
 def name_key(stream: int, name: bytes) -> bytes:
     """The key of a group's name."""
-    return _OF_STREAM.pack(0, stream) + digest(name)
+    return name_digest_key(stream, digest(name))
+
+
+def name_digest_key(stream: int, name_digest: bytes) -> bytes:
+    """The same for a name whose digest is known."""
+    return _OF_STREAM.pack(0, stream) + name_digest
 
 
 def group_key(group: int) -> bytes:
@@ -77,6 +83,22 @@ def run_key(group: int, first: bytes) -> bytes:
 def group_prefix(group: int) -> bytes:
     """What every key of a group begins with."""
     return _NUMBER.pack(group)
+
+
+class NewGroup(NamedTuple):
+    """A group that is made, with nothing in it."""
+
+    name_digest: bytes
+    last_ms: int
+    last_seq: int
+    entries_read: int
+    name: bytes
+
+
+def new_group_value(number: int, stream: int, group: NewGroup) -> bytes:
+    """What ``GroupRecord.pack`` gives for a new group, which was made at position ``number``."""
+    _, ms, seq, entries_read, name = group
+    return _GROUP.pack(stream, ms, seq, entries_read, 0, FIRST_CONSUMER, 0, 1, number) + name
 
 
 class GroupRecord:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
-from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
+from logstore.index.group_keys import ConsumerRecord, GroupRecord, NewGroup, PendingRun
 from logstore.row_seal import fetch, seal, unseal
 
 FIRST, LAST = bytes(16), b"\xff" * 16
@@ -126,6 +126,21 @@ class GroupTxn:
                     group = GroupRecord.unpack(after, unseal(key, data))
             if group is not None:
                 yield group
+
+    def put_new(self, stream: int, numbers: list[int], groups: list[NewGroup]) -> None:
+        """Store new groups of a stream with their names: by ascending numbers and digests, so that
+        rows of each kind stand side by side."""
+        names: list[tuple[bytes, bytes]] = []
+        records: list[tuple[bytes, bytes]] = []
+        for number, group in zip(numbers, groups, strict=True):
+            key = keys.name_digest_key(stream, group[0])
+            names.append((key, seal(key, number.to_bytes(8, "little"))))
+            key = _prefix(number, keys.GROUP_ROW)
+            records.append((key, seal(key, keys.new_group_value(number, stream, group))))
+        with self.txn.cursor(db=self._database) as cursor:
+            cursor.putmulti(names)
+            at_end = not cursor.last() or cursor.key() < records[0][0]
+            cursor.putmulti(records, append=at_end)
 
     def put_name(self, group: GroupRecord) -> None:
         """Bind a group's name."""

@@ -13,7 +13,12 @@ from logstore import format as fmt
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime.engine import Engine, log
-from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
+from logstore.errors import (
+    CorruptFrameError,
+    CorruptionError,
+    DamagedStoreError,
+    FormatVersionError,
+)
 from logstore.features.registry import COPIES, LOADED
 from logstore.ids import StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, Locator, SegmentRow, StreamRecord
@@ -100,6 +105,11 @@ def _load(
                 segment = (number, role, end_offset)
                 unsure += _load_segment(engine, txn, segment, bitmap, vectors, position, report)
             _load_unsure(txn, unsure, vectors, report)
+        else:  # passed over, all that it holds would be lost without a word
+            raise FormatVersionError(
+                f"checkpoint {position} has a chunk {kind!r}, which this version of logstore does "
+                "not know: open the store with a newer one"
+            )
 
 
 def _load_segment(

@@ -13,8 +13,7 @@ from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import export
-from logstore.engine.dump import restore as installs
-from logstore.engine.dump.restore import Prepared
+from logstore.engine.dump.restore import Prepared, bring, check_free, install, prepare
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
@@ -66,7 +65,7 @@ def _encoded(value: StreamValue, peer: Peer | None) -> bytes:
 def prepared(payload: bytes) -> Prepared:
     """The stream of a payload, verified whole; InvalidPayloadError, TooLargeError."""
     try:
-        return installs.prepare(dump.decode(payload))
+        return prepare(dump.decode(payload))
     except CorruptNodeError as exc:
         raise InvalidPayloadError(exc.message) from exc
 
@@ -77,10 +76,10 @@ def restore(
     """Make a stream of a payload: it is there whole, or not at all."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise EntryTypeError(f"a payload is bytes, not {type(payload).__name__}")
-    install(opened, name, prepared(bytes(payload)), replace=replace, sync=sync)
+    restore_prepared(opened, name, prepared(bytes(payload)), replace=replace, sync=sync)
 
 
-def install(
+def restore_prepared(
     opened: OpenStore[Any],
     name: bytes,
     stream: Prepared,
@@ -93,14 +92,14 @@ def install(
     done in the (last) commit. StreamExistsError."""
 
     def op(state: WriteTxn) -> None:
-        installs.install(state, name, stream, replace=replace)
+        install(state, name, stream, replace=replace)
         last(state)
 
     if not stream.info.many:
         opened.commit(op, sync)
         return
     if not replace:
-        opened.commit(partial(installs.check_free, name=name))
-    installs.bring(
+        opened.commit(partial(check_free, name=name))
+    bring(
         lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last
     )  # fmt: skip

@@ -89,7 +89,7 @@ class FrameKind(NamedTuple):
 class Copied(NamedTuple):
     """What a checkpoint holds of a feature."""
 
-    kinds: tuple[str, ...]  # of its chunks
+    kind: str  # of its chunks
     # The chunks behind a place, and the place behind them; None at the end. The first place is
     # None. Called with a snapshot each, so a commit may stand between any two calls.
     page: Callable[[Index, Any], tuple[list[dict[str, Any]], Any] | None]

@@ -347,8 +347,8 @@ FEATURE = Feature(
         ),
     ),
     copies=(
-        Copied(("producers",), _page_of_counts, _load_counts),
-        Copied(("idempotent",), _page_of_ids, _load_ids),
+        Copied("producers", _page_of_counts, _load_counts),
+        Copied("idempotent", _page_of_ids, _load_ids),
     ),
     compares=(
         Compared("counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()),

@@ -27,7 +27,7 @@ FRAMES: dict[int, FrameKind] = {
     frame.kind: frame for feature in FEATURES for frame in feature.frames
 }
 COPIES: dict[str, Copied] = {
-    kind: copied for feature in FEATURES for copied in feature.copies for kind in copied.kinds
+    copied.kind: copied for feature in FEATURES for copied in feature.copies
 }
 LOADED: list[Callable[[Any, Any], None]] = [
     feature.loaded for feature in FEATURES if feature.loaded is not None

@@ -291,7 +291,7 @@ FEATURE = Feature(
             apply=_apply,
         ),
     ),
-    copies=(Copied(("scheduled",), _page, _load),),
+    copies=(Copied("scheduled", _page, _load),),
     compares=(Compared("scheduled entries differ", _every_row),),
     faults=_faults,
     dropped=_dropped,

@@ -258,7 +258,7 @@ FEATURE = Feature(
             of_record=True,
         ),
     ),
-    copies=(Copied(("settings",), _page, _load),),
+    copies=(Copied("settings", _page, _load),),
     compares=(Compared("settings differ", _every_row),),
     dropped=_dropped,
 )

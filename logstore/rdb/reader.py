@@ -6,6 +6,7 @@ that it is longer than ``STRING_MAX_BYTES``, or than its caller takes, is refuse
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -27,6 +28,11 @@ _U32 = struct.Struct(">I")
 _I64 = struct.Struct("<q")
 
 
+def signed(found: int) -> int:
+    """The number with a sign that a length of 64 bits stands for."""
+    return found - (1 << 64) if found >> 63 else found
+
+
 class Reader:
     """A place in RDB bytes: ``data``, and what ``fill`` gives behind it (b"": the end).
 
@@ -38,9 +44,9 @@ class Reader:
         "too_long",
     )  # fmt: skip
 
-    def __init__(self, data: bytes = b"", fill: Fill | None = None) -> None:
+    def __init__(self, data: bytes = b"", fill: Fill | None = None, *, start: int = 0) -> None:
         self._data = data
-        self._at = 0
+        self._at = start
         self._fill = fill
         self._before = 0  # bytes in front of ``data``
         self._crc = 0  # of those bytes
@@ -101,6 +107,14 @@ class Reader:
             if size:
                 self._more(size)
         return b"".join(pieces)
+
+    def match(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+        """The next bytes, if all of a pattern is at hand and fits; None, and nothing is taken, if
+        not: then they are to be read one by one."""
+        found = pattern.match(self._data, self._at)
+        if found is not None:
+            self._at = found.end()
+        return found
 
     def skip(self, size: int) -> None:
         """Pass over bytes, without keeping them."""
@@ -183,8 +197,7 @@ class Reader:
 
     def signed(self) -> int:
         """A length that stands for a signed number of 64 bits."""
-        found = self.length()
-        return found - (1 << 64) if found >> 63 else found
+        return signed(self.length())
 
     def id(self) -> StreamID:
         """An ID as two lengths."""

@@ -7,14 +7,18 @@ are not looked into: whoever keeps them must.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from operator import eq, itemgetter
 
 from logstore.codec import ID
 from logstore.codec.batch import NodeBatch
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import streamtypes
-from logstore.rdb.reader import Reader
+from logstore.rdb.reader import Reader, signed
 from logstore.rdb.value import (
     ID_BYTES,
     NOBODY,
@@ -23,9 +27,11 @@ from logstore.rdb.value import (
     Idempotence,
     Node,
     PendingValue,
+    PlainGroup,
     StreamInfoValue,
     StreamValue,
 )
+from logstore.row_seal import digest
 
 I64_MAX = (1 << 63) - 1
 NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what was read
@@ -38,6 +44,9 @@ _LEAST_BYTES = {
     "idempotent IDs": 3,
 }  # fmt: skip
 OWNERS_MAX = (1 << 32) - 2
+DIGEST_BYTES, _OFFSET_BYTES = 16, 5
+PLACE_BYTES = DIGEST_BYTES + _OFFSET_BYTES
+_SAME_NAME = "two groups have the same name"
 
 
 def read(reader: Reader, kind: int) -> StreamValue:
@@ -121,42 +130,115 @@ def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
     return found
 
 
+# -- groups --------------------------------------------------------------------------------------
+# A length, and a string that is short or a number: as ``Reader.length`` and ``Reader.string``.
+_LENGTH = rb"([\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})"
+_NAME = b"|".join(
+    [rb"\xc0.", rb"\xc1.{2}", rb"\xc2.{4}", rb"\x00"]
+    + [b"\\x%02x.{%d}" % (size, size) for size in range(1, 64)]
+)
+_NUMBER_NAME = 0xC0
+
+
+@cache
+def _plain(kind: int) -> re.Pattern[bytes]:
+    """Of this type, a group without consumers as it stands in a payload: its name, the two halves
+    of its last ID, how many entries it read; no pending entry, no consumer, none given back."""
+    read = _LENGTH if kind >= streamtypes.LISTPACKS_2 else b"()"
+    nothing = b"\x00\x00\x00" if kind >= streamtypes.LISTPACKS_5 else b"\x00\x00"
+    return re.compile(b"(" + _NAME + b")" + 2 * _LENGTH + read + nothing, re.DOTALL)
+
+
+def _number_name(packed: bytes) -> bytes:
+    return b"%d" % int.from_bytes(packed[1:], "little", signed=True)
+
+
+def _number(packed: bytes) -> int:
+    size = len(packed)
+    if size == 1:
+        return packed[0]
+    if size == 2:
+        return (packed[0] & 0x3F) << 8 | packed[1]
+    return int.from_bytes(packed[1:], "big")
+
+
 class PackedGroups:
     """Groups that were read and verified, kept as the bytes they came as: a group of a few bytes
-    would take hundreds as values, and there may be as many as the payload has room for."""
+    would take hundreds as values, and there may be as many as the payload has room for.
 
-    def __init__(self, data: bytes, kind: int, count: int, pending: int) -> None:
+    ``places`` says of each where it begins in ``data``: strings of ``PLACE_BYTES``, one behind the
+    other, the digest of the name and the offset, ascending.
+    """
+
+    def __init__(self, data: bytes, kind: int, places: bytes, pending: int) -> None:
         self._data = data
         self._kind = kind
-        self._count = count
+        self._places = places
         self.pending = pending  # entries, of all groups
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._places) // PLACE_BYTES
 
     def __iter__(self) -> Iterator[GroupValue]:
         reader = Reader(self._data)
-        for _ in range(self._count):
+        for _ in range(len(self)):
             yield _group(reader, self._kind)
+
+    def by_digest(self) -> Iterator[PlainGroup | GroupValue]:
+        """The groups in the order of the digests of their names; see ``value.Groups``."""
+        data, match, number = self._data, _plain(self._kind).match, int.from_bytes
+        for start in range(0, len(self._places), PLACE_BYTES):
+            of_name = self._places[start : start + DIGEST_BYTES]
+            at = number(self._places[start + DIGEST_BYTES : start + PLACE_BYTES], "big")
+            plain = match(data, at)
+            if plain is None:
+                yield _group(Reader(data, start=at), self._kind)
+                continue
+            name, ms, seq, read = plain.groups()
+            yield PlainGroup(
+                of_name,
+                name[1:] if name[0] < _NUMBER_NAME else _number_name(name),
+                _number(ms),
+                _number(seq),
+                signed(_number(read)) if read else None,
+            )
 
 
 def _groups(reader: Reader, kind: int, found: StreamInfoValue) -> None:
     count = _count(reader, "groups")
-    packed = count > GROUPS_AS_VALUES_MAX
-    if packed:
-        reader.keep()
+    if count > GROUPS_AS_VALUES_MAX:
+        found.packed = _packed(reader, kind, count)
+        return
     names: set[bytes] = set()
-    pending = 0
     for _ in range(count):
         group = _group(reader, kind)
         if group.name in names:
-            raise reader.error("two groups have the same name")
+            raise reader.error(_SAME_NAME)
         names.add(group.name)
-        pending += len(group.pending)
-        if not packed:
-            found.groups.append(group)
-    if packed:
-        found.packed = PackedGroups(reader.kept(), kind, count, pending)
+        found.groups.append(group)
+
+
+def _packed(reader: Reader, kind: int, count: int) -> PackedGroups:
+    reader.keep()
+    start, pattern = reader.offset, _plain(kind)
+    places: list[bytes] = []
+    pending = 0
+    for _ in range(count):
+        at = reader.offset - start
+        plain = reader.match(pattern)
+        if plain is not None:
+            name = plain[1]
+            name = name[1:] if name[0] < _NUMBER_NAME else _number_name(name)
+        else:
+            group = _group(reader, kind)
+            name = group.name
+            pending += len(group.pending)
+        places.append(digest(name) + at.to_bytes(_OFFSET_BYTES, "big"))
+    places.sort()
+    of_name = itemgetter(slice(DIGEST_BYTES))
+    if any(map(eq, map(of_name, places), map(of_name, islice(places, 1, None)))):
+        raise reader.error(_SAME_NAME)
+    return PackedGroups(reader.kept(), kind, b"".join(places), pending)
 
 
 def _group(reader: Reader, kind: int) -> GroupValue:

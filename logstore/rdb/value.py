@@ -1,7 +1,7 @@
 """A stream as plain values: what a DUMP payload or an RDB file says of it.
 
 Invariants: nodes stand in the order in which they were written; pending entries ascend by ID, and
-each has one owner or none. Imports IDs only.
+each has one owner or none. Imports IDs and errors only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol, TypeAlias
 
+from logstore.errors import InvalidPayloadError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.tuples import NamedTuple
 
@@ -19,6 +20,11 @@ ID_BYTES = 16
 IDEMPOTENT_IDS_AT_ONCE = 10_000
 NOBODY = 0  # the owner of an entry that was given back (XNACK)
 Node: TypeAlias = tuple[bytes, bytes]  # master ID, 16 bytes big endian; listpack
+
+
+def impossible(why: str) -> InvalidPayloadError:
+    """The error for a value that can be read, but that no stream can have."""
+    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
 
 
 class ConsumerValue(NamedTuple):
@@ -124,6 +130,16 @@ class Idempotence:
     duplicates: int
 
 
+class PlainGroup(NamedTuple):
+    """A group without consumers, so that nothing is pending in it; ``entries_read`` as above."""
+
+    digest: bytes  # of the name, as ``row_seal.digest`` makes it
+    name: bytes
+    last_ms: int
+    last_seq: int
+    entries_read: int | None
+
+
 class Groups(Protocol):
     """Very many groups, of which one at a time becomes a value."""
 
@@ -132,6 +148,11 @@ class Groups(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[GroupValue]: ...
+
+    def by_digest(self) -> Iterator[PlainGroup | GroupValue]:
+        """The groups in the order of the digests of their names, which is that of their rows in an
+        index. Those that are plain cost no more than their tuple."""
+        ...
 
 
 @dataclass(slots=True)

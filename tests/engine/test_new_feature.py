@@ -91,7 +91,7 @@ FEATURE = Feature(
             of_record=True,
         ),
     ),
-    copies=(Copied(("labels",), page, load),),
+    copies=(Copied("labels", page, load),),
     compares=(Compared("labels differ", lambda index: LabelRows(index).rows()),),
     dropped=lambda txn, stream: LabelRows(txn.index).delete(stream),
 )

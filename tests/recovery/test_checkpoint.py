@@ -16,6 +16,7 @@ from logstore.engine.runtime import snapshot
 from logstore.errors import DamagedStoreError
 from logstore.format import segment_of
 from logstore.fs import LOCAL
+from logstore.log import checkpoint as checkpoint_file
 from logstore.log import names
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
@@ -269,3 +270,19 @@ def test_the_segment_in_which_a_checkpoint_ends_must_not_be_missing(tmp_path: Pa
     names.segment(path, at).unlink()
     report = recover(path)
     assert any(each.segment == at for each in report.damage)
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
+    """What a chunk of an unknown kind holds would be lost without a word."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        store.stream("s").add({"f": "v"})
+        store.checkpoint()
+        engine = store._engine()
+        position = names.checkpoints(engine.fs, engine.path)[-1]
+        head, chunks = checkpoint_file.read(engine.fs, engine.path, engine.uuid, position)
+        chunks.append({"kind": "labels", "rows": []})
+        checkpoint_file.write(engine.fs, engine.path, engine.uuid, head, chunks)
+    shutil.rmtree(path / "index")
+    with pytest.raises(logstore.FormatVersionError, match=r"chunk 'labels'.*newer"):
+        logstore.open(path, background=False)

@@ -69,7 +69,7 @@ def test_a_checkpoint_while_all_changes(
             if which is checkpoint._groups:
                 for _ in range(chance.randrange(8)):
                     step(store, clock, chance)
-            elif which is checkpoint._of_feature and batch.args[0].kinds == ("scheduled",):
+            elif which is checkpoint._of_feature and batch.args[0].kind == "scheduled":
                 pages += 1
                 for _ in range(chance.randrange(4)):
                     step(store, clock, chance)

@@ -86,5 +86,5 @@ def test_what_a_failed_restore_left_is_taken_away(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store") as store:
         prepared = api_dump.prepared(payload(3000))
         with pytest.raises(TooLargeError):
-            api_dump.install(opened_of(store), b"s", prepared, replace=False, last=fail)
+            api_dump.restore_prepared(opened_of(store), b"s", prepared, replace=False, last=fail)
         assert names(store) == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.engine.txn.pel import PendingSet
 from logstore.ids import StreamID
-from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord
+from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord, NewGroup
 from logstore.log import groupframe as frames
 
 if TYPE_CHECKING:
@@ -52,6 +52,13 @@ def _group(txn: TxnView, at: int, _: int, body: frames.Group) -> None:
     if group is not None:
         group.last = StreamID(body.last_ms, body.last_seq)
         group.entries_read = body.entries_read
+
+
+def made(txn: TxnView, stream: int, positions: list[int], groups: list[NewGroup]) -> None:
+    """What frames that make groups of one stream change, applied together: there may be hundreds of
+    thousands. Digests of names and positions ascend. Such a group has a new number, so nothing of
+    it can be in the index, nor held decoded."""
+    txn.groups.index.put_new(stream, positions, groups)
 
 
 def _group_drop(txn: TxnView, at: int, _: int, body: frames.GroupDrop) -> None:

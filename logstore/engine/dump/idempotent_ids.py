@@ -12,11 +12,10 @@ from itertools import groupby
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import InvalidPayloadError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.features.settings import Setting, SettingRows
 from logstore.ids import StreamID
-from logstore.rdb.value import Idempotence
+from logstore.rdb.value import Idempotence, impossible
 from logstore.settings import (
     IDEMPOTENT_DURATION_MAX_S,
     IDEMPOTENT_IDS_MAX,
@@ -31,28 +30,26 @@ I64_MAX = (1 << 63) - 1
 def check(found: Idempotence, last: StreamID) -> None:
     """InvalidPayloadError for what cannot be kept of a stream with this last ID."""
     if not 1 <= found.duration_s <= IDEMPOTENT_DURATION_MAX_S:
-        raise _bad(f"idempotent IDs are remembered for {found.duration_s} seconds")
+        raise impossible(f"idempotent IDs are remembered for {found.duration_s} seconds")
     if not 1 <= found.max_ids <= IDEMPOTENT_IDS_MAX:
-        raise _bad(f"{found.max_ids} idempotent IDs of a producer are remembered")
+        raise impossible(f"{found.max_ids} idempotent IDs of a producer are remembered")
     if max(found.added, found.duplicates) > I64_MAX:
-        raise _bad(f"{found.added} idempotent adds, {found.duplicates} duplicates")
+        raise impossible(f"{found.added} idempotent adds, {found.duplicates} duplicates")
     given: set[StreamID] = set()
     producers: set[bytes] = set()
     for producer, items in found.producers:
         names = {name for name, _ in items}
         if producer in producers or len(names) != len(items):
-            raise _bad("a producer, or an idempotent ID, stands twice")
+            raise impossible("a producer, or an idempotent ID, stands twice")
         if not all(0 < len(each) <= NAME_MAX_BYTES for each in (producer, *names)):
-            raise _bad("a producer's or an idempotent ID has no bytes, or more than 65535")
+            raise impossible("a producer's or an idempotent ID has no bytes, or more than 65535")
         producers.add(producer)
         for _, id in items:
             if id in given or id > last:
-                raise _bad(f"entry {id} was given by two idempotent IDs, or is above the last ID")
+                raise impossible(
+                    f"entry {id} was given by two idempotent IDs, or is above the last ID"
+                )
             given.add(id)
-
-
-def _bad(why: str) -> InvalidPayloadError:
-    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
 
 
 def install(txn: WriteTxn, stream: int, found: Idempotence) -> None:

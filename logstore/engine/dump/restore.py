@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace as replace_
 from functools import partial
-from hashlib import blake2b
+from itertools import chain
 from typing import Any, TypeAlias
 
 from logstore.codec import ID, codec
 from logstore.codec.batch import NodeBatch, index_rows
+from logstore.engine.apply import groups as apply_groups
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import idempotent_ids
@@ -33,19 +34,19 @@ from logstore.engine.txn import groups
 from logstore.errors import (
     CorruptNodeError,
     Error,
-    InvalidPayloadError,
     StreamExistsError,
     TooLargeError,
 )
 from logstore.format import (
     FRAME_HEAD_BYTES,
+    GROUP_BODY,
     NODE_BODY,
     SEGMENT_HEAD_BYTES,
     Kind,
     offset_of,
 )
 from logstore.ids import ZERO_ID, StreamID
-from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE
+from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE, NewGroup
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log import groupframe
@@ -56,14 +57,18 @@ from logstore.rdb.value import (
     GroupValue,
     Idempotence,
     Node,
+    PlainGroup,
     StreamInfoValue,
     StreamValue,
+    impossible,
 )
+from logstore.row_seal import digest
 from logstore.tuples import NamedTuple
 
 INSTALL_MAX_BYTES = 1 << 30  # of one commit, which stands in one segment
 CLAIM_MAX_ITEMS = 4096
-GROUPS_A_COMMIT = 300  # and consumers: a commit of so many holds others up for some milliseconds
+# What holds others up for some milliseconds: groups without consumers; one with costs more.
+PLAIN_A_COMMIT, PLAIN_A_GROUP = 1200, 4
 Commit: TypeAlias = Callable[[Callable[[WriteTxn], Any]], Any]
 _PENDING_BYTES = 40  # an item of a claim frame, and its part of the frame
 
@@ -132,10 +137,10 @@ def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
     for node in nodes:
         sealed, edges = _verified(node)
         if before is not None and sealed.master <= before:
-            raise _bad("its nodes are not in order")
+            raise impossible("its nodes are not in order")
         if edges is not None:
             if edges[0] <= top or edges[0] < sealed.master:
-                raise _bad(f"entry {StreamID(*edges[0])} is not above those before it")
+                raise impossible(f"entry {StreamID(*edges[0])} is not above those before it")
             first = first if length else edges[0]
             top = edges[1]
         length += sealed.live
@@ -154,15 +159,11 @@ def check_info(info: StreamInfoValue, edge: Edge) -> None:
         _check_group(group)
     added = info.length if info.entries_added is None else info.entries_added
     if edge.length != info.length:
-        raise _bad(f"it has {edge.length} entries and says {info.length}")
+        raise impossible(f"it has {edge.length} entries and says {info.length}")
     if added < edge.length:
-        raise _bad(f"it has {edge.length} entries and says that {added} were added")
+        raise impossible(f"it has {edge.length} entries and says that {added} were added")
     if info.last < max(edge.top, info.max_deleted):
-        raise _bad(f"its last ID {info.last} is below that of an entry it has or had")
-
-
-def _bad(why: str) -> InvalidPayloadError:
-    return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
+        raise impossible(f"its last ID {info.last} is below that of an entry it has or had")
 
 
 def _verified(node: Node) -> tuple[Sealed, tuple[ID, ID] | None]:
@@ -233,8 +234,38 @@ def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> N
 
 def grouped(txn: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
     """Make groups of a stream that was described."""
+    record = txn.record(number)
+    assert record is not None
     for group in groups:
-        _group(txn, number, group)
+        _group(txn, record, group)
+
+
+def _many_grouped(txn: WriteTxn, number: int, groups: list[PlainGroup | GroupValue]) -> None:
+    """The same for some of very many groups, in the order of their rows. Those without consumers
+    are appended and applied together, without a step of their own for each."""
+    record, buffer = txn.record(number), txn.buffer
+    assert record is not None
+    assert buffer is not None
+    pack = GROUP_BODY.pack
+    plain: list[NewGroup] = []
+    payloads: list[bytes] = []
+    for group in groups:
+        if not isinstance(group, PlainGroup):
+            _group(txn, record, group)
+            continue
+        name_digest, name, ms, seq, read = group
+        if read is None:
+            read = _entries_read(record, (ms, seq), read)
+        plain.append(NewGroup(name_digest, ms, seq, read, name))
+        payloads.append(pack(number, 0, ms, seq, read) + name)
+    if plain:
+        positions = buffer.add_payloads(Kind.GROUP, payloads)
+        apply_groups.made(txn, number, positions, plain)
+
+
+def _entries_read(record: StreamRecord, last: ID, told: int | None) -> int:
+    """As servers reckon it where the payload does not tell."""
+    return groups.estimate(record, StreamID(*last)) if told is None else told
 
 
 def check_room(txn: WriteTxn, parts: list[Part]) -> None:
@@ -271,13 +302,9 @@ def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
     return found
 
 
-def _group(txn: WriteTxn, stream: int, group: GroupValue) -> None:
-    read = group.entries_read
-    if read is None:  # as servers reckon it where the payload does not tell
-        record = txn.record(stream)
-        assert record is not None
-        read = groups.estimate(record, group.last)
-    made = txn.emit(groupframe.Group(stream, 0, *group.last, read, group.name))
+def _group(txn: WriteTxn, record: StreamRecord, group: GroupValue) -> None:
+    read = _entries_read(record, group.last, group.entries_read)
+    made = txn.emit(groupframe.Group(record.number, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
         txn.emit(groupframe.Consumer(
             made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
@@ -319,7 +346,7 @@ def begin(txn: WriteTxn, name: bytes) -> Temporary:
     """Make an empty stream under a temporary name; what a killed import left of it is dropped."""
     temporary = IMPORTING + name
     if len(temporary) > NAME_MAX_BYTES:
-        temporary = IMPORTING + blake2b(name, digest_size=16).hexdigest().encode()
+        temporary = IMPORTING + digest(name).hex().encode()
     lifecycle.drop(txn, temporary)
     return Temporary(temporary, add.create(txn, temporary).number)
 
@@ -344,13 +371,14 @@ def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoVa
     described(txn, record.number, info, edge.first)
 
 
-def add_groups(
-    txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, groups: Iterable[GroupValue]
-) -> StreamRecord:
+def _add_groups(
+    txn: WriteTxn,
+    temporary: Temporary,
+    info: StreamInfoValue,
+    groups: list[PlainGroup | GroupValue],
+) -> None:
     """Give the stream some of its groups. StreamExistsError."""
-    record = _unchanged(txn, temporary, info)
-    grouped(txn, record.number, groups)
-    return record
+    _many_grouped(txn, _unchanged(txn, temporary, info).number, groups)
 
 
 def remember(
@@ -396,7 +424,7 @@ def finish(
 ) -> None:  # fmt: skip
     """Make it the stream ``name``; StreamExistsError. ``info`` was verified against ``edge``."""
     describe(txn, temporary, edge, info)
-    add_groups(txn, temporary, info, info.all_groups())
+    grouped(txn, _unchanged(txn, temporary, info).number, info.all_groups())
     name_it(txn, temporary, name, replace=replace)
 
 
@@ -411,8 +439,8 @@ def complete(
         commit(lambda txn: describe(txn, temporary, edge, replace_(info, idempotence=None)))
         for one in idempotent_ids.by_producer(info.idempotence):
             commit(partial(remember, temporary=temporary, info=info, found=one))
-        for some in _some(info.all_groups()):
-            commit(partial(add_groups, temporary=temporary, info=info, groups=some))
+        for some in _some(info):
+            commit(partial(_add_groups, temporary=temporary, info=info, groups=some))
 
     def finished(txn: WriteTxn) -> None:
         if few:
@@ -441,14 +469,18 @@ def bring(
         raise
 
 
-def _some(groups: Iterable[GroupValue]) -> Iterator[list[GroupValue]]:
-    """The groups, about as many at a time as a commit takes."""
-    some: list[GroupValue] = []
+def _some(info: StreamInfoValue) -> Iterator[list[PlainGroup | GroupValue]]:
+    """The groups, about as many at a time as a commit takes. Very many come in the order of the
+    index: so the rows of a commit lie side by side, where else each would touch its own page."""
+    some: list[PlainGroup | GroupValue] = []
     weight = 0
-    for each in groups:
-        some.append(each)
-        weight += 1 + len(each.consumers) + len(each.pending) // 10
-        if weight >= GROUPS_A_COMMIT:
+    for group in chain(info.groups, () if info.packed is None else info.packed.by_digest()):
+        some.append(group)
+        if isinstance(group, PlainGroup):
+            weight += 1
+        else:
+            weight += PLAIN_A_GROUP * (1 + len(group.consumers) + len(group.pending) // 10)
+        if weight >= PLAIN_A_COMMIT:
             yield some
             some, weight = [], 0
     if some:

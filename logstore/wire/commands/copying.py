@@ -9,7 +9,7 @@ from logstore.api import dump
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
-from logstore.engine.dump import restore as installs
+from logstore.engine.dump.restore import Prepared, install
 from logstore.engine.features import expiry
 from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.engine.features.schedule import When
@@ -132,7 +132,7 @@ class _Restoring:
         self._ttl = ttl
         self._replace = replace
         self._absolute = absolute
-        self._stream: installs.Prepared | None = None
+        self._stream: Prepared | None = None
         self._error: Error | None = None
 
     def prepare(self) -> None:
@@ -147,7 +147,7 @@ class _Restoring:
     def step(self, state: WriteTxn) -> None:
         """All of it as part of a commit."""
         self._check_free(state)
-        installs.install(state, self._key, self._prepared(), replace=self._replace)
+        install(state, self._key, self._prepared(), replace=self._replace)
         self._expire(state)
 
     def alone(self, database: Database) -> Reply:
@@ -156,7 +156,7 @@ class _Restoring:
         if self._stream is None or not self._stream.info.many:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
-            dump.install(
+            dump.restore_prepared(
                 opened_of(database.store),
                 self._key,
                 self._stream,
@@ -171,7 +171,7 @@ class _Restoring:
         if not self._replace and state.record_by_name(self._key) is not None:
             raise Failed(BUSY)
 
-    def _prepared(self) -> installs.Prepared:
+    def _prepared(self) -> Prepared:
         if self._stream is None:
             raise self._error or Failed(SYNTAX)
         return self._stream
