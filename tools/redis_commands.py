@@ -26,8 +26,7 @@ from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
 if TYPE_CHECKING:
     from logstore.api.dump import Peer
     from logstore.transfer.following import Deletes, Follow, Trim
-    from logstore.transfer.report import Report
-    from logstore.transfer.selection import Policy, Wanted
+    from logstore.transfer.job import Policy, Report, Wanted
     from logstore.transfer.server import Server
 
 
@@ -59,7 +58,7 @@ def is_server(target: str) -> bool:
 
 def wanted_of(patterns: tuple[str, ...], prefix: str, *, replace: bool, skip: bool) -> Wanted:
     """What is to be carried."""
-    from logstore.transfer.selection import Wanted
+    from logstore.transfer.job import Wanted
 
     if replace and skip:
         raise click.UsageError("give one of --replace and --skip")
@@ -118,7 +117,7 @@ def import_streams(
     --follow runs until it is interrupted: it adds what is added there, with its IDs.
     """
     from logstore.transfer.following import Follow
-    from logstore.transfer.report import Report
+    from logstore.transfer.job import Report
 
     wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
     _check(source, name, follows, trim, deletes, replace)
@@ -158,7 +157,7 @@ def _import(
 ) -> None:  # fmt: skip
     where, password_file, name, db, dump_max_bytes = source
     if is_server(where):
-        from logstore.transfer.serverimport import import_server
+        from logstore.transfer.server_import import import_server
 
         with server_at(where, password_file) as server:
             import_server(
@@ -166,7 +165,7 @@ def _import(
                 progress=progress,
             )  # fmt: skip
     else:
-        from logstore.transfer.fileimport import import_file
+        from logstore.transfer.file_import import import_file
 
         raw = None if name is None else name.encode("utf-8", "surrogateescape")
         import_file(
@@ -218,7 +217,7 @@ def export_streams(
     and its like. A stream that a server has already with the same last ID, length and entries added
     is passed over, so an export that was killed is begun again and goes on.
     """
-    from logstore.transfer.report import Report
+    from logstore.transfer.job import Report
 
     wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
     if skip and not is_server(target):
@@ -227,7 +226,7 @@ def export_streams(
     try:
         with open_store(path, create=False) as store, output.progress("Exporting") as progress:
             if is_server(target):
-                from logstore.transfer.serverexport import export_server
+                from logstore.transfer.server_export import export_server
 
                 with server_at(target, password_file) as server:
                     export_server(
@@ -235,7 +234,7 @@ def export_streams(
                         progress=progress,
                     )  # fmt: skip
             else:
-                from logstore.transfer.fileexport import export_file
+                from logstore.transfer.file_export import export_file
 
                 export_file(
                     store, Path(target), wanted, peer=peer, report=report, progress=progress

@@ -7,8 +7,8 @@ and the version (servers pass over it).
 from __future__ import annotations
 
 from logstore.errors import InvalidPayloadError, OptionError, TooLargeError
-from logstore.rdb import streamreader, streamtypes, streamwriter
-from logstore.rdb.crc64 import crc64
+from logstore.rdb import codes, stream_reader, writer
+from logstore.rdb.codes import crc64
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import StreamValue
 
@@ -28,34 +28,32 @@ def decode(payload: bytes) -> StreamValue:
         raise InvalidPayloadError(
             "DUMP payload version or checksum are wrong: it is damaged, or no DUMP payload"
         )
-    if not streamtypes.version_known(version):
+    if not codes.version_known(version):
         raise InvalidPayloadError(
             f"DUMP payload version or checksum are wrong: version {version} is not known, "
-            f"only those up to {streamtypes.VERSION_MAX}, and that of Valkey 9"
+            f"only those up to {codes.VERSION_MAX}, and that of Valkey 9"
         )
     kind = payload[0]
-    if not streamtypes.readable(kind, version):
+    if not codes.readable(kind, version):
         raise InvalidPayloadError(
             f"Bad data format: type {kind} of RDB version {version} is no stream that is known"
         )
     reader = Reader(payload[1:-_FOOTER_BYTES])
-    found = streamreader.read(reader, kind)
+    found = stream_reader.read(reader, kind)
     if not reader.ended():
         raise reader.error("something stands behind the stream")
     return found
 
 
-def encode(
-    value: StreamValue, kind: int = streamtypes.LISTPACKS_3, version: int | None = None
-) -> bytes:
+def encode(value: StreamValue, kind: int = codes.LISTPACKS_3, version: int | None = None) -> bytes:
     """A payload of one of the types 15, 19 and 21, which servers RESTORE.
 
     Type 21 with its version 11 is taken by Redis from 7.2 on and by every Valkey, type 19 also by
     Redis 7.0, type 15 by Redis 5. OptionError for another type, TooLargeError.
     """
-    if kind not in streamtypes.VERSION_OF:
+    if kind not in codes.VERSION_OF:
         raise OptionError(f"streams are written as type 15, 19 or 21, not {kind}")
-    version = streamtypes.VERSION_OF[kind] if version is None else version
+    version = codes.VERSION_OF[kind] if version is None else version
     size = sum(len(lp) for _, lp in value.nodes)
     if size > PAYLOAD_MAX_BYTES:
         raise TooLargeError(
@@ -63,8 +61,8 @@ def encode(
             f"({PAYLOAD_MAX_BYTES}): write an RDB file"
         )
     pieces = [bytes((kind,))]
-    pieces += streamwriter.nodes(len(value.nodes), value.nodes)
-    pieces += streamwriter.info(value.info, kind)
+    pieces += writer.node_pieces(len(value.nodes), value.nodes)
+    pieces += writer.info_pieces(value.info, kind)
     pieces.append(version.to_bytes(2, "little"))
     body = b"".join(pieces)
     return body + crc64(body).to_bytes(8, "little")

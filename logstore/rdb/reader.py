@@ -14,7 +14,7 @@ from logstore.codec import ID, codec
 from logstore.codec.batch import NodeBatch
 from logstore.errors import CorruptNodeError, InvalidPayloadError
 from logstore.ids import StreamID
-from logstore.rdb.crc64 import crc64
+from logstore.rdb.codes import crc64
 
 CHUNK_BYTES = 1 << 20
 STRING_MAX_BYTES = 1 << 30  # a node is no longer, and servers take 512 MiB at most

@@ -12,8 +12,7 @@ from typing import Any
 
 import redis
 
-from logstore.redis.linked import EmbeddedConnection
-from logstore.redis.pool import EmbeddedPool
+from logstore.redis.connection import EmbeddedConnection, EmbeddedPool
 from logstore.wire.embedded import Shared
 from logstore.wire.embedded_client import Embedded
 

@@ -8,14 +8,13 @@ when; the nodes are carried as they are where the other side can take them whole
 
 from __future__ import annotations
 
-from logstore.transfer.fileexport import export_file
-from logstore.transfer.fileimport import import_file
+from logstore.transfer.file_export import export_file
+from logstore.transfer.file_import import import_file
 from logstore.transfer.following import Follow, follow
-from logstore.transfer.report import Report
-from logstore.transfer.selection import Wanted
+from logstore.transfer.job import Report, Wanted
 from logstore.transfer.server import Server
-from logstore.transfer.serverexport import export_server
-from logstore.transfer.serverimport import import_server
+from logstore.transfer.server_export import export_server
+from logstore.transfer.server_import import import_server
 
 __all__ = [
     "Follow",

@@ -21,13 +21,11 @@ from typing import Any, Literal, TypeAlias, get_args
 from logstore.api.store import Store
 from logstore.errors import IDOrderError, OptionError, PeerError
 from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCounts
-from logstore.transfer.mirroring import Mirroring
+from logstore.transfer.job import Progress, Report, Wanted, unwatched
+from logstore.transfer.removals import Mirroring, Trimming
 from logstore.transfer.replies import by_stream, rows
-from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.selection import Wanted
 from logstore.transfer.server import GroupFacts, PeerGone, Server, checked, is_no_stream
-from logstore.transfer.serverimport import DUMP_MAX_BYTES, ServerImport
-from logstore.transfer.trimming import Trimming
+from logstore.transfer.server_import import DUMP_MAX_BYTES, ServerImport
 
 log = logging.getLogger("logstore.transfer")
 BLOCK_MS = 500

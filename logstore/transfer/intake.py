@@ -32,8 +32,7 @@ from logstore.errors import (
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.transfer.report import Report
-from logstore.transfer.selection import Wanted
+from logstore.transfer.job import Report, Wanted
 from logstore.tuples import NamedTuple
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is used again

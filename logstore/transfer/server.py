@@ -15,8 +15,9 @@ from typing import Any, Self, TypeAlias
 
 from logstore.errors import OptionError, PeerError
 from logstore.ids import StreamID
-from logstore.transfer.bounds import Bounds, parser
+from logstore.transfer.job import Wanted
 from logstore.transfer.replies import (
+    Bounds,
     Rows,
     UnexpectedReply,
     blob,
@@ -25,11 +26,11 @@ from logstore.transfer.replies import (
     digits,
     integer,
     listed,
+    parser,
     rows,
     stream_id,
     value,
 )
-from logstore.transfer.selection import Wanted
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 FIXED = ("protocol", "decode_responses")

@@ -13,7 +13,7 @@ from typing import Any
 from logstore.codec import Codec, native_or_none, pure
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.ids import ZERO_ID
-from logstore.rdb.filereader import FileReader, verify
+from logstore.rdb.file_reader import FileReader, verify
 from tests.fuzz.corpus import using
 from tests.fuzz.payloads import SEEDS as VALUES
 

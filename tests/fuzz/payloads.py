@@ -17,8 +17,8 @@ from logstore.api.store import Store
 from logstore.codec import Codec, native_or_none, pure
 from logstore.errors import Error
 from logstore.ids import StreamID
-from logstore.rdb import dump, streamtypes
-from logstore.rdb.crc64 import crc64
+from logstore.rdb import codes, dump
+from logstore.rdb.codes import crc64
 from logstore.rdb.value import (
     ConsumerValue,
     GroupValue,
@@ -86,7 +86,7 @@ def signed(value: bytes) -> bytes:
 
 def one(data: bytes) -> None:
     """It is refused, or nothing of it is lost."""
-    if not data or data[0] not in streamtypes.STREAMS:
+    if not data or data[0] not in codes.STREAMS:
         data = b"\x15" + data
     payload = signed(data)
     found = [taken(codec, payload) for codec in CODECS]

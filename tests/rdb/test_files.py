@@ -18,11 +18,10 @@ from logstore.api.store import Store
 from logstore.engine.dump import export, restore
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.rdb import dump
-from logstore.rdb.crc64 import crc64
-from logstore.rdb.filereader import FileReader, verify
-from logstore.rdb.filewriter import FileWriter
+from logstore.rdb.codes import crc64
+from logstore.rdb.file_reader import FileReader, verify
 from logstore.rdb.reader import Fill
-from logstore.rdb.writer import length
+from logstore.rdb.writer import FileWriter, length
 from tests.peers import servers
 from tests.peers.servers import Peer
 from tests.rdb.test_round_trips import body

@@ -24,8 +24,8 @@ from logstore.errors import (
     TooLargeError,
 )
 from logstore.ids import StreamID
-from logstore.rdb import dump, streamtypes
-from logstore.rdb.crc64 import crc64
+from logstore.rdb import codes, dump
+from logstore.rdb.codes import crc64
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
 from logstore.rdb.writer import length
@@ -129,7 +129,7 @@ def test_forged_bytes_with_a_right_checksum(held: Any, data: st.DataObject) -> N
 
 
 @settings(max_examples=300, deadline=None)
-@given(noise=st.binary(max_size=200), kind=st.sampled_from(streamtypes.STREAMS))
+@given(noise=st.binary(max_size=200), kind=st.sampled_from(codes.STREAMS))
 def test_noise_is_refused(held: Any, noise: bytes, kind: int) -> None:
     refused(held[0], signed(bytes((kind,)) + noise, 14))
 
@@ -227,7 +227,7 @@ def test_unknown_versions_are_refused(payload: bytes, version: int) -> None:
 
 
 def test_types_that_are_no_streams_are_refused_by_number(payload: bytes) -> None:
-    for kind in set(range(256)) - set(streamtypes.STREAMS):
+    for kind in set(range(256)) - set(codes.STREAMS):
         with pytest.raises(InvalidPayloadError, match=f"type {kind} "):
             dump.decode(signed(bytes((kind,)) + body(payload)[1:]))
 

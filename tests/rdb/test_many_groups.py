@@ -10,9 +10,9 @@ import pytest
 import logstore
 from logstore.engine.dump import export
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
-from logstore.rdb import dump, streamtypes
+from logstore.rdb import codes, dump
 from logstore.rdb.reader import Reader
-from logstore.rdb.streamreader import GROUPS_AS_VALUES_MAX, info
+from logstore.rdb.stream_reader import GROUPS_AS_VALUES_MAX, info
 from logstore.rdb.value import (
     ConsumerValue,
     GroupValue,
@@ -52,10 +52,10 @@ def names() -> list[bytes]:
 
 def group(rng: random.Random, name: bytes, kind: int, at: int) -> bytes:
     """One of them, packed; every seventh one has consumers and an entry that is pending."""
-    read = length(rng.choice(COUNTS)) if kind >= streamtypes.LISTPACKS_2 else b""
+    read = length(rng.choice(COUNTS)) if kind >= codes.LISTPACKS_2 else b""
     head = name + length(rng.choice(COUNTS)) + length(rng.choice(COUNTS)) + read
-    nothing = b"\x00" if kind >= streamtypes.LISTPACKS_5 else b""
-    active = bytes(8) if kind >= streamtypes.LISTPACKS_3 else b""
+    nothing = b"\x00" if kind >= codes.LISTPACKS_5 else b""
+    active = bytes(8) if kind >= codes.LISTPACKS_3 else b""
     if at % 7:
         return head + b"\x00\x00" + nothing
     id = bytes(15) + b"\x05"
@@ -64,13 +64,13 @@ def group(rng: random.Random, name: bytes, kind: int, at: int) -> bytes:
     return head + pending + consumers + b"\x01d" + bytes(8) + active + b"\x00" + nothing
 
 
-@pytest.mark.parametrize("kind", streamtypes.STREAMS)
+@pytest.mark.parametrize("kind", codes.STREAMS)
 def test_each_group_is_the_same_in_every_form(kind: int) -> None:
     """Lengths and names in all their encodings: those by one pattern are those byte by byte."""
     rng = random.Random(kind)
     packed = [group(rng, name, kind, at) for at, name in enumerate(names())]
-    head = b"\x00\x05\x00" + (bytes(5) if kind >= streamtypes.LISTPACKS_2 else b"")
-    behind = b"\x01\x01" + bytes(3) if kind >= streamtypes.LISTPACKS_4 else b""
+    head = b"\x00\x05\x00" + (bytes(5) if kind >= codes.LISTPACKS_2 else b"")
+    behind = b"\x01\x01" + bytes(3) if kind >= codes.LISTPACKS_4 else b""
     found = info(Reader(head + length(len(packed)) + b"".join(packed) + behind), kind, 0)
     assert found.packed is not None
     values = sorted(found.packed, key=lambda each: digest(each.name))

@@ -14,7 +14,7 @@ from logstore.api.store import Store
 from logstore.engine.dump import export
 from logstore.errors import InvalidPayloadError
 from logstore.ids import StreamID
-from logstore.rdb import dump, streamtypes
+from logstore.rdb import codes, dump
 from logstore.rdb.value import Idempotence
 from logstore.rdb.writer import length, string
 from tests.rdb.test_hostile import signed
@@ -136,7 +136,7 @@ def test_cut_off_at_every_byte(store: Store[bytes]) -> None:
 def test_valkey_has_no_such_types(store: Store[bytes]) -> None:
     value = with_nacked(stream(store), id_of(1))
     with pytest.raises(InvalidPayloadError, match="type 27"):
-        dump.decode(signed(value, streamtypes.VALKEY_VERSION))
+        dump.decode(signed(value, codes.VALKEY_VERSION))
 
 
 def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None:

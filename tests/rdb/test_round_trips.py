@@ -10,7 +10,7 @@ from logstore.api.store import Store
 from logstore.engine.dump import export
 from logstore.errors import OptionError
 from logstore.ids import StreamID
-from logstore.rdb import crc64, dump, streamtypes
+from logstore.rdb import codes, dump
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill, full_info
 from tests.store.conftest import OpenStore
@@ -91,7 +91,7 @@ def test_it_survives_reopen_checkpoint_and_the_loss_of_the_index(
         delete_index(store.path)
 
 
-@pytest.mark.parametrize("kind", [streamtypes.LISTPACKS, streamtypes.LISTPACKS_2])
+@pytest.mark.parametrize("kind", [codes.LISTPACKS, codes.LISTPACKS_2])
 def test_older_types_are_read_as_servers_read_them(
     peer: Peer, store: Store[bytes], kind: int
 ) -> None:
@@ -122,8 +122,8 @@ def test_what_was_given_back_goes_to_a_consumer_without_a_name(
 
 
 def test_the_checksum_is_that_of_the_servers() -> None:
-    assert crc64.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
-    assert crc64.crc64(b"6789", crc64.crc64(b"12345")) == 0xE9C6D914C4B8D9CA
+    assert codes.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
+    assert codes.crc64(b"6789", codes.crc64(b"12345")) == 0xE9C6D914C4B8D9CA
 
 
 @pytest.mark.parametrize("size", [16377, 16378, 16379, 2097146])

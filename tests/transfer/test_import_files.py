@@ -21,7 +21,7 @@ from logstore.errors import (
     OptionError,
     StreamExistsError,
 )
-from logstore.rdb.crc64 import crc64
+from logstore.rdb.codes import crc64
 from logstore.transfer import Wanted, import_file, intake
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill
@@ -55,10 +55,10 @@ def ours(store: Store[bytes]) -> dict[bytes, bytes]:
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     """Let pieces be small, and what is read at once smaller than some nodes."""
-    monkeypatch.setattr("logstore.transfer.fileimport.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("logstore.transfer.file_import.PIECE_BYTES", piece_bytes)
     monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
     if piece_bytes < 1000:
-        monkeypatch.setattr("logstore.transfer.fileimport.READ_BYTES", 300)
+        monkeypatch.setattr("logstore.transfer.file_import.READ_BYTES", 300)
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 1])

@@ -17,8 +17,8 @@ from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import dump
-from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
+from logstore.rdb.writer import FileWriter
 from logstore.transfer import export_file, import_file, import_server
 from logstore.transfer.server import Server
 from tests.tools.commands import invoke

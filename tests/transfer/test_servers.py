@@ -105,8 +105,8 @@ def entries_and_groups(payload: bytes, *, times: bool = True) -> Any:
 def test_what_is_too_large_for_a_payload_goes_by_pages(
     peer: Peer, server: Server, store: Store[bytes], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("logstore.transfer.paging.PAGE", 7)
-    monkeypatch.setattr("logstore.transfer.pushing.BATCH", 5)
+    monkeypatch.setattr("logstore.transfer.server_import.PAGE", 7)
+    monkeypatch.setattr("logstore.transfer.server_export.BATCH", 5)
     fill(peer, "s", seed)
     entries = peer.command("XRANGE", "s", "-", "+")
     before = peer.command("DUMP", "s")

@@ -2,28 +2,33 @@
 
 Invariants: the checksum of the whole file is held against its bytes before anything is imported, so
 a file that was cut off or damaged leaves the store as it was; of one that its server wrote without
-a checksum, whole streams are imported up to where it breaks. Nodes come in as they are.
+a checksum, whole streams are imported up to where it breaks. Nodes come in as they are: those that
+can be verified many at a time are, and one that cannot, since it lies across two reads of the file,
+is compressed, or is damaged, is looked at by itself, and tells what is wrong. The pieces of a large
+stream are read by a thread of their own, ``AHEAD`` of the commits at most; its errors come where
+its pieces would, and it has ended when the import has, however that ends.
 """
 
 from __future__ import annotations
 
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from logstore.api.store import Store
 from logstore.engine.dump import restore
-from logstore.engine.dump.restore import Edge
+from logstore.engine.dump.restore import Edge, Part
 from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
 from logstore.fs import LOCAL, File
 from logstore.rdb import dump
-from logstore.rdb.crc64 import crc64
-from logstore.rdb.filereader import FileReader, StreamKey
+from logstore.rdb.codes import crc64
+from logstore.rdb.file_reader import FileReader, StreamKey
 from logstore.rdb.value import StreamInfoValue
-from logstore.transfer import streampieces
-from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake
-from logstore.transfer.read_ahead import ahead
-from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.selection import Wanted
+from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
+from logstore.transfer.job import Progress, Report, Wanted, unwatched
 
 READ_BYTES = 1 << 18
 _HEADS = (b"REDIS", b"VALKEY")
@@ -150,7 +155,7 @@ class _Import:
         if not self._wanted.replace and intake.record(name) is not None:
             intake.takes(name, _claim(key.info()))  # counts it, or raises
             return
-        found = streampieces.pieces(key, PIECE_BYTES)
+        found = _pieces(key, PIECE_BYTES)
         piece, more = next(found)
         if not more:
             info = key.info()
@@ -158,7 +163,7 @@ class _Import:
                 prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
             return
-        with intake.piecewise(name) as temporary, ahead(found) as pieces:
+        with intake.piecewise(name) as temporary, _ahead(found) as pieces:
             edge = intake.extend(temporary, Edge(), piece)
             for piece, _ in pieces:
                 edge = intake.extend(temporary, edge, piece)
@@ -167,3 +172,82 @@ class _Import:
 
 def _claim(info: StreamInfoValue) -> Claim:
     return Claim(info.length, info.last, info.entries_added)
+
+
+# -- The nodes of one stream, in pieces -----------------------------------------------------------
+def _pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
+    """Pieces of about ``most_bytes``, and whether more may follow; at least one, empty if there
+    are no nodes. InvalidPayloadError, CorruptNodeError."""
+    parts: list[Part] = []
+    edge = Edge()
+    size = 0
+    for part, after in _parts(key):
+        parts.append(part)
+        edge = after
+        size += restore.part_bytes(part)
+        if size >= most_bytes:
+            yield Piece(parts, edge), True
+            parts, size = [], 0
+    yield Piece(parts, edge), False
+
+
+def _parts(key: StreamKey) -> Iterator[tuple[Part, Edge]]:
+    edge = Edge()
+    nodes = key.nodes()
+    while True:
+        batch = key.batch(edge.top)
+        if len(batch):
+            edge = restore.behind(edge, batch)
+            yield batch, edge
+            continue
+        node = next(nodes, None)
+        if node is None:
+            return
+        sealed, edge = restore.verify([node], edge)
+        yield sealed, edge
+
+
+# -- Reading ahead of the commits -----------------------------------------------------------------
+T = TypeVar("T")
+AHEAD = 2
+_END = object()
+
+
+@contextmanager
+def _ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
+    """Iterate over ``items`` while a thread makes the next ones."""
+    made: queue.Queue[Any] = queue.Queue(AHEAD)
+    over = threading.Event()
+
+    def put(item: Any) -> None:
+        while not over.is_set():
+            with suppress(queue.Full):
+                made.put(item, timeout=0.1)
+                return
+
+    def run() -> None:
+        try:
+            for item in items:
+                put((item, None))
+                if over.is_set():
+                    return
+            put((_END, None))
+        except BaseException as exc:  # noqa: BLE001  (it is raised where it is waited for)
+            put((None, exc))
+
+    def taken() -> Iterator[T]:
+        while True:
+            item, exc = made.get()
+            if exc is not None:
+                raise exc
+            if item is _END:
+                return
+            yield item
+
+    thread = threading.Thread(target=run, name="logstore-ahead", daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        over.set()
+        thread.join()

@@ -1,18 +1,62 @@
-"""What a transfer did, in numbers and notes; how far it is.
+"""A transfer as its caller sees it: which streams are asked for, and what was done.
 
-Invariants: it only counts; what has no room any more is counted all the same.
+``Wanted`` says which streams are carried, what they are called on the other side, and what gives
+way there; ``Report`` counts. Invariants: a report decides nothing, and what it has no room for any
+more is counted all the same. Knows neither the store nor a server.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
 
-from logstore.errors import Error
+from logstore.errors import Error, OptionError
 from logstore.ids import StreamID
+from logstore.wire.resp.globs import Glob
 
+# -- What is asked for ----------------------------------------------------------------------------
+Policy: TypeAlias = Literal["refuse", "skip", "replace"]
+
+
+class Wanted:
+    """What a transfer was asked for.
+
+    ``patterns``: globs as of KEYS, any of which a name must fit; none: all streams. ``prefix``
+    stands before every name on the other side. ``policy``: what becomes of another stream that has
+    the name there already.
+    """
+
+    def __init__(
+        self, patterns: Sequence[bytes] = (), prefix: bytes = b"", policy: Policy = "refuse"
+    ) -> None:
+        if policy not in get_args(Policy):
+            raise OptionError(f"policy is 'refuse', 'skip' or 'replace': {policy!r}")
+        self.patterns = tuple(patterns)
+        self.prefix = prefix
+        self.policy: Policy = policy
+
+    @cached_property
+    def _globs(self) -> list[Glob]:
+        return [Glob(each) for each in self.patterns]
+
+    @property
+    def replace(self) -> bool:
+        """Whether another stream gives way."""
+        return self.policy == "replace"
+
+    def wants(self, name: bytes) -> bool:
+        """Whether a stream of this name is carried."""
+        return not self._globs or any(each.fits(name) for each in self._globs)
+
+    def target(self, name: bytes) -> bytes:
+        """Its name on the other side."""
+        return self.prefix + name
+
+
+# -- What was done --------------------------------------------------------------------------------
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 NOTES_MAX = 100
 GAPS_MAX = 1000

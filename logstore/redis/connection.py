@@ -1,18 +1,20 @@
-"""A connection of redis-py that leads to a store in this process.
+"""Connections of redis-py that lead to a store in this process, and the pool that lends them.
 
 Requests go to the session as words and replies come back as values: nothing is packed to bytes and
 parsed again. Invariants: what is sent as bytes all the same is answered in the same order; errors
-and time-outs are those of a connection over a network.
+and time-outs are those of a connection over a network; a connection that is borrowed is idle,
+connected and owes no reply, and whatever else there is to do about one is redis-py's own pool's.
 """
 
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from redis.connection import Connection
+from redis.connection import Connection, ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -142,3 +144,29 @@ class EmbeddedConnection(Connection):
         if isinstance(response, ResponseError):
             raise response
         return response
+
+
+class EmbeddedPool(ConnectionPool):
+    """redis-py's pool, with ``borrow`` beside ``get_connection``."""
+
+    def borrow(self) -> EmbeddedConnection | None:
+        """An idle connection that can run a command; None: ``get_connection`` finds one."""
+        if self.pid != os.getpid():
+            return None
+        with self._lock:
+            idle = self._available_connections
+            if not idle or not idle[-1].at_rest:
+                return None
+            found: EmbeddedConnection = idle.pop()
+            self._in_use_connections.add(found)
+        return found
+
+    def give_back(self, connection: EmbeddedConnection) -> None:
+        """What ``release`` does for one that was borrowed."""
+        if self.pid != os.getpid():
+            self.release(connection)
+            return
+        with self._lock:
+            if connection in self._in_use_connections:
+                self._in_use_connections.remove(connection)
+                self._available_connections.append(connection)  # whoever borrows it looks at it

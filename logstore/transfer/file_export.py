@@ -21,10 +21,9 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, File
-from logstore.rdb.filewriter import FileWriter
 from logstore.rdb.value import Node
-from logstore.transfer.report import Progress, Report, unwatched
-from logstore.transfer.selection import Wanted
+from logstore.rdb.writer import FileWriter
+from logstore.transfer.job import Progress, Report, Wanted, unwatched
 
 PART = ".part"
 

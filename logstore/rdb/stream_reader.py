@@ -17,7 +17,7 @@ from logstore.codec import ID
 from logstore.codec.batch import NodeBatch
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
-from logstore.rdb import streamtypes
+from logstore.rdb import codes
 from logstore.rdb.reader import Reader, signed
 from logstore.rdb.value import (
     ID_BYTES,
@@ -120,17 +120,17 @@ def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
         raise reader.error(f"{found.length} entries and no node")
     if found.length > I64_MAX:
         raise reader.error(f"{found.length} entries")
-    if kind >= streamtypes.LISTPACKS_2:
+    if kind >= codes.LISTPACKS_2:
         found.first, found.max_deleted = reader.id(), reader.id()
         found.entries_added = reader.length()
     _groups(reader, kind, found)
-    if kind >= streamtypes.LISTPACKS_4:
+    if kind >= codes.LISTPACKS_4:
         found.idempotence = _idempotence(reader)
     found.too_long, reader.too_long = reader.too_long, None
     return found
 
 
-# -- groups --------------------------------------------------------------------------------------
+# -- groups ---------------------------------------------------------------------------------------
 # A length, and a string that is short or a number: as ``Reader.length`` and ``Reader.string``.
 _LENGTH = rb"([\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})"
 _NAME = b"|".join(
@@ -144,8 +144,8 @@ _NUMBER_NAME = 0xC0
 def _plain(kind: int) -> re.Pattern[bytes]:
     """Of this type, a group without consumers as it stands in a payload: its name, the two halves
     of its last ID, how many entries it read; no pending entry, no consumer, none given back."""
-    read = _LENGTH if kind >= streamtypes.LISTPACKS_2 else b"()"
-    nothing = b"\x00\x00\x00" if kind >= streamtypes.LISTPACKS_5 else b"\x00\x00"
+    read = _LENGTH if kind >= codes.LISTPACKS_2 else b"()"
+    nothing = b"\x00\x00\x00" if kind >= codes.LISTPACKS_5 else b"\x00\x00"
     return re.compile(b"(" + _NAME + b")" + 2 * _LENGTH + read + nothing, re.DOTALL)
 
 
@@ -243,7 +243,7 @@ def _packed(reader: Reader, kind: int, count: int) -> PackedGroups:
 
 def _group(reader: Reader, kind: int) -> GroupValue:
     name, last = reader.name(NAME_MAX_BYTES), reader.id()
-    entries_read = reader.signed() if kind >= streamtypes.LISTPACKS_2 else None
+    entries_read = reader.signed() if kind >= codes.LISTPACKS_2 else None
     group = GroupValue(name, last, entries_read, [], _pending(reader))
     names: set[bytes] = set()
     for number in range(1, _count(reader, "consumers") + 1):
@@ -254,7 +254,7 @@ def _group(reader: Reader, kind: int) -> GroupValue:
             raise reader.error("two consumers have the same name")
         names.add(consumer.name)
         group.consumers.append(consumer)
-    if kind >= streamtypes.LISTPACKS_5:
+    if kind >= codes.LISTPACKS_5:
         group.nacked = _nacked(reader, group.pending)
     if group.pending and group.pending.owners.count(NOBODY) != len(group.nacked):
         raise reader.error("a pending entry has no consumer")
@@ -281,7 +281,7 @@ def _pending(reader: Reader) -> PendingValue:
 def _consumer(reader: Reader, kind: int, pending: PendingValue, number: int) -> ConsumerValue:
     name = reader.name(NAME_MAX_BYTES)
     seen_ms = reader.i64()
-    active_ms = reader.i64() if kind >= streamtypes.LISTPACKS_3 else seen_ms  # as servers take it
+    active_ms = reader.i64() if kind >= codes.LISTPACKS_3 else seen_ms  # as servers take it
     place = -1
     count = _count(reader, "pending entries of a consumer")
     if count > len(pending):

@@ -2,18 +2,21 @@
 
 Invariants: memory holds one chunk, and of a stream what its user keeps of the nodes that are handed
 on one by one. The file's CRC stands at its end: only when ``streams`` has ended is it known that
-the file is whole, so who must not take in half a file calls ``verify`` on it first.
+the file is whole, so who must not take in half a file calls ``verify`` on it first. Of a value that
+is no stream nothing is kept; a type whose layout is not known is refused, since nobody knows where
+it ends.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from logstore.codec import ID
 from logstore.codec.batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
-from logstore.rdb import othertypes, streamreader, streamtypes
+from logstore.rdb import codes, stream_reader
 from logstore.rdb.reader import Fill, Reader
 from logstore.rdb.value import Node, StreamInfoValue, StreamValue
 
@@ -37,7 +40,7 @@ class StreamKey:
         self.expires_ms = expires_ms  # unix ms; None: never
         self.kind = kind
         self._reader = reader
-        self._nodes = streamreader.NodeReader(reader)
+        self._nodes = stream_reader.NodeReader(reader)
         self._info: StreamInfoValue | None = None
 
     @property
@@ -58,7 +61,7 @@ class StreamKey:
         if self._info is None:
             for _ in self.nodes():
                 pass
-            self._info = streamreader.info(self._reader, self.kind, self._nodes.count)
+            self._info = stream_reader.info(self._reader, self.kind, self._nodes.count)
         return self._info
 
     def value(self, most_bytes: int) -> StreamValue:
@@ -84,11 +87,11 @@ class FileReader:
         if not (valkey or head.startswith(_REDIS)) or not digits.isdigit():
             raise InvalidPayloadError("this is no RDB file: it does not begin with REDIS or VALKEY")
         self.version = int(digits)
-        known = streamtypes.version_known(self.version)
-        if not known or valkey != (self.version >= streamtypes.VALKEY_VERSION):
+        known = codes.version_known(self.version)
+        if not known or valkey != (self.version >= codes.VALKEY_VERSION):
             raise InvalidPayloadError(
                 f"an RDB file of version {self.version} is not known, only those up to "
-                f"{streamtypes.VERSION_MAX}, and that of Valkey 9"
+                f"{codes.VERSION_MAX}, and that of Valkey 9"
             )
         self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
         self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
@@ -113,13 +116,13 @@ class FileReader:
                 continue
             name = reader.string()
             expires_ms, self._expires_ms = self._expires_ms, None
-            if streamtypes.readable(kind, self.version):
+            if codes.readable(kind, self.version):
                 key = StreamKey(reader, kind, self._database, name, expires_ms)
                 yield key
                 key.info()
             else:
-                othertypes.skip(reader, kind, self.version)
-                self.skipped[othertypes.name(kind)] += 1
+                _skip_value(reader, kind, self.version)
+                self.skipped[_type_name(kind)] += 1
         self._end()
 
     def _opcode(self, opcode: int) -> None:
@@ -144,7 +147,7 @@ class FileReader:
             self._note(reader.string(), reader.string())
         elif opcode == _MODULE_AUX:
             reader.length()
-            othertypes.skip_module(reader)
+            _skip_module(reader)
         else:
             raise reader.error(f"the part {opcode} of an RDB file is not known")
 
@@ -170,3 +173,126 @@ class FileReader:
 def verify(fill: Fill) -> int:
     """Read a whole file and keep nothing: how many streams it has; InvalidPayloadError."""
     return sum(1 for _ in FileReader(fill).streams())
+
+
+# -- Values that are no streams -------------------------------------------------------------------
+_NAMES: Final = {
+    0: "string", 1: "list", 2: "set", 3: "sorted set", 4: "hash", 5: "sorted set", 6: "module",
+    7: "module", 9: "hash", 10: "list", 11: "set", 12: "sorted set", 13: "hash", 14: "list",
+    15: "stream", 16: "hash", 17: "sorted set", 18: "list", 19: "stream", 20: "set", 21: "stream",
+    22: "hash", 23: "hash", 24: "hash", 25: "hash", 26: "stream", 27: "stream",
+}  # fmt: skip
+_SCORE_MAX_BYTES = 252  # 253 to 255 stand for what is no number, and have no bytes
+_MODULE_END, _MODULE_FLOAT, _MODULE_DOUBLE, _MODULE_STRING = 0, 3, 4, 5
+_MODULE_NUMBERS = (1, 2)
+
+
+def _type_name(kind: int) -> str:
+    """What a type is called."""
+    return _NAMES.get(kind, f"type {kind}")
+
+
+def _skip_value(reader: Reader, kind: int, version: int) -> None:
+    """Pass over a value; InvalidPayloadError for a type that is not known."""
+    step = (
+        _SKIPPED_VALKEY.get(kind) if version >= codes.VALKEY_VERSION else _SKIPPED_REDIS.get(kind)
+    )
+    step = step or _SKIPPED.get(kind)
+    if step is None:
+        raise reader.error(
+            f"a value of type {kind} ({_type_name(kind)}), whose layout is not known: remove keys "
+            "of that kind from the server before it saves"
+        )
+    step(reader)
+
+
+def _skip_module(reader: Reader) -> None:
+    """Pass over what a module wrote, up to its end mark."""
+    while (opcode := reader.length()) != _MODULE_END:
+        if opcode in _MODULE_NUMBERS:
+            reader.length()
+        elif opcode == _MODULE_FLOAT:
+            reader.skip(4)
+        elif opcode == _MODULE_DOUBLE:
+            reader.skip(8)
+        elif opcode == _MODULE_STRING:
+            reader.skip_string()
+        else:
+            raise reader.error(f"a module wrote the unknown mark {opcode}")
+
+
+def _strings(each: int) -> Callable[[Reader], None]:
+    """So many strings for each item that is counted."""
+
+    def step(reader: Reader) -> None:
+        left = reader.length()
+        while left:
+            for _ in range(each):
+                reader.skip_string()
+            left -= 1
+
+    return step
+
+
+def _old_scores(reader: Reader) -> None:
+    left = reader.length()
+    while left:
+        reader.skip_string()
+        size = reader.byte()
+        reader.skip(size if size <= _SCORE_MAX_BYTES else 0)
+        left -= 1
+
+
+def _scores(reader: Reader) -> None:
+    left = reader.length()
+    while left:
+        reader.skip_string()
+        reader.skip(8)
+        left -= 1
+
+
+def _quicklist(reader: Reader) -> None:
+    left = reader.length()
+    while left:
+        reader.length()
+        reader.skip_string()
+        left -= 1
+
+
+def _expiring_hash(reader: Reader) -> None:
+    reader.skip(8)
+    left = reader.length()
+    while left:
+        reader.length()
+        reader.skip_string()
+        reader.skip_string()
+        left -= 1
+
+
+def _expiring_listpack(reader: Reader) -> None:
+    reader.skip(8)
+    reader.skip_string()
+
+
+def _valkey_hash(reader: Reader) -> None:
+    left = reader.length()
+    while left:
+        reader.skip_string()
+        reader.skip_string()
+        reader.skip(8)
+        left -= 1
+
+
+def _module(reader: Reader) -> None:
+    reader.length()
+    _skip_module(reader)
+
+
+_Step = Callable[[Reader], None]
+_SKIPPED: Final[dict[int, _Step]] = {
+    **dict.fromkeys((0, 9, 10, 11, 12, 13, 16, 17, 20), Reader.skip_string),
+    **dict.fromkeys((1, 2, 14), _strings(1)),
+    3: _old_scores, 4: _strings(2), 5: _scores, 7: _module, 18: _quicklist,
+}  # fmt: skip
+_SKIPPED_REDIS: Final[dict[int, _Step]] = {24: _expiring_hash, 25: _expiring_listpack}
+_SKIPPED_VALKEY: Final[dict[int, _Step]] = {22: _valkey_hash}

@@ -1,11 +1,13 @@
-"""The type codes of streams in RDB, what each holds, and the versions of RDB they came with.
+"""The type codes of streams in RDB, what each holds, the versions they came with, the checksum.
 
-Invariants: a later type has all that an earlier one has. Imports nothing of ours.
+Invariants: a later type has all that an earlier one has; the checksum of DUMP payloads and RDB
+files is the CRC-64 of Jones, reflected, starting with 0. Imports nothing of ours.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 LISTPACKS: Final = 15  # Redis 5.0 to 6.2
 LISTPACKS_2: Final = 19  # Redis 7.0: first and largest deleted ID, entries added and read
@@ -31,3 +33,17 @@ def readable(kind: int, version: int) -> bool:
 def version_known(version: int) -> bool:
     """Whether an RDB of this version can be read."""
     return 1 <= version <= VERSION_MAX or VALKEY_VERSION <= version <= VALKEY_VERSION_MAX
+
+
+# -- The checksum ---------------------------------------------------------------------------------
+@cache
+def _model() -> Any:
+    import anycrc  # (takes a while to load, and few who open a store need it)
+
+    return anycrc.Model("CRC64-REDIS")
+
+
+def crc64(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """The CRC of ``data``; ``before`` is that of what stands in front of it."""
+    crc: int = _model().calc(data, before)
+    return crc
