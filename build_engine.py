@@ -9,7 +9,7 @@ What differs when it is compiled: ``self.x = new`` frees the old value *before* 
 set, and so does ``items[at] = new`` for a list. Where freeing it runs code or lets go of the
 interpreter (files, LMDB's objects, callables, whatever a caller handed in), another thread can read
 a value that is half freed, and the process dies. So an attribute that more than one thread sees is
-swapped as ``logstore/engine/shm/swap.py`` says; ``tests/house/test_swaps.py`` finds those that
+swapped as ``logstore/engine/shm/late_free.py`` says; ``tests/house/test_swaps.py`` finds those that
 are not.
 
 What is compiled, and with which options of the compiler, was decided by measuring: see "What is
@@ -53,7 +53,7 @@ INTERPRETED = {
     "engine.shm.futex": "one call of the system",
     "engine.shm.process": "once an opening",
     "engine.shm.readonly_watch": "one call of the system",
-    "engine.shm.swap": "what holds on to old values must not be compiled itself",
+    "engine.shm.late_free": "what holds on to old values must not be compiled itself",
     "engine.streams.idempotency": "two dictionaries an add",
     "engine.streams.lifecycle": "once a stream",
     "engine.streams.trim": "once a node",

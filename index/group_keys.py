@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 
-from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
-from logstore.codec.runs import PendingRun
+from logstore.codec.chosen import PendingRun
+from logstore.codec.pending_run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import digest
 from logstore.tuples import NamedTuple

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logstore import format as fmt
-from logstore.engine.apply.new_streams import Fresh
+from logstore.engine.apply.bulk_create import BulkCreate
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine, log
@@ -134,7 +134,7 @@ class Rebuild:
             engine.cache.clear()
             index.hold_names()
             txn = WriteTxn(engine, index, Meta(active_segment=active.number), 0, 0)
-            self._fresh = Fresh(txn)
+            self._bulk_create = BulkCreate(txn)
             from_position = 0
             if names.checkpoints(engine.fs, engine.path):
                 from logstore.recovery import restore
@@ -148,7 +148,7 @@ class Rebuild:
                 self._replay(txn, link, from_position)
             self._replay_active(txn, active, from_position)
             if self._guard:
-                self._fresh.hand_over()  # what they say is looked at one by one
+                self._bulk_create.hand_over()  # what they say is looked at one by one
             if engine.accept_loss and not from_position and self._missing:
                 from logstore.recovery import restore
 
@@ -276,10 +276,12 @@ class Rebuild:
         self._count_segment(txn, link)
 
     def _apply(self, txn: WriteTxn, found: reader.LogFrame, from_position: int) -> None:
-        at, fresh = found.position, self._fresh
+        at, held_back = found.position, self._bulk_create
         if self._guard:
-            fresh.hand_over()
-        elif at >= from_position and fresh.take(at, found.payload_bytes, found.kind, found.payload):
+            held_back.hand_over()
+        elif at >= from_position and held_back.take(
+            at, found.payload_bytes, found.kind, found.payload
+        ):
             return
         body = found.body()
         if body is None:
@@ -308,13 +310,13 @@ class Rebuild:
     def _finish(self, txn: WriteTxn, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
-        fresh_rows = self._fresh.settle(engine.segments, active)
+        new_rows = self._bulk_create.settle(engine.segments, active)
         records = self._join_open_nodes(txn, active)
         if self._guard.repaired:  # then all are looked at
-            self._fresh.hand_over()
+            self._bulk_create.hand_over()
             records = self._join_open_nodes(txn, active)
         else:
-            txn.new_rows = fresh_rows
+            txn.new_rows = new_rows
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
         rows: dict[int, SegmentRow] = {}
         for number, (head, _) in heads.items():

@@ -29,7 +29,7 @@ from logstore.api.info import (
 )
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
-from logstore.codec.run import Pending
+from logstore.codec.pending_run import Pending
 from logstore.engine.groups import admin
 from logstore.engine.groups import describe as pel
 from logstore.engine.groups.describe import ConsumerRow, GroupRow

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from logstore.codec.interface import ID, ZERO_ID
-from logstore.codec.survey import survey
+from logstore.codec.node import survey
 from logstore.crc import crc32c
 from logstore.errors import CorruptNodeError
 from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, LOCATOR, NODE_BODY, NODE_KEY

@@ -7,7 +7,7 @@ from logstore.codec.batch import Place
 from logstore.codec.interface import ID, NodeEntry, NodeHead, NodePart, NodeSurvey, Packed, Row
 from logstore.codec.interface import GivenIDs as GivenIDsLike
 from logstore.codec.interface import RowBatch as RowBatchLike
-from logstore.codec.run import Due, Item, Pending
+from logstore.codec.pending_run import Due, Item, Pending
 
 class RowBatch:
     def __len__(self) -> int: ...

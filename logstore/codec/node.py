@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Final
 
 from logstore.codec import listpack
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead, NodeSurvey
 from logstore.errors import CorruptNodeError
 from logstore.tuples import NamedTuple
 
@@ -405,3 +405,16 @@ def validate(lp: bytes, master_ms: int, master_seq: int) -> None:
 def vector_ordinals(vector: bytes) -> Sequence[int]:
     """The ordinals whose bits are set in ``vector``."""
     return [i * 8 + bit for i, byte in enumerate(vector) for bit in range(8) if byte >> bit & 1]
+
+
+def survey(lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey:
+    """Of a node that comes from elsewhere, all that whoever keeps it must know, everything checked:
+    live entries, the first and last live ID, the last ID; CorruptNodeError as `validate`."""
+    validate(lp, master_ms, master_seq)
+    live, _ = counts(lp)
+    return NodeSurvey(
+        live,
+        first_live_id(lp, master_ms, master_seq),
+        last_live_id(lp, master_ms, master_seq),
+        last_id(lp, master_ms, master_seq),
+    )

@@ -29,12 +29,12 @@ from logstore.codec.node import (
     ids,
     last_id,
     last_live_id,
+    survey,
     validate,
 )
+from logstore.codec.pending_run import PendingRun
 from logstore.codec.resp import resp_adds, resp_ids, resp_requests
-from logstore.codec.run import PendingRun
 from logstore.codec.search import FrameSearch
-from logstore.codec.survey import survey
 
 __all__ = [
     "ArrowBuilder",

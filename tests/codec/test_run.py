@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
-from logstore.codec.run import ID_BYTES, RUN_MAX_ENTRIES
+from logstore.codec.pending_run import ID_BYTES, RUN_MAX_ENTRIES
 
 FIRST, LAST = bytes(ID_BYTES), b"\xff" * ID_BYTES
 END = LAST + b"\x00"

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from logstore.codec import native_or_none, run
+from logstore.codec import native_or_none, pending_run
 from logstore.errors import CorruptionError, Error
 from logstore.ids import StreamID
 from logstore.index import group_keys, keys
@@ -21,7 +21,7 @@ NATIVE_RUN = None if native_or_none is None else native_or_none.PendingRun
 
 
 def _run() -> bytes:
-    made = run.PendingRun()
+    made = pending_run.PendingRun()
     made.extend(b"".join(struct.pack(">QQ", 5, seq) for seq in range(5)), 1, 1000, 1)
     return made.pack()
 
@@ -43,7 +43,7 @@ ROWS: list[tuple[bytes, Callable[[bytes], Any]]] = [
      lambda value: group_keys.GroupRecord.unpack(3, value)),
     (group_keys.ConsumerRecord(1, b"c", 5, 5, 1).pack(),
      lambda value: group_keys.ConsumerRecord.unpack(1, value)),
-    (_run(), run.PendingRun.unpack),
+    (_run(), pending_run.PendingRun.unpack),
 ]  # fmt: skip
 SEEDS = [bytes((which,)) + value for which, (value, _) in enumerate(ROWS)]
 
@@ -62,7 +62,7 @@ def one(data: bytes) -> None:
         pass
     read = ROWS[which][1]
     found = _attempt(read, value)
-    if read is run.PendingRun.unpack and NATIVE_RUN is not None:
+    if read is pending_run.PendingRun.unpack and NATIVE_RUN is not None:
         other = _attempt(NATIVE_RUN.unpack, value)
         assert (found is None) == (other is None)
         assert found is None or found.pack() == other.pack()

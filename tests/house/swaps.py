@@ -3,7 +3,7 @@
 mypy tells the types, of the attribute and of what it belongs to. A value is *plain* if freeing it
 frees memory and does nothing else: numbers, text, containers of plain values, compiled classes
 whose attributes are all plain. Anything else may close a file, run a finaliser, or let go of the
-interpreter, and may be assigned only as logstore/engine/shm/swap.py says.
+interpreter, and may be assigned only as logstore/engine/shm/late_free.py says.
 
 Invariants: what is not known to be plain is not plain. Containers free what they held behind their
 own change (CPython sees to that); items of a list do not in compiled code, and are looked at, too.
@@ -23,7 +23,7 @@ from mypy.server.subexpr import get_subexpressions
 
 PLAIN = {
     *(f"builtins.{name}" for name in ("int", "bool", "float", "str", "bytes", "bytearray")),
-    *("builtins.memoryview", "builtins.range", "logstore.codec.run.PendingRun"),
+    *("builtins.memoryview", "builtins.range", "logstore.codec.pending_run.PendingRun"),
     *("_thread.lock", "_thread.LockType", "_thread.RLock"),
 }
 CONTAINERS = {

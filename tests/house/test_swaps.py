@@ -1,6 +1,7 @@
 """Prevents that a thread reads an attribute of a compiled class while its old value is being freed.
 
-mypyc frees the old value before it sets the attribute; logstore/engine/shm/swap.py says what to do.
+mypyc frees the old value before it sets the attribute; logstore/engine/shm/late_free.py says what
+to do.
 """
 
 from __future__ import annotations

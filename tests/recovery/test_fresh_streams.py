@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.apply.new_streams import Fresh
+from logstore.engine.apply.bulk_create import BulkCreate
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.index.env import DATABASES
@@ -140,7 +140,7 @@ def test_rows_are_those_of_the_frames_one_by_one(
         made(store)
     at_once = _rebuilt(path)
     assert at_once["names"]
-    monkeypatch.setattr(Fresh, "take", lambda *_: False)
+    monkeypatch.setattr(BulkCreate, "take", lambda *_: False)
     one_by_one = _rebuilt(path)
     for name, rows in one_by_one.items():
         assert at_once[name] == rows, name

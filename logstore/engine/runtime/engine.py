@@ -22,7 +22,7 @@ from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.swap import let_go
+from logstore.engine.shm.late_free import let_go
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
 from logstore.errors import (

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine.shm.swap import let_go
+from logstore.engine.shm.late_free import let_go
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem, named

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from logstore.codec.run import EVERYONE, Due, Item, end_below
+from logstore.codec.pending_run import EVERYONE, Due, Item, end_below
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ID_BYTES, RUN_MAX_ENTRIES, PendingRun
 from logstore.index.group_txn import END, FIRST, LAST, GroupTxn

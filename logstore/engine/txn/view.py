@@ -82,7 +82,9 @@ class TxnView:
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._created: set[int] = set()
-        self.new_rows: list[tuple[bytes, bytes]] = []  # of new streams, made already: ``fresh``
+        self.new_rows: list[
+            tuple[bytes, bytes]
+        ] = []  # of new streams, made already: ``bulk_create``
         self._segments: dict[int, SegmentRow] = {}
         self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
         self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID

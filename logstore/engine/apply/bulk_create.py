@@ -45,7 +45,7 @@ _OF_ONE = frozenset(
 _OF_NONE = frozenset({int(Kind.SEAL), int(Kind.NOTE)})
 
 
-class Fresh:
+class BulkCreate:
     """The streams that are held back in one rebuild."""
 
     __slots__ = ("_made", "_next", "_opened", "_state")
