@@ -20,6 +20,7 @@ from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import codes
 from logstore.rdb.reader import Reader, signed
 from logstore.rdb.value import (
+    GROUPS_AT_ONCE,
     ID_BYTES,
     NOBODY,
     ConsumerValue,
@@ -35,7 +36,6 @@ from logstore.row_seal import digest
 
 I64_MAX = (1 << 63) - 1
 NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what was read
-GROUPS_AS_VALUES_MAX = 1000
 IDEMPOTENT_IDS_MAX = 10_000  # of one producer, as servers have it
 # Of one of them: a string has a byte, as has a number; an ID has two, a packed one sixteen.
 _LEAST_BYTES = {
@@ -206,7 +206,7 @@ class PackedGroups:
 
 def _groups(reader: Reader, kind: int, found: StreamInfoValue) -> None:
     count = _count(reader, "groups")
-    if count > GROUPS_AS_VALUES_MAX:
+    if count > GROUPS_AT_ONCE:
         found.packed = _packed(reader, kind, count)
         return
     names: set[bytes] = set()

@@ -17,7 +17,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.tuples import NamedTuple
 
 ID_BYTES = 16
-IDEMPOTENT_IDS_AT_ONCE = 10_000
+GROUPS_AT_ONCE, IDEMPOTENT_IDS_AT_ONCE = 1000, 10_000
 NOBODY = 0  # the owner of an entry that was given back (XNACK)
 Node: TypeAlias = tuple[bytes, bytes]  # master ID, 16 bytes big endian; listpack
 
@@ -178,7 +178,8 @@ class StreamInfoValue:
         """Whether it has more groups, or idempotent IDs, than one commit should hold."""
         found = self.idempotence
         ids = 0 if found is None else sum(len(items) for _, items in found.producers)
-        return self.packed is not None or ids > IDEMPOTENT_IDS_AT_ONCE
+        groups = self.packed is not None or len(self.groups) > GROUPS_AT_ONCE
+        return groups or ids > IDEMPOTENT_IDS_AT_ONCE
 
     def pending_count(self) -> int:
         """How many entries are pending in all groups together."""

@@ -249,7 +249,9 @@ class _Salvage:
 
     # -- one stream -----------------------------------------------------------------------------
     def _stream(self, left: SalvageableNodes, record: StreamRecord) -> None:
-        """Its nodes, some a commit; with the last all else."""
+        """A small one in one commit; of a large one some nodes a commit, under a temporary name,
+        and with the last all else."""
+        name = record.name
         temporary: restore.Temporary | None = None
         waiting: list[Node] = []
         size, edge = 0, Edge()
@@ -257,18 +259,31 @@ class _Salvage:
             waiting.append(node)
             size += len(node[1])
             if size >= PIECE_BYTES:
-                if temporary is None:
-                    begun: restore.Temporary = self._run(partial(restore.begin, name=record.name))
-                    temporary = begun
+                temporary = temporary or self._run(partial(restore.begin, name=name))
                 edge = self._extend(temporary, edge, waiting)
                 waiting, size = [], 0
-        info = self._info(left, record)
-        if temporary is None:
-            parts, edge = restore.verify(waiting, edge)
-            self._finish(left, record, edge, info, parts=[parts])
+        nodes, after = restore.verify(waiting, edge)
+        info = self._info(left, record, after)
+        of_stream = partial(_settings, left=left, record=record)
+        if temporary is None and not info.many:
+
+            def whole(txn: WriteTxn) -> None:
+                restore.install(txn, name, restore.Prepared([nodes], after, info))
+                of_stream(txn)
+
+            self._run(whole)
         else:
+            temporary = temporary or self._run(partial(restore.begin, name=name))
             edge = self._extend(temporary, edge, waiting)
-            self._finish(left, record, edge, info, temporary=temporary)
+            restore.complete(
+                self._run, temporary, edge, name, info, replace=False, last=of_stream
+            )  # fmt: skip
+        report = self.report
+        report.streams += 1
+        report.entries += after.length
+        report.groups += len(info.groups)
+        report.pending += info.pending_count()
+        self._halves.copied(record.node_bytes)
         self._scheduled(left, record)
 
     def _extend(self, temporary: restore.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
@@ -279,58 +294,22 @@ class _Salvage:
         ))  # fmt: skip
         return after
 
-    def _info(self, left: SalvageableNodes, record: StreamRecord) -> StreamInfoValue:
-        view = left.view
-        found = view.index.groups.of_stream(record.number)
-        return StreamInfoValue(
-            0, record.last, record.first, record.max_deleted, record.entries_added,
-            [export.group_value(view, each) for each in found],
-            idempotent_ids.export(view, record.number),
+    def _info(self, left: SalvageableNodes, record: StreamRecord, edge: Edge) -> StreamInfoValue:
+        """All but the nodes, as it fits those that are left."""
+        view, number = left.view, record.number
+        info = StreamInfoValue(
+            edge.length, max(record.last, StreamID(*edge.top), record.max_deleted), record.first,
+            record.max_deleted, max(record.entries_added, edge.length),
+            [export.group_value(view, each) for each in view.index.groups.of_stream(number)],
+            idempotent_ids.export(view, number),
         )  # fmt: skip
-
-    def _finish(
-        self, left: SalvageableNodes, record: StreamRecord, edge: Edge, info: StreamInfoValue, *,
-        parts: list[Part] | None = None, temporary: restore.Temporary | None = None,
-    ) -> None:  # fmt: skip
-        last = max(info.last, StreamID(*edge.top), info.max_deleted)
-        added = max(info.entries_added or 0, edge.length)
-        info = replace(info, length=edge.length, last=last, entries_added=added)
         try:
             restore.check_info(info, edge)
         except InvalidPayloadError as exc:
             self.report.unsure.append(f"idempotent adds of {record.name!r}: {exc.message}")
             info = replace(info, idempotence=None)
             restore.check_info(info, edge)
-        settings = SettingRows(left.view.index)
-        kept = stored(settings.stream(record.number))
-        of_groups = [
-            (each.name, stored(settings.group(each.number)))
-            for each in left.view.index.groups.of_stream(record.number)
-        ]
-
-        def step(txn: WriteTxn) -> None:
-            if temporary is not None:
-                restore.finish(txn, temporary, edge, record.name, info, replace=False)
-            else:
-                made = restore.Prepared(parts or [], edge, info)
-                restore.install(txn, record.name, made)
-            found = txn.record_by_name(record.name)
-            assert found is not None
-            if kept:
-                txn.emit(Setting(found.number, 0, kept))
-            for name, of_group in of_groups:
-                if of_group:
-                    number = groups.existing(txn, record.name, name)[1].number
-                    txn.emit(Setting(found.number, number, of_group))
-            if record.expires_ms:
-                txn.emit(Expire(found.number, record.expires_ms))
-
-        self._run(step)
-        self.report.streams += 1
-        self.report.entries += edge.length
-        self.report.groups += len(info.groups)
-        self.report.pending += sum(len(each.pending) for each in info.groups)
-        self._halves.copied(record.node_bytes)
+        return info
 
     def _scheduled(self, left: SalvageableNodes, record: StreamRecord) -> None:
         """What waits for its time; under new keys."""
@@ -348,3 +327,17 @@ class _Salvage:
 
     def _run(self, step: Callable[[WriteTxn], Any]) -> Any:
         return self._committer.run(step, None)
+
+
+def _settings(txn: WriteTxn, left: SalvageableNodes, record: StreamRecord) -> None:
+    """Give the new stream the settings of the old one and of its groups, and when it expires."""
+    made, rows = txn.record_by_name(record.name), SettingRows(left.view.index)
+    assert made is not None
+    if kept := stored(rows.stream(record.number)):
+        txn.emit(Setting(made.number, 0, kept))
+    for group in left.view.index.groups.of_stream(record.number):
+        if kept := stored(rows.group(group.number)):
+            number = groups.existing(txn, record.name, group.name)[1].number
+            txn.emit(Setting(made.number, number, kept))
+    if record.expires_ms:
+        txn.emit(Expire(made.number, record.expires_ms))

@@ -11,8 +11,10 @@ import pytest
 
 import logstore
 from logstore.format import Kind
-from logstore.ids import parse_id
+from logstore.ids import ZERO_ID, StreamID, parse_id
 from logstore.options import IMPORTING
+from logstore.rdb import dump
+from logstore.rdb.value import GROUPS_AT_ONCE, GroupValue, StreamInfoValue, StreamValue
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import SalvageReport, salvage
 from tests.corruption import frames, shop
@@ -236,6 +238,26 @@ def test_what_an_import_has_not_finished_is_taken_out(tmp_path: Path, own_index:
     with logstore.open(tmp_path / "new", background=False) as opened:
         assert shop.entries(opened, name) == {"5-1": [(b"f", b"of an import")]}
         assert opened.streams() == [b"whole"]
+
+
+def test_very_many_groups_come_in_commits_of_their_own(tmp_path: Path) -> None:
+    """Nobody waits for all of them, and settings and the time of expiry come with the last one."""
+    made = [GroupValue(b"g%d" % at, StreamID(at, 1), at) for at in range(GROUPS_AT_ONCE + 1)]
+    made.sort(key=lambda each: each.name)
+    value = StreamValue([], StreamInfoValue(0, StreamID(9999, 0), ZERO_ID, ZERO_ID, 9999, made))
+    with logstore.open(tmp_path / "store", background=False) as opened:
+        opened.restore(b"s", dump.encode(value))
+        opened.stream(b"s").configure(max_entries=7)
+        opened.stream(b"s").group(b"g5").configure(redeliver_after=3)
+        opened.stream(b"s").expire(at=shop.FAR_MS)
+    report = salvage(tmp_path / "store", tmp_path / "new")
+    assert (report.whole, report.streams, report.groups) == (True, 1, len(made))
+    with logstore.open(tmp_path / "new", background=False) as opened:
+        stream = opened.stream(b"s")
+        assert stream.dump() == dump.encode(value)
+        assert stream.settings.max_entries == 7
+        assert stream.group(b"g5").settings.redeliver_after_ms == 3000
+        assert stream.info().expires_at is not None
 
 
 # -- the command --------------------------------------------------------------------------------

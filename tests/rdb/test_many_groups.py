@@ -12,8 +12,9 @@ from logstore.engine.dump import export
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
 from logstore.rdb import codes, dump
 from logstore.rdb.reader import Reader
-from logstore.rdb.stream_reader import GROUPS_AS_VALUES_MAX, info
+from logstore.rdb.stream_reader import info
 from logstore.rdb.value import (
+    GROUPS_AT_ONCE,
     ConsumerValue,
     GroupValue,
     PendingValue,
@@ -47,7 +48,7 @@ def names() -> list[bytes]:
         for kind in range(3)
         for value in (2 + kind, -3 - kind, 127 - kind, -100 - kind)
     ]
-    return plain + numbers + [b"\x06%06d" % at for at in range(GROUPS_AS_VALUES_MAX)]
+    return plain + numbers + [b"\x06%06d" % at for at in range(GROUPS_AT_ONCE)]
 
 
 def group(rng: random.Random, name: bytes, kind: int, at: int) -> bytes:
@@ -87,7 +88,7 @@ def test_each_group_is_the_same_in_every_form(kind: int) -> None:
 
 
 def test_a_name_that_stands_twice_is_refused_among_many() -> None:
-    groups = [GroupValue(b"%d" % at, ZERO_ID, 0) for at in range(GROUPS_AS_VALUES_MAX + 5)]
+    groups = [GroupValue(b"%d" % at, ZERO_ID, 0) for at in range(GROUPS_AT_ONCE + 5)]
     groups[-1].name = groups[3].name
     payload = dump.encode(
         StreamValue([], StreamInfoValue(0, StreamID(5, 0), ZERO_ID, ZERO_ID, 0, groups))
@@ -99,7 +100,7 @@ def test_a_name_that_stands_twice_is_refused_among_many() -> None:
 def test_restored_together_they_are_what_their_frames_say(tmp_path: Path) -> None:
     """The index has the rows that a rebuild from the log makes, and the payload comes back."""
     groups = []
-    for at in range(4 * GROUPS_AS_VALUES_MAX):
+    for at in range(4 * GROUPS_AT_ONCE):
         made = GroupValue(b"group-%d" % at, StreamID(at % 6, at % 3), at % 50 - 1)
         if at % 9 == 0:
             pending = PendingValue()
