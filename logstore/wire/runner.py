@@ -24,6 +24,7 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import add
 from logstore.errors import DiskFullError, Error
 from logstore.ids import StreamID
+from logstore.wire.parts import Begun
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.owed import Cut, Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
@@ -263,8 +264,16 @@ def told(step: Tell) -> Reply:
 
 
 # -- steps of sessions ----------------------------------------------------------------------------
-def _is_change(step: Step) -> bool:
-    return isinstance(step, Change | JoinedAdds)
+def _is_short_change(step: Step) -> bool:
+    return isinstance(step, JoinedAdds) or (isinstance(step, Change) and step.parts is None)
+
+
+def _has_parts(step: Step) -> bool:
+    return isinstance(step, Change) and step.parts is not None
+
+
+def _is_amid(step: Step) -> bool:
+    return isinstance(step, Change) and step.begun is not None
 
 
 def _refused(step: Step, error: Exception) -> Reply:
@@ -287,25 +296,58 @@ class Runner:
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
 
-    def run(self, steps: Sequence[Step], owed: Owed | None = None) -> list[Reply]:
+    def run(
+        self, steps: Sequence[Step], owed: Owed | None = None, *, whole: bool = True
+    ) -> list[Reply]:
         """The replies of steps that came together, or of the first of them, if these are already
-        enough to be ``owed``; blocking ones try once."""
+        enough to be ``owed``; blocking ones try once. Unless ``whole``, also of none, if the first
+        one is done in parts, and not through: call it again then."""
         owed = owed or Owed()
-        if len(steps) == 1:
-            step = steps[0]
-            return [self._single(step.attempt if isinstance(step, Block) else step, owed)]
-        replies: list[Reply] = []
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
-        for are_changes, group in groupby(plain, key=_is_change):
+        if len(plain) == 1 and not _has_parts(plain[0]):
+            return [self._single(plain[0], owed)]
+        replies: list[Reply] = []
+        for are_changes, group in groupby(plain, key=_is_short_change):
             left = list(group)
-            while left and not owed.full:
+            while left and (not owed.full or _is_amid(left[0])):
                 if are_changes and len(left) > 1:
                     made = self._commit(left[:BATCH_MAX_STEPS], owed)
+                elif _has_parts(left[0]):
+                    made = self._in_parts(left[0], owed, whole=whole)
+                    if not made:
+                        return replies
                 else:
                     made = [self._single(left[0], owed)]
                 replies += made
                 del left[: len(made)]
         return replies
+
+    def _in_parts(self, step: Step, owed: Owed, *, whole: bool) -> list[Reply]:
+        """The reply of a change that is several commits; [] amid them, unless ``whole``."""
+        assert isinstance(step, Change)
+        assert step.parts is not None
+        reply: Reply
+        begun = step.begun
+        if begun is None:
+            if step.prepare is not None:
+                step.prepare()
+            begun = step.begun = Begun(step.parts(owed))
+        try:
+            while begun.part(opened_of(self.store).commit_telling, frees=step.frees):
+                owed.check()
+                if not whole:
+                    return []
+            reply = owed.made(begun.parts.reply())
+        except Cut:
+            raise
+        except (Error, Failed) as exc:  # parts that went through stay: the client has to look
+            reply = failure_of(exc)
+        except Exception as exc:  # noqa: BLE001
+            reply = _failed(step, exc)
+        step.begun = None
+        if step.request is not None:
+            step.request.took(begun.begun_ns)
+        return [reply]
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""

@@ -15,7 +15,8 @@ from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.wire.resp.owed import Rows
+from logstore.wire.parts import Begun, Parts
+from logstore.wire.resp.owed import Owed, Rows
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
 
 T = TypeVar("T")
@@ -80,6 +81,8 @@ class Change:
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
     request: Request | None = None
     row: Row | None = None
+    parts: Callable[[Owed], Parts] | None = None  # the same as several commits, where it may be
+    begun: Begun | None = None  # it is amid them
 
 
 @dataclass(slots=True)

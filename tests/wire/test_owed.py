@@ -157,8 +157,9 @@ def test_no_reply_takes_more_than_may_be_owed(crowded: Service, line: str) -> No
     assert peak < most * 1.1 + BESIDE
     assert not crowded.store.stream(b"large").group(b"g").info().pending  # nothing of it was done
     if line.startswith("XREADGROUP"):
-        pending = crowded.store.stream(b"s").group(b"g").pending_entries(count=3)
-        assert [(each.consumer, each.delivery_count) for each in pending] == [(b"c", 1)] * 3
+        # What there was room for was delivered, part by part; the one that was too much was not.
+        pending = list(crowded.store.stream(b"s").group(b"g").pending_entries(count=ENTRIES))
+        assert (pending[0].delivery_count, pending[-1].delivery_count) == (2, 1)
 
 
 def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None:
@@ -170,7 +171,7 @@ def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None
     assert 500 < first < ENTRIES // 2
     assert peak < LIMIT * 1.1 + BESIDE
     owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)
-    assert group.info().pending == 2 * first
+    assert abs(group.info().pending - 2 * first) < 100
     reply, peak = owing_at_most(crowded, "XAUTOCLAIM s n d 0 - COUNT 100000", LIMIT)
     assert peak < LIMIT * 1.1 + BESIDE
     assert b"".join(reply.pieces).startswith(b"*3\r\n$")

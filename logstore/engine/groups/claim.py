@@ -40,6 +40,8 @@ class Autoclaimed(NamedTuple):
     cursor: StreamID
     entries: list[Delivered]
     deleted: list[StreamID]
+    attempts_left: int = 0  # of those that a scan from an ID may look at
+    full: bool = False  # it ended for want of room
 
 
 def claim(
@@ -155,10 +157,12 @@ def autoclaim(
     count: int = 100,
     just_id: bool = False,
     room: ByteBudget | None = None,
+    attempts: int | None = None,
 ) -> Autoclaimed:
     """As XAUTOCLAIM from ``start``; without it, what has idled longest, found by the index.
 
-    It ends at the first entry that ``room`` does not take, where the next step goes on.
+    A scan from an ID looks at ``attempts`` pending entries at most, or at the peers' number. It
+    ends at the first entry that ``room`` does not take, where the next step goes on.
     """
     room = room or ByteBudget()
     if count < 1:
@@ -171,7 +175,7 @@ def autoclaim(
     deleted: list[StreamID] = []
     dead_letters = DeadLettering(txn, record, group_record)
     cursor = ZERO_ID
-    attempts = count * ATTEMPTS_AN_ENTRY
+    attempts = count * ATTEMPTS_AN_ENTRY if attempts is None else attempts
     left = count
     for pending in _walk(txn, group_record, min_idle_ms, start):
         if start is not None and (not attempts or not left or dead_letters.full):
@@ -204,15 +208,11 @@ def autoclaim(
         removed(txn, group_record, deleted)
     txn.counts["claims"] += len(entries)
     if entries:
-        claimed(
-            txn,
-            group_record,
-            who,
-            [(entry.id, entry.time_ms, entry.count) for entry in entries],
-        )
+        now = [(entry.id, entry.time_ms, entry.count) for entry in entries]
+        claimed(txn, group_record, who, now)
     else:
         admin.seen(txn, group_record, who)
-    return Autoclaimed(cursor, entries, deleted)
+    return Autoclaimed(cursor, entries, deleted, attempts, room.full)
 
 
 def _walk(

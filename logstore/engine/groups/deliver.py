@@ -81,13 +81,16 @@ def read_new(
     singly: bool = False,
     max_bytes: int = 0,
     room: ByteBudget | None = None,
+    left_before_ms: int | None = None,
 ) -> list[Delivered]:
     """As XREADGROUP ``>``: at most ``count`` (0: all), and ``max_bytes`` (0: any) or what there is
     ``room`` for; first what has idled for so long (CLAIM), or for as long as is set for the group.
 
     Without ``takes_new`` nothing else: the new entries are somebody else's. ``limit`` is a worker's
     own, instead of what is set for the group. ``singly``: where entries may die of it, what was
-    delivered before comes alone, so that one that kills its worker counts against no other.
+    delivered before comes alone, so that one that kills its worker counts against no other. With
+    ``left_before_ms`` only what was delivered before that time is taken over, so that a read in
+    parts does not meet what its own parts took.
     """
     record, group_record = admin.existing(txn, stream, group, WHERE)
     who = admin.consumer(txn, group_record, consumer)
@@ -100,7 +103,10 @@ def read_new(
         dead_letters = DeadLettering(txn, record, group_record, limit)
         alone = singly and dead_letters.limit is not None
         most = 1 if alone else count
-        claimed = _claim_idle(txn, dead_letters, record, group_record, who, idle_ms, most, room)
+        until_ms = idle_until_ms(txn.now_ms, idle_ms)
+        if left_before_ms is not None:
+            until_ms = min(until_ms, left_before_ms - 1)
+        claimed = _claim_idle(txn, dead_letters, record, group_record, who, until_ms, most, room)
         txn.counts["claims"] += len(claimed)
         full = room is not None and room.full
         if claimed and (alone or full or 0 < count <= len(claimed)):
@@ -181,16 +187,15 @@ def _claim_idle(
     record: StreamRecord,
     group: GroupRecord,
     who: ConsumerRecord,
-    min_idle_ms: int,
+    until_ms: int,
     limit: int,
     room: ByteBudget | None,
 ) -> list[Delivered]:
-    """Take over what has idled long enough, oldest delivery first; what is gone is passed over, or
-    cleared away.
+    """Take over what was delivered at ``until_ms`` or before, the oldest first; what is gone is
+    passed over, or cleared away.
     """
     lookup = Lookup(txn, record)
     taken: list[Delivered] = []
-    until_ms = idle_until_ms(txn.now_ms, min_idle_ms)
     first_id = ZERO_ID if dead_letters.clears else nodes.first_id(record)
     for pending in pel.by_idle(txn.groups.index, group.number, until_ms, first_id):
         if dead_letters.full:

@@ -6,6 +6,8 @@ history, which always replies and never waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +19,9 @@ from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
+from logstore.wire.parts import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.owed import Owed
 from logstore.wire.resp.reply import NULL_ARRAY, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client
@@ -30,6 +34,7 @@ _MEANINGLESS = (
     "just return an empty result set."
 )
 NEW_PART = 4  # what is new is at most one of so many parts of what its client may still owe
+STREAM_COST = 20  # entries that could be handed out while one more stream is looked at
 _IDLE = "ERR min-idle-time is not an integer or out of range"
 
 
@@ -62,7 +67,7 @@ def xreadgroup(client: Client, words: Words) -> Step:
     """As XREADGROUP."""
     asked = _parse(client, words)
     read = _GroupRead(client, asked)
-    change = Change(read.op, read.reply)
+    change = Change(read.op, read.reply, parts=read.parts())
     timeout_ms = asked.options.timeout_ms
     if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
         return change
@@ -153,8 +158,20 @@ class _GroupRead:
 
     def _told(self, entries: list[Delivered], *, history: bool = False) -> Reply:
         """The entries of one stream; the list is emptied on the way."""
+        return self._client.owed.rows().all_of(entries, self.told(history=history))
+
+    def told(self, *, history: bool) -> Callable[[Delivered], Reply]:
+        """How an entry is told."""
         claims = self._asked.claim_idle_ms is not None and not history
-        return self._client.owed.rows().all_of(entries, _claimed if claims else _delivered)
+        return _claimed if claims else _delivered
+
+    def parts(self) -> Callable[[Owed], Parts] | None:
+        """How it is done in parts; None if it asks for few."""
+        asked = self._asked
+        left = Budget(asked.options)
+        if 0 < left.count() * len(asked.keys) <= PART_ENTRIES:
+            return None
+        return lambda owed: _ReadParts(self, asked, owed)
 
     def reply(self, replies: list[tuple[bytes, Reply]]) -> Reply:
         """Entries by stream; the null array if there are none."""
@@ -206,6 +223,112 @@ class _GroupRead:
     def _look(self, view: Snapshot, key: bytes) -> probe.Available | None:
         asked = self._asked
         return probe.probe(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
+
+
+class _Took(NamedTuple):
+    """What a part handed out of one stream."""
+
+    entries: list[Delivered]
+    whole: bool  # there is no more of this stream for this read
+    upto: StreamID  # the last ID when the read came to this stream
+
+
+class _ReadParts:
+    """A read of many entries: some of them in each commit, one stream after the other. What was
+    added since it came to a stream is not waited for."""
+
+    def __init__(self, read: _GroupRead, asked: _Asked, owed: Owed) -> None:
+        self._read = read
+        self._asked = asked
+        self._owed = owed
+        self._left = Budget(asked.options)
+        self._share = Share(owed, NEW_PART)
+        self._starts: list[tuple[bytes, StreamID | None]] | None = None
+        self._begun_ms: int | None = None
+        self._at = 0  # of the streams
+        self._next_stream()
+        self._found: list[tuple[bytes, Reply]] = []
+
+    def _next_stream(self) -> None:
+        self._rows = self._owed.rows()
+        self._told = 0  # entries of this stream
+        self._after: StreamID | None = None  # of a history: where it goes on
+        self._upto: StreamID | None = None
+
+    def op(self, state: WriteTxn) -> tuple[list[tuple[bytes, StreamID | None]], list[_Took], int]:
+        """Hand out the next entries, of one stream or of several that have few."""
+        starts = self._starts
+        if starts is None:
+            starts = self._asked.starts(state)
+        left, took, room = copy(self._left), [], PART_ENTRIES
+        for at in range(self._at, len(starts)):
+            if left.spent or room <= 0:
+                break
+            continued = at == self._at and self._upto is not None
+            most = left.count() - (self._told if continued else 0)
+            some = min(room, most) if left.count() > 0 else room
+            key, after = starts[at]
+            took.append(self._one(state, key, after, some, left, continued=continued))
+            left.spend([each.items for each in took[-1].entries])
+            if not took[-1].whole:
+                break
+            room -= len(took[-1].entries) + STREAM_COST
+        return starts, took, state.now_ms
+
+    def _one(
+        self, state: WriteTxn, key: bytes, after: StreamID | None, count: int, left: Budget, *,
+        continued: bool,
+    ) -> _Took:  # fmt: skip
+        asked, owed = self._asked, self._owed
+        record, _ = admin.existing(state, key, asked.group, deliver.WHERE)
+        upto = self._upto if continued and self._upto is not None else record.last
+        if after is None:
+            room = ByteBudget(left.max_bytes, self._share.room())
+            entries = deliver.read_new(
+                state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
+                claim_idle_ms=asked.claim_idle_ms, room=room,
+                left_before_ms=self._begun_ms if continued else None,
+            )  # fmt: skip
+        else:
+            room = ByteBudget(0, owed.room())
+            after = self._after if continued and self._after is not None else after
+            entries = deliver.read_history(
+                state, key, asked.group, asked.consumer, after, count=count, room=room
+            )
+            if room.full:
+                raise owed.over()
+        whole = room.full or len(entries) < count or entries[-1].id >= upto
+        return _Took(entries, whole, upto)
+
+    def went(self, found: tuple[list[tuple[bytes, StreamID | None]], list[_Took], int]) -> bool:
+        """Tell of what was handed out; whether more is to be."""
+        self._starts, took, now_ms = found
+        self._begun_ms = self._begun_ms or now_ms
+        for each in took:
+            key, after = self._starts[self._at]
+            self._left.spend([entry.items for entry in each.entries])
+            self._told += len(each.entries)
+            if each.entries:
+                self._after = each.entries[-1].id
+            self._upto = each.upto
+            self._rows.all_of(each.entries, self._read.told(history=after is not None))
+            full = after is None and self._share.spent
+            limit = self._asked.options.limit
+            if each.whole or full or self._left.spent or 0 < limit <= self._told:
+                if self._told or after is not None:
+                    self._found.append((key, self._rows.done()))
+                self._at += 1
+                self._next_stream()
+        if self._at >= len(self._starts) or self._left.spent:
+            return False
+        return not (self._share.spent and self._starts[self._at][1] is None)
+
+    def reply(self) -> Reply:
+        """Entries by stream; what is told of the stream at hand is among them."""
+        if self._told and self._starts is not None:
+            self._found.append((self._starts[self._at][0], self._rows.done()))
+            self._told = 0
+        return self._read.reply(self._found)
 
 
 COMMANDS = [

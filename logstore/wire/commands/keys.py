@@ -11,6 +11,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
+from logstore.wire.parts import ALL, counting
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.globs import Glob
 from logstore.wire.resp.reply import Reply, Simple
@@ -30,10 +31,10 @@ def delete(_client: Client, words: Words) -> Step:
     """As DEL and UNLINK."""
     keys = words.rest()
 
-    def op(state: WriteTxn) -> int:
-        return sum(lifecycle.drop(state, key) for key in keys)
+    def op(state: WriteTxn, items: slice = ALL) -> int:
+        return sum(lifecycle.drop(state, key) for key in keys[items])
 
-    return Change(op, frees=True)
+    return Change(op, frees=True, parts=counting(len(keys), op))
 
 
 def exists(_client: Client, words: Words) -> Step:
@@ -41,9 +42,16 @@ def exists(_client: Client, words: Words) -> Step:
     keys = words.rest()
 
     def find(reader: Reader) -> Reply:
-        return reader.once(lambda view: sum(view.record(key) is not None for key in keys))
+        return sum(
+            reader.once(partial(_there, keys=keys[at : at + LOOKED_AT_MAX]))
+            for at in range(0, len(keys), LOOKED_AT_MAX)
+        )
 
     return Look(find)
+
+
+def _there(view: Snapshot, keys: list[bytes]) -> int:
+    return sum(view.record(key) is not None for key in keys)
 
 
 def _of_key(key: bytes, told: Callable[[StreamRecord], Reply], missing: Reply) -> Step:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
+from logstore.engine.groups.claim import ATTEMPTS_AN_ENTRY
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams.budget import ByteBudget
+from logstore.ids import ZERO_ID, StreamID
 from logstore.wire.commands.removing import SINCE_8_2, IdBlock
 from logstore.wire.commands.xinfo import every_consumer
+from logstore.wire.parts import (
+    ALL,
+    PART_ENTRIES,
+    PART_ITEMS,
+    OfItems,
+    Parts,
+    Share,
+    counting,
+    listing,
+)
 from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.owed import Owed
 from logstore.wire.resp.reply import NULL_ARRAY, Reply
 from logstore.wire.resp.words import (
     Words,
@@ -30,6 +44,7 @@ from logstore.wire.table import Command
 AUTOCLAIM_COUNT = 100
 CLAIM_PART = 4  # XAUTOCLAIM takes at most one of so many parts of what its client may still owe
 AUTOCLAIM_COUNT_MAX = (1 << 63) // 128
+SCANNED_MAX = 2000  # pending entries that a part of XAUTOCLAIM looks at
 
 
 def _delivered(entry: Delivered) -> Reply:
@@ -43,14 +58,15 @@ def _id_of(entry: Delivered) -> Reply:
 def xack(_client: Client, words: Words) -> Step:
     """As XACK."""
     key, group = words.next(), words.next()
-    wanted = ids(words.rest(), ascending=True)
+    given = words.rest()
+    wanted = ids(given, ascending=True)
 
-    def op(state: WriteTxn) -> int:
+    def op(state: WriteTxn, items: slice = ALL) -> int:
         if admin.maybe(state, key, group) is None:
             return 0  # the peers do not look at the IDs then
-        return ack.ack(state, key, group, wanted())
+        return ack.ack(state, key, group, wanted()[items])
 
-    return Change(op, frees=True)
+    return Change(op, frees=True, parts=counting(len(given), op))
 
 
 def xackdel(_client: Client, words: Words) -> Step:
@@ -58,12 +74,12 @@ def xackdel(_client: Client, words: Words) -> Step:
     key, group = words.next(), words.next()
     block = IdBlock(words)
 
-    def op(state: WriteTxn) -> list[int]:
+    def op(state: WriteTxn, items: slice = ALL) -> list[int]:
         if admin.maybe(state, key, group) is None:
-            return [-1] * block.count
-        return list(ack.ack_delete(state, key, group, block.ids(), block.mode))
+            return [-1] * len(range(block.count)[items])
+        return list(ack.ack_delete(state, key, group, block.ids()[items], block.mode))
 
-    return Change(op, frees=True)
+    return Change(op, frees=True, parts=listing(block.count, op))
 
 
 _MODES = {b"SILENT": "silent", b"FAIL": "fail", b"FATAL": "fatal"}
@@ -160,34 +176,48 @@ def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
 
 # -- claims ---------------------------------------------------------------------------------------
 def xclaim(client: Client, words: Words) -> Step:
-    """As XCLAIM; a reply that is more than the client may owe claims nothing."""
+    """As XCLAIM; a reply that is more than the client may owe claims nothing, or of very many IDs
+    nothing more."""
     key, group, consumer = words.next(), words.next(), words.next()
     idle, *rest = words.rest()
     wanted = leading_ids(rest)
     given = rest[len(wanted) :]
     just_id = b"JUSTID" in [word.upper() for word in given]
+    told = _id_of if just_id else _delivered
 
-    def op(state: WriteTxn) -> Reply:
+    def claimed(state: WriteTxn, owed: Owed, items: slice = ALL) -> list[Delivered]:
         admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
         options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
-        owed = client.owed
         room = ByteBudget(0, owed.room())
-        claimed = claim.claim(
+        taken = claim.claim(
             state,
             key,
             group,
             consumer,
-            wanted,
+            wanted[items],
             min_idle_ms=max(0, min_idle_ms),
             room=room,
             **options,
         )
         if room.full:
             raise owed.over()
-        return owed.rows().all_of(claimed, _id_of if just_id else _delivered)
+        return taken
 
-    return Change(op)
+    def op(state: WriteTxn) -> Reply:
+        return client.owed.rows().all_of(claimed(state, client.owed), told)
+
+    def begin(owed: Owed) -> Parts:
+        rows = owed.rows()
+
+        def keep(found: list[Delivered]) -> None:
+            rows.all_of(found, told)
+
+        return OfItems(
+            len(wanted), lambda state, items: claimed(state, owed, items), keep, rows.done
+        )
+
+    return Change(op, parts=begin if len(wanted) > PART_ITEMS else None)
 
 
 def _claim_options(words: Words) -> dict[str, Any]:
@@ -215,7 +245,9 @@ def _claim_options(words: Words) -> dict[str, Any]:
 def xautoclaim(client: Client, words: Words) -> Step:
     """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
-    min_idle_ms = max(0, integer(words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"))
+    min_idle_ms = max(0, integer(
+        words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"
+    ))  # fmt: skip
     start = interval_start(words.next())
     count, just_id = AUTOCLAIM_COUNT, False
     while len(words):
@@ -229,23 +261,76 @@ def xautoclaim(client: Client, words: Words) -> Step:
         else:
             raise Failed(SYNTAX)
 
+    scan = _Scan(key, group, consumer, min_idle_ms, just_id)
+
     def op(state: WriteTxn) -> Reply:
         owed = client.owed
-        claimed = claim.autoclaim(
-            state,
-            key,
-            group,
-            consumer,
-            min_idle_ms=min_idle_ms,
-            start=start,
-            count=count,
-            just_id=just_id,
-            room=ByteBudget(0, owed.room(CLAIM_PART)),
-        )
-        entries = owed.rows().all_of(claimed.entries, _id_of if just_id else _delivered)
-        return [bytes(claimed.cursor), entries, owed.rows().all_of(claimed.deleted, bytes)]
+        found = scan.step(state, start, count, count * ATTEMPTS_AN_ENTRY, owed.room(CLAIM_PART))
+        entries = owed.rows().all_of(found.entries, scan.told)
+        return [bytes(found.cursor), entries, owed.rows().all_of(found.deleted, bytes)]
 
-    return Change(op)
+    def begin(owed: Owed) -> Parts:
+        return _ScanParts(scan, start, count, owed)
+
+    return Change(op, parts=begin if count > SCANNED_MAX // ATTEMPTS_AN_ENTRY else None)
+
+
+class _Scan(NamedTuple):
+    """What XAUTOCLAIM asks for, wherever it goes on."""
+
+    stream: bytes
+    group: bytes
+    consumer: bytes
+    min_idle_ms: int
+    just_id: bool
+
+    def step(
+        self, state: WriteTxn, start: StreamID, count: int, attempts: int, room: int
+    ) -> claim.Autoclaimed:
+        """So many entries, among so many that are looked at."""
+        return claim.autoclaim(
+            state, self.stream, self.group, self.consumer, min_idle_ms=self.min_idle_ms,
+            start=start, count=count, just_id=self.just_id, attempts=attempts,
+            room=ByteBudget(0, room),
+        )  # fmt: skip
+
+    @property
+    def told(self) -> Callable[[Delivered], Reply]:
+        """How an entry is told."""
+        return _id_of if self.just_id else _delivered
+
+
+class _ScanParts:
+    """XAUTOCLAIM of many, from one cursor to the next."""
+
+    def __init__(self, scan: _Scan, start: StreamID, count: int, owed: Owed) -> None:
+        self._scan = scan
+        self._cursor = start
+        self._left = count
+        self._attempts = count * ATTEMPTS_AN_ENTRY
+        self._share = Share(owed, CLAIM_PART)
+        self._entries, self._deleted = owed.rows(), owed.rows()
+
+    def op(self, state: WriteTxn) -> claim.Autoclaimed:
+        """The next step of the scan."""
+        return self._scan.step(
+            state, self._cursor, min(self._left, PART_ENTRIES), min(self._attempts, SCANNED_MAX),
+            self._share.room(),
+        )  # fmt: skip
+
+    def went(self, found: claim.Autoclaimed) -> bool:
+        """Where it ended the next one goes on, unless all is taken or looked at."""
+        self._cursor = found.cursor
+        self._left -= len(found.entries) + len(found.deleted)
+        self._attempts -= min(self._attempts, SCANNED_MAX) - found.attempts_left
+        full = found.full or self._share.spent
+        self._entries.all_of(found.entries, self._scan.told)
+        self._deleted.all_of(found.deleted, bytes)
+        return self._cursor != ZERO_ID and self._left > 0 and self._attempts > 0 and not full
+
+    def reply(self) -> Reply:
+        """Where to go on, what was claimed, and what is gone."""
+        return [bytes(self._cursor), self._entries.done(), self._deleted.done()]
 
 
 _FAST = ("write", "stream", "fast")

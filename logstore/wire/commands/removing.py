@@ -9,6 +9,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import delete, lifecycle, trim
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
+from logstore.wire.parts import ALL, counting, listing
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client
@@ -110,14 +111,15 @@ SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
 def xdel(_client: Client, words: Words) -> Step:
     """As XDEL."""
     key = words.next()
-    wanted = ids(words.rest(), ascending=True)
+    given = words.rest()
+    wanted = ids(given, ascending=True)
 
-    def op(state: WriteTxn) -> int:
+    def op(state: WriteTxn, items: slice = ALL) -> int:
         if state.record_by_name(key) is None:
             return 0  # the peers do not look at the IDs then
-        return delete.delete(state, key, wanted())
+        return delete.delete(state, key, wanted()[items])
 
-    return Change(op, frees=True)
+    return Change(op, frees=True, parts=counting(len(given), op))
 
 
 class IdBlock:
@@ -159,12 +161,12 @@ def xdelex(_client: Client, words: Words) -> Step:
     key = words.next()
     block = IdBlock(words)
 
-    def op(state: WriteTxn) -> list[int]:
+    def op(state: WriteTxn, items: slice = ALL) -> list[int]:
         if state.record_by_name(key) is None:
-            return [-1] * block.count
-        return list(delete.delete_ids(state, key, block.ids(), block.mode))
+            return [-1] * len(range(block.count)[items])
+        return list(delete.delete_ids(state, key, block.ids()[items], block.mode))
 
-    return Change(op, frees=True)
+    return Change(op, frees=True, parts=listing(block.count, op))
 
 
 def xsetid(_client: Client, words: Words) -> Step:

@@ -142,7 +142,7 @@ class Server:
     ) -> Any:
         """Run steps, or work that does, in a thread of the readers or of the writers."""
         if work is None:
-            work = partial(runner.run, steps, owed)
+            work = partial(runner.run, steps, owed, whole=False)
         threads = self._readers
         if any(map(commits, steps)):
             threads = self._writers
@@ -316,11 +316,13 @@ class _Connection:
             await self._send([await self._server.block(self._session, step)])
         else:
             runner, at = self._session.database.runner, 0
+            owed = self._owe()
             while at < len(steps):
-                owed = self._owe()
                 replies = await self._server.run(runner, steps[at:], owed)
-                at += len(replies)
-                await self._send(replies)
+                if replies:  # else the first one is amid its parts
+                    at += len(replies)
+                    await self._send(replies)
+                    owed = self._owe()
         self._since = self._loop.time()
 
     def _owe(self) -> OwedBytes:
