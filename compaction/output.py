@@ -48,9 +48,15 @@ class Output:
         payload = frames.encode(body)
         at = fmt.position(self.number, self.offset)
         _, head = writer.head(
-            self._engine.seed, at, payload, 0, 0, len(self.items), fmt.Kind.NODE,
+            self._engine.seed,
+            at,
+            payload,
+            0,
+            0,
+            len(self.items),
+            fmt.Kind.NODE,
             fmt.FRAME_FLAG_LAST,
-        )  # fmt: skip
+        )
         self._pending += [head, payload]
         size = fmt.FRAME_HEAD_BYTES + len(payload)
         item = frames.AdoptItem(

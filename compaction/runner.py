@@ -111,9 +111,13 @@ def _one_by_one(
 
 
 def sweep(
-    engine: Engine, committer: Committer, report: CompactionReport, victims: set[int],
-    threshold: float, pause: Pause = no_pause,
-) -> None:  # fmt: skip
+    engine: Engine,
+    committer: Committer,
+    report: CompactionReport,
+    victims: set[int],
+    threshold: float,
+    pause: Pause = no_pause,
+) -> None:
     """Move what lives out of the victims, and drop what is empty then.
 
     The maintenance lock is held.

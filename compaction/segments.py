@@ -65,9 +65,12 @@ class CompactionReport:
 
 
 def write_and_adopt(
-    engine: Engine, committer: Committer, groups: Iterable[Group], report: CompactionReport,
+    engine: Engine,
+    committer: Committer,
+    groups: Iterable[Group],
+    report: CompactionReport,
     pause: Pause = no_pause,
-) -> None:  # fmt: skip
+) -> None:
     """Write all groups into compacted segments and publish each as soon as it is full."""
     output: Output | None = None
     try:
@@ -89,9 +92,12 @@ def write_and_adopt(
 
 
 def adopt(
-    engine: Engine, committer: Committer, output: Output, report: CompactionReport,
+    engine: Engine,
+    committer: Committer,
+    output: Output,
+    report: CompactionReport,
     pause: Pause = no_pause,
-) -> None:  # fmt: skip
+) -> None:
     """Publish a compacted segment: commits in main segments with a higher number.
 
     The first one makes the segment count; a kill between two leaves nodes in it that stay dead.
@@ -142,9 +148,12 @@ def seal(engine: Engine, committer: Committer) -> None:
 
 
 def drop_dead(
-    engine: Engine, committer: Committer, victims: set[int], held: list[Pin],
+    engine: Engine,
+    committer: Committer,
+    victims: set[int],
+    held: list[Pin],
     report: CompactionReport,
-) -> None:  # fmt: skip
+) -> None:
     """Drop segments in which nothing lives any more, and unlink them."""
     pinned = _pinned(engine, victims, held, report)
     # Read before the commit: where an open node begins only ever moves on, to the active segment.
@@ -157,10 +166,11 @@ def drop_dead(
         for number in sorted(victims - pinned):
             if (
                 number < oldest
-                and number in rows and not rows[number].live_nodes
+                and number in rows
+                and not rows[number].live_nodes
                 and number != txn.meta.active_segment
                 and (number not in shortened or shortened[number] in dead)
-            ):  # fmt: skip
+            ):
                 dead.append(number)
         for number in dead:
             txn.emit(frames.DropSegment(number))

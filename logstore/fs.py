@@ -201,9 +201,12 @@ def _refuse_odd(path: Path, mode: int) -> None:
 
 
 _KINDS = {
-    modes.S_IFLNK: "a symbolic link", modes.S_IFIFO: "a FIFO", modes.S_IFSOCK: "a socket",
-    modes.S_IFCHR: "a device", modes.S_IFBLK: "a device",
-}  # fmt: skip
+    modes.S_IFLNK: "a symbolic link",
+    modes.S_IFIFO: "a FIFO",
+    modes.S_IFSOCK: "a socket",
+    modes.S_IFCHR: "a device",
+    modes.S_IFBLK: "a device",
+}
 
 
 def _locked_directory(path: Path) -> int | None:
@@ -230,8 +233,9 @@ def _locked_directory(path: Path) -> int | None:
 class FileSystem:
     """The narrow set of operations the store needs."""
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
+    def open(
+        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
+    ) -> File:
         """Open a regular file for positional access; ``exclusive`` must create it.
 
         FileSystemError for a symbolic link, a FIFO and the like.
@@ -387,8 +391,9 @@ class FileSystem:
                 return
             if not modes.S_ISDIR(mode):
                 _refuse_odd(path, mode)
-                raise FileSystemError(f"{path} is a file, where logstore keeps a directory: move "
-                                      "it away")  # fmt: skip
+                raise FileSystemError(
+                    f"{path} is a file, where logstore keeps a directory: move it away"
+                )
 
     def sync_directory(self, path: Path) -> None:
         """Names in ``path`` are durable after it."""

@@ -15,11 +15,30 @@ from pathlib import Path
 from logstore.fs import reach
 
 # Locks, mmap and rename are not what they are on a local disk.
-NETWORK_TYPES = frozenset({
-    "9p", "afs", "ceph", "cifs", "coda", "fuse.cephfs", "fuse.glusterfs", "fuse.rclone",
-    "fuse.s3fs", "fuse.sshfs", "glusterfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
-    "smb3", "smbfs", "vboxsf",
-})  # fmt: skip
+NETWORK_TYPES = frozenset(
+    {
+        "9p",
+        "afs",
+        "ceph",
+        "cifs",
+        "coda",
+        "fuse.cephfs",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "glusterfs",
+        "gfs2",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+    }
+)
 
 _AT_FDCWD = -100
 _STATX_BTIME = 0x800

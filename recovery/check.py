@@ -69,9 +69,12 @@ TRIES = 3
 
 
 def check(
-    path: Path, *, progress: Progress | None = None, careful: bool = False,
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    careful: bool = False,
     fs: FileSystem = LOCAL,
-) -> CheckReport:  # fmt: skip
+) -> CheckReport:
     """Verify the store at ``path``; typed errors only where there is nothing to verify.
 
     ``careful``: a process of its own looks first whether the index can be read at all.
@@ -123,9 +126,14 @@ class _Check:
     """One check: what it has seen so far."""
 
     def __init__(
-        self, fs: FileSystem, path: Path, uuid: bytes, progress: Progress | None, *,
+        self,
+        fs: FileSystem,
+        path: Path,
+        uuid: bytes,
+        progress: Progress | None,
+        *,
         careful: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._fs, self._path, self._uuid = fs, path, uuid
         self._seed = crc_seed(uuid)
         self._progress = progress
@@ -221,9 +229,14 @@ class _Check:
         self._advance(link.end_offset)
 
     def _frame(
-        self, link: chain.Link, found: reader.LogFrame, role: int, before: tuple[int, int], *,
+        self,
+        link: chain.Link,
+        found: reader.LogFrame,
+        role: int,
+        before: tuple[int, int],
+        *,
         sound: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.report.frames += 1
         commit, ordinal = before
         follows = found.commit == commit and found.ordinal == ordinal + 1

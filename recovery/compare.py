@@ -133,10 +133,13 @@ def cannot_be_read(path: Path, number: int) -> str:
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__, str(path), str(number)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            timeout=PROBE_S, check=False,
-        )  # fmt: skip
+            timeout=PROBE_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return f"it could not be looked at: {exc}"
     if done.returncode < 0:

@@ -105,10 +105,15 @@ def _sound(data: bytes) -> bool:
 
 def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
     """Replace BOOT, durably."""
-    body = msgpack.packb({
-        "generation": marker.generation, "identity": list(marker.identity),
-        "clean": list(marker[2:7]), "durable": marker.durable, "format": marker.version,
-    })  # fmt: skip
+    body = msgpack.packb(
+        {
+            "generation": marker.generation,
+            "identity": list(marker.identity),
+            "clean": list(marker[2:7]),
+            "durable": marker.durable,
+            "format": marker.version,
+        }
+    )
     data = crc32c(body).to_bytes(4, "little") + body
     path = store / names.BOOT
     try:
@@ -123,9 +128,15 @@ def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
 def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) -> ShutdownMarker:
     """What the last process leaves that closes the store."""
     return ShutdownMarker(
-        generation, here, meta.applied, meta.commit, meta.last_crc, file.size_bytes,
-        file.modified_ns, meta.applied,
-    )  # fmt: skip
+        generation,
+        here,
+        meta.applied,
+        meta.commit,
+        meta.last_crc,
+        file.size_bytes,
+        file.modified_ns,
+        meta.applied,
+    )
 
 
 def dirty_marker(generation: int, here: Identity, durable: int) -> ShutdownMarker:

@@ -42,9 +42,13 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
     home, here = fs.temporary_directory(), process.boot_id()
     try:
         engine = private_engine(
-            fs, path, home, content, options,
+            fs,
+            path,
+            home,
+            content,
+            options,
             lambda self: rebuild.build(self, report, lambda: published(self, here)),
-        )  # fmt: skip
+        )
         _build(engine)
     except BaseException:
         fs.remove_tree(home)
@@ -54,18 +58,27 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
 
 
 def private_engine(
-    fs: FileSystem, path: Path, home: Path, content: storefile.StoreFile, options: StoreOptions,
+    fs: FileSystem,
+    path: Path,
+    home: Path,
+    content: storefile.StoreFile,
+    options: StoreOptions,
     build: Callable[[Engine], int],
-) -> Engine:  # fmt: skip
+) -> Engine:
     """An engine whose locks, shared memory and index are below ``home``, a private directory:
     nothing below ``path`` is written, locked or removed. ``build`` makes its index."""
     Wake.create(fs, home / names.WAKE)
     engine = Engine(
-        fs, path, content.uuid, content.limits, options,
+        fs,
+        path,
+        content.uuid,
+        content.limits,
+        options,
         lock=WriterLock(fs, home / names.LOCK),
         users=fs.open(home / names.USERS, write=True, create=True),
-        wake=Wake(fs, home / names.WAKE), rebuild=build,
-    )  # fmt: skip
+        wake=Wake(fs, home / names.WAKE),
+        rebuild=build,
+    )
     engine.index_home = home
     return engine
 

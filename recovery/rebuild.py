@@ -110,9 +110,12 @@ class Rebuild:
     """One rebuild: the state it fills and where it stands."""
 
     def __init__(
-        self, engine: Engine, generation: Generation, report: RecoveryReport,
+        self,
+        engine: Engine,
+        generation: Generation,
+        report: RecoveryReport,
         published: Published | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._engine = engine
         self._generation = generation
         self._report = report
@@ -303,9 +306,9 @@ class Rebuild:
 
     def _count_segment(self, txn: WriteTxn, link: chain.Link) -> None:
         row = txn.segment(link.number) or SegmentRow(fmt.Role.MAIN, 0, 0, 0, link.created_ms)
-        txn.put_segment(link.number, row._replace(
-            total_bytes=link.end_offset, born_ms=link.created_ms
-        ))  # fmt: skip
+        txn.put_segment(
+            link.number, row._replace(total_bytes=link.end_offset, born_ms=link.created_ms)
+        )
 
     def _finish(self, txn: WriteTxn, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""

@@ -118,9 +118,13 @@ def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
             file.close()
         number = 1 + max(damaged, _newest_known(fs, path))
         head = segment.SegmentHead(
-            fmt.Role.MAIN, number, content.uuid, fmt.position(last.number, end), commit,
+            fmt.Role.MAIN,
+            number,
+            content.uuid,
+            fmt.position(last.number, end),
+            commit,
             SYSTEM_CLOCK.now_ms(),
-        )  # fmt: skip
+        )
         segment.create(fs, path, head).close()
     finally:
         users.close()

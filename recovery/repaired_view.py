@@ -58,8 +58,9 @@ class RepairedView(FileSystem):
         self.moved: dict[Path, Path] = {}
         self.hidden: set[Path] = set()
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
+    def open(
+        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
+    ) -> File:
         """Open what stands for that name."""
         if path in self.hidden:
             raise FileNotFoundError(path)

@@ -158,8 +158,9 @@ class ReplayGuard:
         if missing and not engine.accept_loss:
             raise DamagedStoreError(
                 f"{why}: restore it from a backup, or accept the loss with 'logstore recover'",
-                segment=number, stream=record.name,
-            )  # fmt: skip
+                segment=number,
+                stream=record.name,
+            )
         if missing:
             self._report.damage.append(Damage(number, 0, 0, why))
         self.repaired = True

@@ -35,9 +35,13 @@ class Gone(NamedTuple):
         """Everything by name; no stream: it is not known which."""
         return {
             "stream": self.stream.decode("utf-8", "backslashreplace") or None,
-            "first": str(self.first), "last": str(self.last), "entries": self.entries,
-            "segment": self.segment, "offset": self.offset, "why": self.why,
-        }  # fmt: skip
+            "first": str(self.first),
+            "last": str(self.last),
+            "entries": self.entries,
+            "segment": self.segment,
+            "offset": self.offset,
+            "why": self.why,
+        }
 
 
 class Endangered(NamedTuple):
@@ -70,11 +74,13 @@ class AtRisk:
             "streams": [
                 {
                     "stream": each.stream.decode("utf-8", "backslashreplace"),
-                    "first": str(each.first), "last": str(each.last), "entries": each.entries,
+                    "first": str(each.first),
+                    "last": str(each.last),
+                    "entries": each.entries,
                 }
                 for each in self.streams
             ],
-        }  # fmt: skip
+        }
 
 
 def _place(position: int) -> dict[str, int]:
@@ -86,11 +92,27 @@ class RecoveryReport:
     """The passes of one open."""
 
     __slots__ = (
-        "at_risk", "checkpoint_position", "commits_finished", "created", "damage", "first_opener",
-        "gone", "hints_used", "index_trusted", "lengths", "orphans", "rebuild_ms", "rebuilt",
-        "restated_segments", "saved_to", "segments_scanned", "torn_bytes", "torn_position",
-        "unsure", "why_not_trusted",
-    )  # fmt: skip
+        "at_risk",
+        "checkpoint_position",
+        "commits_finished",
+        "created",
+        "damage",
+        "first_opener",
+        "gone",
+        "hints_used",
+        "index_trusted",
+        "lengths",
+        "orphans",
+        "rebuild_ms",
+        "rebuilt",
+        "restated_segments",
+        "saved_to",
+        "segments_scanned",
+        "torn_bytes",
+        "torn_position",
+        "unsure",
+        "why_not_trusted",
+    )
 
     def __init__(self, why_not_trusted: str = "") -> None:
         self.created = False

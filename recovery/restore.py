@@ -58,9 +58,11 @@ def newest(engine: Engine, txn: WriteTxn, report: RecoveryReport) -> int:
         _load(engine, txn, chunks, position, report)
         number = fmt.segment_of(position)
         txn.meta = txn.meta._replace(
-            applied=position, commit=head.commit, last_crc=head.last_crc,
+            applied=position,
+            commit=head.commit,
+            last_crc=head.last_crc,
             last_frame=fmt.position(number, head.last_frame_offset),
-        )  # fmt: skip
+        )
         return position
     return 0
 
@@ -113,9 +115,14 @@ def _load(
 
 
 def _load_segment(
-    engine: Engine, txn: WriteTxn, segment: tuple[int, int, int], bitmap: bytes, vectors: Vectors,
-    position: int, report: RecoveryReport,
-) -> list[reader.LogFrame]:  # fmt: skip
+    engine: Engine,
+    txn: WriteTxn,
+    segment: tuple[int, int, int],
+    bitmap: bytes,
+    vectors: Vectors,
+    position: int,
+    report: RecoveryReport,
+) -> list[reader.LogFrame]:
     """Load the nodes that lived; those of which that is not known, because frames before them
     were lost, are returned."""
     number, role, end_offset = segment
@@ -139,9 +146,12 @@ def _put(txn: WriteTxn, found: reader.LogFrame, vectors: Vectors) -> None:
     master = StreamID(body.master_ms, body.master_seq)
     version, vector = vectors.get((body.stream, body.master_ms, body.master_seq), (0, b""))
     locator = Locator(
-        found.position, found.payload_bytes, body.entries,
-        StreamID(body.last_ms, body.last_seq), vector if version == found.position else b"",
-    )  # fmt: skip
+        found.position,
+        found.payload_bytes,
+        body.entries,
+        StreamID(body.last_ms, body.last_seq),
+        vector if version == found.position else b"",
+    )
     txn.index.put_node(body.stream, master, locator)
 
 

@@ -22,9 +22,19 @@ from logstore.ids import U64_MAX as _U64_MAX
 from logstore.log import storefile
 
 KNOWN = (
-    "path", "stream", "streams", "startId", "endId", "startTime", "endTime", "minPartitions",
-    "pinHours", "mode", "columnNameOfCorruptRecord", "snapshotDir",
-)  # fmt: skip
+    "path",
+    "stream",
+    "streams",
+    "startId",
+    "endId",
+    "startTime",
+    "endTime",
+    "minPartitions",
+    "pinHours",
+    "mode",
+    "columnNameOfCorruptRecord",
+    "snapshotDir",
+)
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 CORRUPT_RECORD = "_corrupt_record"
@@ -70,10 +80,16 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     if not corrupt:
         raise OptionError("option 'columnNameOfCorruptRecord' must name a column")
     return SourceOptions(
-        path, _streams(given), start, end,
-        _number(given, "minpartitions", int, 1, PARTITIONS_MAX), int(hours * 3_600_000), mode,
-        corrupt, _path(given, "snapshotdir") if "snapshotdir" in given else "",
-    )  # fmt: skip
+        path,
+        _streams(given),
+        start,
+        end,
+        _number(given, "minpartitions", int, 1, PARTITIONS_MAX),
+        int(hours * 3_600_000),
+        mode,
+        corrupt,
+        _path(given, "snapshotdir") if "snapshotdir" in given else "",
+    )
 
 
 def is_table(options: Mapping[str, str]) -> bool:
@@ -135,9 +151,12 @@ def _streams(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _end_of_range(
-    given: Mapping[str, str], id_key: str, time_key: str, parse_text: Callable[[str], StreamID],
+    given: Mapping[str, str],
+    id_key: str,
+    time_key: str,
+    parse_text: Callable[[str], StreamID],
     seq: int,
-) -> StreamID | None:  # fmt: skip
+) -> StreamID | None:
     if id_key in given and time_key in given:
         raise OptionError(f"give '{_LOWER[id_key]}' or '{_LOWER[time_key]}', not both")
     if id_key in given:
@@ -164,9 +183,13 @@ def _time_ms(name: str, text: str) -> int:
 
 
 def _number(
-    given: Mapping[str, str], key: str, kind: Callable[[str], T], least: float, most: float,
+    given: Mapping[str, str],
+    key: str,
+    kind: Callable[[str], T],
+    least: float,
+    most: float,
     hint: str = "",
-) -> T | None:  # fmt: skip
+) -> T | None:
     if key not in given:
         return None
     try:

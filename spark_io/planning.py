@@ -65,11 +65,17 @@ def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Sp
         for name in names[:SAMPLED_STREAMS]:
             _check_case(store.stream(name), options, fields)
         made = plan.make(
-            opened_of(store).engine(), names, options.start, options.end,
-            min_partitions=options.min_partitions, cores=cores, ttl_ms=options.pin_ms,
+            opened_of(store).engine(),
+            names,
+            options.start,
+            options.end,
+            min_partitions=options.min_partitions,
+            cores=cores,
+            ttl_ms=options.pin_ms,
             home=Path(options.snapshot_dir) if options.snapshot_dir else None,
-            owner=driver(), purpose="spark",
-        )  # fmt: skip
+            owner=driver(),
+            purpose="spark",
+        )
         if not options.snapshot_dir:
             store.sync()
     return made.splits

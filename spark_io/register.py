@@ -53,9 +53,12 @@ def _version_in(python: str) -> str:
         return __version__
     try:
         done = subprocess.run(
-            [python, "-c", _CHECK], capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S,
+            [python, "-c", _CHECK],
+            capture_output=True,
+            text=True,
+            timeout=_CHECK_TIMEOUT_S,
             check=True,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

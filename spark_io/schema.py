@@ -33,19 +33,32 @@ _STANDARD: dict[str, tuple[str, ...]] = {
     "seq": ("bigint", "decimal(20,0)"),
     "ts": ("timestamp",),
     "fields": (
-        "map<string,string>", "map<string,binary>", "array<struct<key:string,value:string>>",
+        "map<string,string>",
+        "map<string,binary>",
+        "array<struct<key:string,value:string>>",
         "array<struct<key:string,value:binary>>",
     ),
     "id_key": ("binary",),
     "pairs": (
-        "array<struct<field:string,value:string>>", "array<struct<field:string,value:binary>>",
+        "array<struct<field:string,value:string>>",
+        "array<struct<field:string,value:binary>>",
     ),
-}  # fmt: skip
+}
 _NEVER_NULL = ("stream", "id", "fields", "id_key", "pairs", "decimal(20,0)")
 _FIELD_TYPES = (
-    "string", "binary", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean",
-    "timestamp", "timestamp_ntz", "date",
-)  # fmt: skip
+    "string",
+    "binary",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "boolean",
+    "timestamp",
+    "timestamp_ntz",
+    "date",
+)
 
 
 class Column(NamedTuple):
@@ -79,12 +92,18 @@ def of_table(options: Mapping[str, str]) -> Any:
 
     text, number = StringType(), LongType()
     pair = StructType([StructField("field", text), StructField("value", text)])
-    return StructType([
-        StructField("stream", text, metadata={OPTIONS_KEY: json.dumps(dict(options))}),
-        StructField("id", text), StructField("ms", number), StructField("seq", number),
-        StructField("ts", TimestampType()), StructField("fields", MapType(text, text)),
-        StructField("id_key", BinaryType()), StructField("pairs", ArrayType(pair)),
-    ])  # fmt: skip
+    return StructType(
+        [
+            StructField("stream", text, metadata={OPTIONS_KEY: json.dumps(dict(options))}),
+            StructField("id", text),
+            StructField("ms", number),
+            StructField("seq", number),
+            StructField("ts", TimestampType()),
+            StructField("fields", MapType(text, text)),
+            StructField("id_key", BinaryType()),
+            StructField("pairs", ArrayType(pair)),
+        ]
+    )
 
 
 def table_options(schema: Any) -> dict[str, str]:

@@ -35,9 +35,17 @@ def split_pair(pair: str) -> tuple[bytes, bytes]:
 @options.json_option
 @options.pass_output
 def add(
-    output: Output, path: Path, name: str, pairs: tuple[str, ...], id: str, maxlen: int | None,
-    minid: str | None, exact: bool, no_create: bool, sync: Sync,
-) -> None:  # fmt: skip
+    output: Output,
+    path: Path,
+    name: str,
+    pairs: tuple[str, ...],
+    id: str,
+    maxlen: int | None,
+    minid: str | None,
+    exact: bool,
+    no_create: bool,
+    sync: Sync,
+) -> None:
     """Add one entry to STREAM and print its ID.
 
     Makes the store and the stream if they are missing. A field name may repeat.

@@ -76,9 +76,12 @@ def field_names(entries: Iterator[Entry[bytes]]) -> list[str]:
 
 
 def export(
-    stream: Stream[bytes], write: Write, target: BinaryIO, interval: tuple[str, str],
+    stream: Stream[bytes],
+    write: Write,
+    target: BinaryIO,
+    interval: tuple[str, str],
     progress: Progress,
-) -> int:  # fmt: skip
+) -> int:
     """Write the entries of an interval; how many."""
     count, total = 0, len(stream)
     for entry in stream.range(*interval):
@@ -122,9 +125,16 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
 @options.json_option
 @options.pass_output
 def command(
-    output: Output, path: Path, name: str, target: Path, format_: str | None, start: str, end: str,
-    fields: str | None, id_field: str,
-) -> None:  # fmt: skip
+    output: Output,
+    path: Path,
+    name: str,
+    target: Path,
+    format_: str | None,
+    start: str,
+    end: str,
+    fields: str | None,
+    id_field: str,
+) -> None:
     """Write the entries of STREAM to FILE, or to stdout.
 
     JSON lines keep every byte. CSV takes text without repeated fields; a field that an entry lacks

@@ -42,9 +42,11 @@ class Counts:
         """Plain values; for --json."""
         last_id = None if self.last_id is None else str(self.last_id)
         return {
-            "imported": self.imported, "bad": self.bad, "resumed_over": self.resumed_over,
+            "imported": self.imported,
+            "bad": self.bad,
+            "resumed_over": self.resumed_over,
             "last_id": last_id,
-        }  # fmt: skip
+        }
 
 
 @dataclass(slots=True)
@@ -153,9 +155,13 @@ NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "uni
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 FORMATS = ("jsonl", "csv")
 ENDINGS = {
-    "": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv",
+    "": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
     ".tsv": "csv",
-}  # fmt: skip
+}
 
 
 def guess_format(name: str) -> str:
@@ -193,20 +199,28 @@ def size_of(source: BinaryIO) -> int:
 @click.option("--id-field", help="The field with the ID; 'id' if there is one.")
 @click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
 @click.option(
-    "--time-format", default="iso", show_default=True,
+    "--time-format",
+    default="iso",
+    show_default=True,
     help=f"{', '.join(TIME_FORMATS)}, or a pattern of strptime; UTC if it has no zone.",
-)  # fmt: skip
+)
 @click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
 @click.option("--delimiter", help="Of CSV, or 'tab'; else a comma, a tab for a .tsv.")
 @click.option(
-    "--line-max-bytes", type=click.IntRange(1, ENTRY_MAX_BYTES), default=lines.LINE_MAX_BYTES,
-    show_default=True, help="Of a line of JSON, or a record of CSV (characters there).",
-)  # fmt: skip
+    "--line-max-bytes",
+    type=click.IntRange(1, ENTRY_MAX_BYTES),
+    default=lines.LINE_MAX_BYTES,
+    show_default=True,
+    help="Of a line of JSON, or a record of CSV (characters there).",
+)
 @click.option(
-    "--batch", type=click.IntRange(1, BATCH_MAX_ROWS), default=1000, show_default=True,
+    "--batch",
+    type=click.IntRange(1, BATCH_MAX_ROWS),
+    default=1000,
+    show_default=True,
     help="Entries in a commit.",
-)  # fmt: skip
+)
 @click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
 @click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
 @click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
@@ -214,11 +228,24 @@ def size_of(source: BinaryIO) -> int:
 @options.json_option
 @options.pass_output
 def command(
-    output: Output, path: Path, source: BinaryIO, name: str, format_: str | None,
-    id_field: str | None, time_field: str | None, time_format: str, auto_id: bool, encoding: str,
-    delimiter: str | None, line_max_bytes: int, batch: int, skip_bad: bool, resume: bool,
-    no_create: bool, sync: Sync,
-) -> None:  # fmt: skip
+    output: Output,
+    path: Path,
+    source: BinaryIO,
+    name: str,
+    format_: str | None,
+    id_field: str | None,
+    time_field: str | None,
+    time_format: str,
+    auto_id: bool,
+    encoding: str,
+    delimiter: str | None,
+    line_max_bytes: int,
+    batch: int,
+    skip_bad: bool,
+    resume: bool,
+    no_create: bool,
+    sync: Sync,
+) -> None:
     """Add the rows of FILE, or of stdin, to a stream.
 
     JSON lines: {"id": .., "fields": {..}} as `logstore export` writes them, with "pairs" or
@@ -228,9 +255,7 @@ def command(
     """
     if sum((id_field is not None, time_field is not None, auto_id)) > 1:
         raise click.UsageError("give one of --id-field, --time-field and --auto-id")
-    ids = RowIDs(
-        id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id
-    )  # fmt: skip
+    ids = RowIDs(id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id)
     rows: Generator[lines.Row | InputLineError]
     named = getattr(source, "name", "")
     file = named if isinstance(named, str) else ""
@@ -256,10 +281,14 @@ def command(
             progress(source.tell() if total else counts.imported, total)
 
         load = Load(
-            store.stream(name), batch, skip_bad, resume,
-            on_bad=output.skipped, on_batch=on_batch,
+            store.stream(name),
+            batch,
+            skip_bad,
+            resume,
+            on_bad=output.skipped,
+            on_batch=on_batch,
             create=not no_create,
-        )  # fmt: skip
+        )
         output.context = load.counts.as_dict()
         load.run(rows)
     output.report(load.counts.as_dict())

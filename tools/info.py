@@ -25,9 +25,12 @@ from logstore.tools.output import Output, entry_line, entry_object, name_object
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--full", is_flag=True, help="Of a stream: entries, consumers, what is pending, too.")
 @click.option(
-    "--count", type=click.IntRange(min=0), default=10, show_default=True,
+    "--count",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
     help="With --full: how many of each list, the smallest IDs; 0: all.",
-)  # fmt: skip
+)
 @options.json_option
 @options.pass_output
 def command(output: Output, path: Path, name: str | None, full: bool, count: int) -> None:

@@ -34,9 +34,13 @@ class RowIDs:
     """The rule of one import; it counts ranks, so it is good for one reading of one input."""
 
     def __init__(
-        self, *, id_field: str | None = None, time_field: str | None = None,
-        time_format: str = "iso", auto: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        id_field: str | None = None,
+        time_field: str | None = None,
+        time_format: str = "iso",
+        auto: bool = False,
+    ) -> None:
         self.required = id_field is not None
         self.field = None if auto or time_field is not None else id_field or DEFAULT_FIELD
         self._time_field = None if time_field is None else time_field.encode()
@@ -187,9 +191,13 @@ class _CSVLines:
 
 
 def read_csv(
-    source: BinaryIO, ids: RowIDs, *, encoding: str = "utf-8", delimiter: str = ",",
+    source: BinaryIO,
+    ids: RowIDs,
+    *,
+    encoding: str = "utf-8",
+    delimiter: str = ",",
     line_max_bytes: int = LINE_MAX_BYTES,
-) -> Generator[Row | InputLineError]:  # fmt: skip
+) -> Generator[Row | InputLineError]:
     """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over.
 
     Of a record, which may go over several lines, so many characters at most are read.

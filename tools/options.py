@@ -31,13 +31,20 @@ def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None
 
 
 json_option = click.option(
-    "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set_json,
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_set_json,
     help="Write JSON: one object, or one a line.",
-)  # fmt: skip
+)
 sync_option = click.option(
-    "--sync", type=click.Choice(["always", "everysec", "os"]), default="everysec",
-    show_default=True, help="What a crash of the machine may lose: nothing, a second, or more.",
-)  # fmt: skip
+    "--sync",
+    type=click.Choice(["always", "everysec", "os"]),
+    default="everysec",
+    show_default=True,
+    help="What a crash of the machine may lose: nothing, a second, or more.",
+)
 
 
 def interval(command: F) -> F:

@@ -71,9 +71,12 @@ class Output:
         cells = [[_cell(value) for value in row] for row in rows]
         numeric = [all(_is_number(cell) for cell in column) for column in zip(*cells, strict=True)]
         table = Table(
-            box=None, pad_edge=False, show_header=any(columns), title=title or None,
+            box=None,
+            pad_edge=False,
+            show_header=any(columns),
+            title=title or None,
             title_justify="left",
-        )  # fmt: skip
+        )
         for place, column in enumerate(columns):
             right = bool(cells) and numeric[place]
             table.add_column(column, justify="right" if right else "left", overflow="fold")
@@ -234,20 +237,23 @@ def name_object(name: bytes) -> dict[str, str]:
 # What the store says, and what a command says instead.
 PHRASES = {
     "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime": "give MS-SEQ or MS",
-    "give the smaller ID first, and reverse=True to read from the newest on":
-        "give the smaller ID first (a command that has --reverse reads from the newest on)",
+    "give the smaller ID first, and reverse=True to read from the newest on": (
+        "give the smaller ID first (a command that has --reverse reads from the newest on)"
+    ),
     "give an ID above last_id, or '*'": "give an ID above the stream's last one, or '*'",
     "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
-    "wait, raise lock_timeout, or look at that process":
-        "try again when it is done, or look at that process",
+    "wait, raise lock_timeout, or look at that process": (
+        "try again when it is done, or look at that process"
+    ),
     "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
     "fix the permissions, or open with readonly=True": "fix the permissions",
     "drop the stream, or give replace=True": "give --replace, or --skip",
     "drop it, or give replace=True": "give --replace, or --skip",
-    "read it from its server with XRANGE and add it in batches with add_many":
-        "let it go by pages, with a smaller --dump-max",
-}  # fmt: skip
+    "read it from its server with XRANGE and add it in batches with add_many": (
+        "let it go by pages, with a smaller --dump-max"
+    ),
+}
 
 
 def for_a_shell(message: str) -> str:

@@ -53,9 +53,12 @@ EXIT_GONE = 3
 @click.command("recover")
 @options.store_argument
 @click.option(
-    "--salvage", "target", type=click.Path(path_type=Path), metavar="DEST",
+    "--salvage",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="DEST",
     help="Change nothing; take what is left into a new store in DEST, and list what is gone.",
-)  # fmt: skip
+)
 @options.json_option
 @options.pass_output
 def recover(output: Output, path: Path, target: Path | None) -> None:

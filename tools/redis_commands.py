@@ -37,16 +37,29 @@ MIB = 1 << 20
 def shared(command: F) -> F:
     """The options that both commands have."""
     for option in (
-        click.option("--dump-max", type=click.IntRange(0, 512), default=128, show_default=True,
-                     help="MiB of a stream that go as one payload; larger ones go by pages."),
-        click.option("--password-file", type=click.Path(exists=True, dir_okay=False,
-                     path_type=Path), help="A file with the server's password."),
+        click.option(
+            "--dump-max",
+            type=click.IntRange(0, 512),
+            default=128,
+            show_default=True,
+            help="MiB of a stream that go as one payload; larger ones go by pages.",
+        ),
+        click.option(
+            "--password-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file with the server's password.",
+        ),
         click.option("--prefix", default="", help="Stands before every name on the other side."),
         click.option("--skip", is_flag=True, help="Keep what has the name there already."),
         click.option("--replace", is_flag=True, help="Replace what has the name there already."),
-        click.option("--stream", "patterns", multiple=True, metavar="PATTERN",
-                     help="Only these: * ? [a-c], as of KEYS; may be repeated."),
-    ):  # fmt: skip
+        click.option(
+            "--stream",
+            "patterns",
+            multiple=True,
+            metavar="PATTERN",
+            help="Only these: * ? [a-c], as of KEYS; may be repeated.",
+        ),
+    ):
         command = option(command)
     return command
 
@@ -87,24 +100,57 @@ def server_at(address: str, password_file: Path | None) -> Server:
 @click.argument("source", metavar="SOURCE")
 @shared
 @click.option("--name", help="SOURCE is a file with a DUMP payload: the stream's name.")
-@click.option("--db", type=click.IntRange(0), default=0, show_default=True,
-              help="Of an RDB file: the database.")  # fmt: skip
+@click.option(
+    "--db",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of an RDB file: the database.",
+)
 @click.option("--follow", "follows", is_flag=True, help="Go on with what is added there.")
-@click.option("--trim", type=click.Choice(["none", "acked", "all"]), default="none",
-              show_default=True,
-              help="With --follow: trim there what is durable here.")  # fmt: skip
-@click.option("--deletes", type=click.Choice(["keep", "apply"]), default="keep", show_default=True,
-              help="With --follow: what is deleted there.")  # fmt: skip
-@click.option("--every", "look_s", type=click.FloatRange(0.05), default=5.0, show_default=True,
-              help="With --follow: seconds between looks for new streams and deletes.")  # fmt: skip
+@click.option(
+    "--trim",
+    type=click.Choice(["none", "acked", "all"]),
+    default="none",
+    show_default=True,
+    help="With --follow: trim there what is durable here.",
+)
+@click.option(
+    "--deletes",
+    type=click.Choice(["keep", "apply"]),
+    default="keep",
+    show_default=True,
+    help="With --follow: what is deleted there.",
+)
+@click.option(
+    "--every",
+    "look_s",
+    type=click.FloatRange(0.05),
+    default=5.0,
+    show_default=True,
+    help="With --follow: seconds between looks for new streams and deletes.",
+)
 @options.sync_option
 @options.json_option
 @options.pass_output
 def import_streams(
-    output: Output, path: Path, source: str, patterns: tuple[str, ...], replace: bool, skip: bool,
-    prefix: str, password_file: Path | None, dump_max: int, name: str | None, db: int,
-    follows: bool, trim: Trim, deletes: Deletes, look_s: float, sync: Sync,
-) -> None:  # fmt: skip
+    output: Output,
+    path: Path,
+    source: str,
+    patterns: tuple[str, ...],
+    replace: bool,
+    skip: bool,
+    prefix: str,
+    password_file: Path | None,
+    dump_max: int,
+    name: str | None,
+    db: int,
+    follows: bool,
+    trim: Trim,
+    deletes: Deletes,
+    look_s: float,
+    sync: Sync,
+) -> None:
     """Import streams into STORE: nodes as they are, groups and pending entries included.
 
     SOURCE is an RDB file, a file with a DUMP payload, or redis://[user:password@]host:port/db,
@@ -152,18 +198,25 @@ def _check(
 
 
 def _import(
-    store: Store[bytes], source: tuple[str, Path | None, str | None, int, int], wanted: Wanted,
-    report: Report, progress: Progress,
-) -> None:  # fmt: skip
+    store: Store[bytes],
+    source: tuple[str, Path | None, str | None, int, int],
+    wanted: Wanted,
+    report: Report,
+    progress: Progress,
+) -> None:
     where, password_file, name, db, dump_max_bytes = source
     if is_server(where):
         from logstore.transfer.server_import import import_server
 
         with server_at(where, password_file) as server:
             import_server(
-                store, server, wanted, dump_max_bytes=dump_max_bytes, report=report,
+                store,
+                server,
+                wanted,
+                dump_max_bytes=dump_max_bytes,
+                report=report,
                 progress=progress,
-            )  # fmt: skip
+            )
     else:
         from logstore.transfer.file_import import import_file
 
@@ -174,9 +227,14 @@ def _import(
 
 
 def _follow(
-    store: Store[bytes], source: str, password_file: Path | None, wanted: Wanted, how: Follow,
-    report: Report, progress: Progress,
-) -> None:  # fmt: skip
+    store: Store[bytes],
+    source: str,
+    password_file: Path | None,
+    wanted: Wanted,
+    how: Follow,
+    report: Report,
+    progress: Progress,
+) -> None:
     from logstore.transfer.following import follow
 
     stop = threading.Event()
@@ -203,14 +261,25 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
 @options.store_argument
 @click.argument("target", metavar="TARGET")
 @shared
-@click.option("--peer", type=click.Choice(["redis", "valkey"]),
-              help="Who is to load the file; matters for a few lengths of values.")  # fmt: skip
+@click.option(
+    "--peer",
+    type=click.Choice(["redis", "valkey"]),
+    help="Who is to load the file; matters for a few lengths of values.",
+)
 @options.json_option
 @options.pass_output
 def export_streams(
-    output: Output, path: Path, target: str, patterns: tuple[str, ...], replace: bool, skip: bool,
-    prefix: str, password_file: Path | None, dump_max: int, peer: Peer | None,
-) -> None:  # fmt: skip
+    output: Output,
+    path: Path,
+    target: str,
+    patterns: tuple[str, ...],
+    replace: bool,
+    skip: bool,
+    prefix: str,
+    password_file: Path | None,
+    dump_max: int,
+    peer: Peer | None,
+) -> None:
     """Write the streams of STORE to an RDB file, or bring them to a server.
 
     TARGET is a file, which takes its name when it is whole, or redis://[user:password@]host:port/db
@@ -230,9 +299,13 @@ def export_streams(
 
                 with server_at(target, password_file) as server:
                     export_server(
-                        store, server, wanted, dump_max_bytes=dump_max * MIB, report=report,
+                        store,
+                        server,
+                        wanted,
+                        dump_max_bytes=dump_max * MIB,
+                        report=report,
                         progress=progress,
-                    )  # fmt: skip
+                    )
             else:
                 from logstore.transfer.file_export import export_file
 

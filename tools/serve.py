@@ -38,32 +38,68 @@ log = logging.getLogger("logstore.server")
 @click.command("serve")
 @options.store_argument
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=6379, show_default=True,
-              help="0: any free one, which is printed.")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6379,
+    show_default=True,
+    help="0: any free one, which is printed.",
+)
 @click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
-@click.option("--requirepass-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A file with the password of the default user.")  # fmt: skip
-@click.option("--aclfile", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A file with users and what they may do, as Redis has it.")  # fmt: skip
-@click.option("--auth-timeout", type=click.FloatRange(0, min_open=True), default=10.0,
-              show_default=True, metavar="SECONDS",
-              help="A client that has not given the password by then is cut off.")  # fmt: skip
+@click.option(
+    "--requirepass-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with the password of the default user.",
+)
+@click.option(
+    "--aclfile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with users and what they may do, as Redis has it.",
+)
+@click.option(
+    "--auth-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A client that has not given the password by then is cut off.",
+)
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
-              help="Whose commands and replies.")  # fmt: skip
+@click.option(
+    "--compat",
+    type=click.Choice(PROFILES),
+    default="redis-8.10",
+    show_default=True,
+    help="Whose commands and replies.",
+)
 @options.sync_option
-@click.option("--database", "databases", multiple=True, metavar="N=PATH",
-              help="Another store, which SELECT N chooses; STORE is number 0.")  # fmt: skip
+@click.option(
+    "--database",
+    "databases",
+    multiple=True,
+    metavar="N=PATH",
+    help="Another store, which SELECT N chooses; STORE is number 0.",
+)
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
 @options.json_option
 @options.pass_output
 def command(
-    output: Output, path: Path, host: str, port: int, unixsocket: Path | None,
-    requirepass_file: Path | None, aclfile: Path | None, auth_timeout: float, tls_cert: Path | None,
-    tls_key: Path | None, compat: Profile, sync: Sync, databases: tuple[str, ...],
+    output: Output,
+    path: Path,
+    host: str,
+    port: int,
+    unixsocket: Path | None,
+    requirepass_file: Path | None,
+    aclfile: Path | None,
+    auth_timeout: float,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    compat: Profile,
+    sync: Sync,
+    databases: tuple[str, ...],
     allow_flush: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.

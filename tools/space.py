@@ -31,9 +31,12 @@ def retain(output: Output, path: Path) -> None:
 @options.store_argument
 @click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
     help="Rewrite nodes and segments that are dead by more than this share.",
-)  # fmt: skip
+)
 @options.json_option
 @options.pass_output
 def compact(output: Output, path: Path, purge: bool, threshold: float) -> None:
@@ -78,7 +81,11 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
 def _row(pin: PinInfo) -> tuple[object, ...]:
     since = "" if pin.since is None else pin.since.isoformat(" ", "seconds")
     return (
-        pin.id, pin.purpose, f"{pin.pid} on {pin.host}" if pin.host else pin.pid, since,
-        pin.until.isoformat(" ", "seconds"), "all" if pin.segments is None else pin.segments,
+        pin.id,
+        pin.purpose,
+        f"{pin.pid} on {pin.host}" if pin.host else pin.pid,
+        since,
+        pin.until.isoformat(" ", "seconds"),
+        "all" if pin.segments is None else pin.segments,
         pin.segment_bytes + pin.snapshot_bytes,
-    )  # fmt: skip
+    )

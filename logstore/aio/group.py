@@ -59,9 +59,13 @@ class AsyncGroup(Generic[T]):
 
     # -- the group itself -----------------------------------------------------------------------
     async def create(
-        self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True,
+        self,
+        start: IDLike = "$",
+        *,
+        entries_read: int | None = None,
+        make_stream: bool = True,
         sync: Sync | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make the group, as ``Group.create``; GroupExistsError if there is one."""
         await self._run(
             self._group.create, start, entries_read=entries_read, make_stream=make_stream, sync=sync
@@ -90,30 +94,52 @@ class AsyncGroup(Generic[T]):
         return await self._run(self._group.remove_consumer, consumer, sync=sync)
 
     async def configure(
-        self, *, max_deliveries: Amount = KEEP,
+        self,
+        *,
+        max_deliveries: Amount = KEEP,
         dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
-        redeliver_after: Length = KEEP, sync: Sync | None = None,
-    ) -> GroupSettings[T]:  # fmt: skip
+        redeliver_after: Length = KEEP,
+        sync: Sync | None = None,
+    ) -> GroupSettings[T]:
         """Set what becomes of entries that nobody acks, as ``Group.configure``."""
         return await self._run(
-            self._group.configure, max_deliveries=max_deliveries, dead_letter=dead_letter,
-            redeliver_after=redeliver_after, sync=sync,
-        )  # fmt: skip
+            self._group.configure,
+            max_deliveries=max_deliveries,
+            dead_letter=dead_letter,
+            redeliver_after=redeliver_after,
+            sync=sync,
+        )
 
     # -- reading --------------------------------------------------------------------------------
     async def read(
-        self, consumer: str | bytes, *, count: int | None = None, max_count: int | None = None,
-        max_bytes: int | None = None, timeout: timedelta | float | None = 0, noack: bool = False,
-        claim_idle: timedelta | float | None = None, block: None = None,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: timedelta | float | None = 0,
+        noack: bool = False,
+        claim_idle: timedelta | float | None = None,
+        block: None = None,
+    ) -> list[Delivery[T]]:
         """Entries that no consumer of the group got before, as ``Group.read``."""
         ask = arguments.group_read(
-            consumer, self._store.encoding, count=count, max_count=max_count, max_bytes=max_bytes,
-            timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
-        )  # fmt: skip
+            consumer,
+            self._store.encoding,
+            count=count,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            noack=noack,
+            claim_idle=claim_idle,
+            block=block,
+        )
         options: dict[str, Any] = {
-            "noack": noack, "claim_idle_ms": ask.claim_idle_ms, "max_bytes": ask.max_bytes
-        }  # fmt: skip
+            "noack": noack,
+            "claim_idle_ms": ask.claim_idle_ms,
+            "max_bytes": ask.max_bytes,
+        }
         if timeout == 0:
             return await self._run(
                 self._group._read, ask.consumer, ask.limit, ask.deadline, **options
@@ -121,9 +147,13 @@ class AsyncGroup(Generic[T]):
         return await self._wait(ask.consumer, ask.limit, ask.deadline, **options)
 
     async def _wait(
-        self, who: bytes, limit: int, deadline: float | None,
-        alive: Callable[[], object] | None = None, **options: Any,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        who: bytes,
+        limit: int,
+        deadline: float | None,
+        alive: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> list[Delivery[T]]:
         """Read, or wait in the queue of the group; options as of ``Group._waiting``."""
         group = self._group
         wait = group._waiting(who, limit, **options)
@@ -149,14 +179,24 @@ class AsyncGroup(Generic[T]):
         return await self._run(self._group.ack, *ids, sync=sync)
 
     async def nack(
-        self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
-        force: bool = False, error: str = "", sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        *ids: IDLike,
+        mode: NackMode = "fail",
+        retry_count: int | None = None,
+        force: bool = False,
+        error: str = "",
+        sync: Sync | None = None,
+    ) -> int:
         """Not done: give these back to the group, as ``Group.nack``; how many were pending."""
         return await self._run(
-            self._group.nack, *ids, mode=mode, retry_count=retry_count, force=force, error=error,
+            self._group.nack,
+            *ids,
+            mode=mode,
+            retry_count=retry_count,
+            force=force,
+            error=error,
             sync=sync,
-        )  # fmt: skip
+        )
 
     async def ack_delete(
         self, *ids: IDLike, references: References = "keep", sync: Sync | None = None
@@ -166,26 +206,54 @@ class AsyncGroup(Generic[T]):
 
     # -- taking over ----------------------------------------------------------------------------
     async def claim(
-        self, consumer: str | bytes, ids: Iterable[IDLike], *, min_idle: timedelta | float,
-        idle: timedelta | float | None = None, time: datetime | None = None,
-        retry_count: int | None = None, force: bool = False, just_id: bool = False,
-        last_id: IDLike | None = None, sync: Sync | None = None,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        ids: Iterable[IDLike],
+        *,
+        min_idle: timedelta | float,
+        idle: timedelta | float | None = None,
+        time: datetime | None = None,
+        retry_count: int | None = None,
+        force: bool = False,
+        just_id: bool = False,
+        last_id: IDLike | None = None,
+        sync: Sync | None = None,
+    ) -> list[Delivery[T]]:
         """Take these over, as ``Group.claim``; those taken."""
         return await self._run(
-            self._group.claim, consumer, ids, min_idle=min_idle, idle=idle, time=time,
-            retry_count=retry_count, force=force, just_id=just_id, last_id=last_id, sync=sync,
-        )  # fmt: skip
+            self._group.claim,
+            consumer,
+            ids,
+            min_idle=min_idle,
+            idle=idle,
+            time=time,
+            retry_count=retry_count,
+            force=force,
+            just_id=just_id,
+            last_id=last_id,
+            sync=sync,
+        )
 
     async def autoclaim(
-        self, consumer: str | bytes, *, min_idle: timedelta | float, start: IDLike | None = None,
-        count: int = 100, just_id: bool = False, sync: Sync | None = None,
-    ) -> Autoclaimed[T]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        *,
+        min_idle: timedelta | float,
+        start: IDLike | None = None,
+        count: int = 100,
+        just_id: bool = False,
+        sync: Sync | None = None,
+    ) -> Autoclaimed[T]:
         """Take over what is idle for long, as ``Group.autoclaim``."""
         return await self._run(
-            self._group.autoclaim, consumer, min_idle=min_idle, start=start, count=count,
-            just_id=just_id, sync=sync,
-        )  # fmt: skip
+            self._group.autoclaim,
+            consumer,
+            min_idle=min_idle,
+            start=start,
+            count=count,
+            just_id=just_id,
+            sync=sync,
+        )
 
     async def reassign(
         self, min_idle: timedelta | float, alive_within: timedelta | float, *, count: int = 1000
@@ -199,13 +267,20 @@ class AsyncGroup(Generic[T]):
         return await self._run(self._group.pending)
 
     def pending_entries(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
-        consumer: str | bytes | None = None, min_idle: timedelta | float = 0,
-    ) -> AsyncIterator[PendingEntry[T]]:  # fmt: skip
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        count: int | None = None,
+        consumer: str | bytes | None = None,
+        min_idle: timedelta | float = 0,
+    ) -> AsyncIterator[PendingEntry[T]]:
         """What is pending, by ID, lazily, as ``Group.pending_entries``."""
-        return self.stream._pages(self._group.pending_entries(
-            start, end, count=count, consumer=consumer, min_idle=min_idle
-        ))  # fmt: skip
+        return self.stream._pages(
+            self._group.pending_entries(
+                start, end, count=count, consumer=consumer, min_idle=min_idle
+            )
+        )
 
     async def info(self) -> GroupInfo[T]:
         """All fields of XINFO GROUPS about this group."""
@@ -221,13 +296,19 @@ class AsyncGroup(Generic[T]):
 
     # -- working --------------------------------------------------------------------------------
     async def consume(
-        self, consumer: str | bytes, handler: Callable[[Delivery[T]], object], *, batch: int = 10,
-        max_deliveries: int | None = None, dead_letter: str | bytes | None = None,
+        self,
+        consumer: str | bytes,
+        handler: Callable[[Delivery[T]], object],
+        *,
+        batch: int = 10,
+        max_deliveries: int | None = None,
+        dead_letter: str | bytes | None = None,
         claim_idle: timedelta | float | None = None,
         stop: asyncio.Event | threading.Event | None = None,
-        timeout: timedelta | float | None = None, on_dead: OnDead[T] | None = None,
+        timeout: timedelta | float | None = None,
+        on_dead: OnDead[T] | None = None,
         concurrency: int = 1,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Hand entries to ``handler``, as ``Group.consume``, until stopped; how many it handled.
 
         A coroutine function runs in the event loop, another one in a thread; what it returns is
@@ -239,9 +320,16 @@ class AsyncGroup(Generic[T]):
         """
         check_callable(handler, "handler")
         work = worker.Work(
-            handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead,
+            handler,
+            batch,
+            max_deliveries,
+            dead_letter,
+            claim_idle,
+            stop,
+            timeout,
+            on_dead,
             concurrency,
-        )  # fmt: skip
+        )
         return await _AsyncWorker(self, consumer, work).run()
 
 
@@ -303,10 +391,15 @@ class _AsyncWorker(Generic[T]):
         loop = self._loop
         try:
             return await self._group._wait(
-                loop.consumer, loop.batch, step.until, loop.alive,
-                claim_idle_ms=loop.claim_idle_ms, worker=True, dead=loop.limit,
+                loop.consumer,
+                loop.batch,
+                step.until,
+                loop.alive,
+                claim_idle_ms=loop.claim_idle_ms,
+                worker=True,
+                dead=loop.limit,
                 on_dead=loop.work.on_dead,
-            )  # fmt: skip
+            )
         except worker.Stopped:
             return []
 

@@ -37,9 +37,13 @@ class StreamOfGroup(Protocol[T]):
         ...
 
     def range(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        count: int | None = None,
         reverse: bool = False,
-    ) -> AsyncIterator[Entry[T]]:  # fmt: skip
+    ) -> AsyncIterator[Entry[T]]:
         """As ``Stream.range``."""
         ...
 
@@ -65,8 +69,13 @@ class Host(Protocol[T]):
         ...
 
     async def read(
-        self, after: Any, *, count: int | None = None, max_count: int | None = None,
-        max_bytes: int | None = None, timeout: float | timedelta | None = 0,
-    ) -> Mapping[T, list[Entry[T]]]:  # fmt: skip
+        self,
+        after: Any,
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0,
+    ) -> Mapping[T, list[Entry[T]]]:
         """As ``Store.read``."""
         ...

@@ -58,34 +58,70 @@ class open(Generic[T]):  # noqa: N801
 
     @overload
     def __init__(
-        self: open[bytes], path: str | os.PathLike[str], *, sync: Sync = ...,
-        encoding: None = ..., readonly: bool = ..., create: bool = ...,
-        lock_timeout: float | timedelta = ..., background: bool = ..., clock: Clock | None = ...,
-        node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-        segment_bytes: int | None = ..., compact_rate: float | None = ...,
-    ) -> None: ...  # fmt: skip
+        self: open[bytes],
+        path: str | os.PathLike[str],
+        *,
+        sync: Sync = ...,
+        encoding: None = ...,
+        readonly: bool = ...,
+        create: bool = ...,
+        lock_timeout: float | timedelta = ...,
+        background: bool = ...,
+        clock: Clock | None = ...,
+        node_max_bytes: int | None = ...,
+        node_max_entries: int | None = ...,
+        segment_bytes: int | None = ...,
+        compact_rate: float | None = ...,
+    ) -> None: ...
     @overload
     def __init__(
-        self: open[str], path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str,
-        readonly: bool = ..., create: bool = ..., lock_timeout: float | timedelta = ...,
-        background: bool = ..., clock: Clock | None = ..., node_max_bytes: int | None = ...,
-        node_max_entries: int | None = ..., segment_bytes: int | None = ...,
+        self: open[str],
+        path: str | os.PathLike[str],
+        *,
+        sync: Sync = ...,
+        encoding: str,
+        readonly: bool = ...,
+        create: bool = ...,
+        lock_timeout: float | timedelta = ...,
+        background: bool = ...,
+        clock: Clock | None = ...,
+        node_max_bytes: int | None = ...,
+        node_max_entries: int | None = ...,
+        segment_bytes: int | None = ...,
         compact_rate: float | None = ...,
-    ) -> None: ...  # fmt: skip
+    ) -> None: ...
     def __init__(
-        self, path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
-        readonly: bool = False, create: bool | Literal["auto"] = True,
-        lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
-        node_max_bytes: int | None = None, node_max_entries: int | None = None,
-        segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
-    ) -> None:  # fmt: skip
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sync: Sync = "everysec",
+        encoding: str | None = None,
+        readonly: bool = False,
+        create: bool | Literal["auto"] = True,
+        lock_timeout: float | timedelta = 10.0,
+        background: bool = True,
+        clock: Clock | None = None,
+        node_max_bytes: int | None = None,
+        node_max_entries: int | None = None,
+        segment_bytes: int | None = None,
+        compact_rate: float | None = COMPACT_RATE_BYTES_S,
+    ) -> None:
         opener: Callable[..., Store[Any]] = open_store
         self._open: Callable[[], Store[T]] = partial(
-            opener, path, sync=sync, encoding=encoding, readonly=readonly, create=create,
-            lock_timeout=lock_timeout, background=background, clock=clock,
-            node_max_bytes=node_max_bytes, node_max_entries=node_max_entries,
-            segment_bytes=segment_bytes, compact_rate=compact_rate,
-        )  # fmt: skip
+            opener,
+            path,
+            sync=sync,
+            encoding=encoding,
+            readonly=readonly,
+            create=create,
+            lock_timeout=lock_timeout,
+            background=background,
+            clock=clock,
+            node_max_bytes=node_max_bytes,
+            node_max_entries=node_max_entries,
+            segment_bytes=segment_bytes,
+            compact_rate=compact_rate,
+        )
         self._store: AsyncStore[T] | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncStore[T]]:
@@ -104,9 +140,11 @@ class open(Generic[T]):  # noqa: N801
         return self._store
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._store is not None:
             await self._store.close()
 
@@ -221,9 +259,13 @@ class AsyncStore(Generic[T]):
         return await self._run(self._store.rename, old, new, replace=replace, sync=sync)
 
     async def copy(
-        self, source: str | bytes, target: str | bytes, *, replace: bool = False,
+        self,
+        source: str | bytes,
+        target: str | bytes,
+        *,
+        replace: bool = False,
         sync: Sync | None = None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Copy a stream with its groups, as ``Store.copy``."""
         return await self._run(self._store.copy, source, target, replace=replace, sync=sync)
 
@@ -235,10 +277,15 @@ class AsyncStore(Generic[T]):
         return AsyncStream(self, made)
 
     async def read(
-        self, after: Mapping[str, IDLike] | Mapping[bytes, IDLike], *, count: int | None = None,
-        max_count: int | None = None, max_bytes: int | None = None,
-        timeout: float | timedelta | None = 0, block: None = None,
-    ) -> dict[T, list[Entry[T]]]:  # fmt: skip
+        self,
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0,
+        block: None = None,
+    ) -> dict[T, list[Entry[T]]]:
         """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
         arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)
@@ -326,10 +373,12 @@ class AsyncTransaction(Generic[T]):
         return self._tx
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if kind is not None:
             self._tx.__exit__(kind, error, trace)
-        elif not self._tx._over:
+        elif not self._tx._steps.over:
             await self._store._run(self._tx.commit)

@@ -57,47 +57,96 @@ class AsyncStream(Generic[T]):
     # -- adding -------------------------------------------------------------------------------
     @overload
     async def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: Literal[True] = True,
-        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: Literal[True] = True,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
         sync: Sync | None = None,
-    ) -> StreamID: ...  # fmt: skip
+    ) -> StreamID: ...
     @overload
     async def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool, producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
-    ) -> StreamID | None: ...  # fmt: skip
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID | None: ...
     async def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
-    ) -> StreamID | None:  # fmt: skip
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool = True,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID | None:
         """Add one entry, as ``Stream.add``; its ID."""
-        return await self._run(lambda: self._stream.add(
-            fields, id, maxlen=maxlen, minid=minid, approximate=approximate, limit=limit,
-            references=references, create=create, producer=producer, idempotent_id=idempotent_id,
-            sync=sync,
-        ))  # fmt: skip
+        return await self._run(
+            lambda: self._stream.add(
+                fields,
+                id,
+                maxlen=maxlen,
+                minid=minid,
+                approximate=approximate,
+                limit=limit,
+                references=references,
+                create=create,
+                producer=producer,
+                idempotent_id=idempotent_id,
+                sync=sync,
+            )
+        )
 
     async def add_many(
         self,
-        rows: Iterable[Row | tuple[IDLike, Row]] | AsyncIterable[Row | tuple[IDLike, Row]], *,
-        batch: int = 1000, maxlen: int | None = None, minid: IDLike | None = None,
-        approximate: bool = True, limit: int | None = None, references: References = "keep",
-        create: bool = True, producer: str | bytes | None = None, sync: Sync | None = None,
-    ) -> IDRuns:  # fmt: skip
+        rows: Iterable[Row | tuple[IDLike, Row]] | AsyncIterable[Row | tuple[IDLike, Row]],
+        *,
+        batch: int = 1000,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool = True,
+        producer: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> IDRuns:
         """Add rows, as ``Stream.add_many``: an iterable, which runs in a thread, or an async one,
         which runs in the event loop. An async one holds no thread while it waits for its next row.
         """
         options: dict[str, Any] = {
-            "batch": batch, "maxlen": maxlen, "minid": minid, "approximate": approximate,
-            "limit": limit, "references": references, "create": create, "producer": producer,
+            "batch": batch,
+            "maxlen": maxlen,
+            "minid": minid,
+            "approximate": approximate,
+            "limit": limit,
+            "references": references,
+            "create": create,
+            "producer": producer,
             "sync": sync,
-        }  # fmt: skip
+        }
         if not isinstance(rows, AsyncIterable):
             return await self._run(self._stream.add_many, rows, **options)
         given, feed = IDRuns(), _Feed()
@@ -131,9 +180,13 @@ class AsyncStream(Generic[T]):
         return await self._run(self._stream.__len__)
 
     def range(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        count: int | None = None,
         reverse: bool = False,
-    ) -> AsyncIterator[Entry[T]]:  # fmt: skip
+    ) -> AsyncIterator[Entry[T]]:
         """Entries of an interval, lazily, as ``Stream.range``."""
         return self._pages(self._stream.range(start, end, count=count, reverse=reverse))
 
@@ -149,9 +202,15 @@ class AsyncStream(Generic[T]):
                 yield each
 
     async def read(
-        self, after: IDLike = "$", *, count: int | None = None, max_count: int | None = None,
-        max_bytes: int | None = None, timeout: float | timedelta | None = 0, block: None = None,
-    ) -> list[Entry[T]]:  # fmt: skip
+        self,
+        after: IDLike = "$",
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | timedelta | None = 0,
+        block: None = None,
+    ) -> list[Entry[T]]:
         """Entries above an ID, as ``Stream.read``; an empty list if none came in time."""
         arguments.refuse_block(block)
         raw = self._stream._name
@@ -161,9 +220,12 @@ class AsyncStream(Generic[T]):
         return next(iter(found.values()), [])
 
     def follow(
-        self, after: IDLike = "$", *, timeout: float | timedelta | None = None,
+        self,
+        after: IDLike = "$",
+        *,
+        timeout: float | timedelta | None = None,
         count: int | None = None,
-    ) -> AsyncIterator[Entry[T]]:  # fmt: skip
+    ) -> AsyncIterator[Entry[T]]:
         """Entries above an ID and all that come, as ``Stream.follow``.
 
         What "$" stands for is settled when the iteration begins.
@@ -199,10 +261,13 @@ class AsyncStream(Generic[T]):
         return await self._run(lambda: self._stream.last_id)
 
     async def scan(
-        self, start: IDLike = "-", end: IDLike = "+", *,
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
         batch_rows: int = 65536,
-    ) -> AsyncIterator[pa.RecordBatch]:  # fmt: skip
+    ) -> AsyncIterator[pa.RecordBatch]:
         """Entries of an interval as Arrow record batches, as ``Stream.scan``: ``async for``."""
         scanned = partial(self._stream.scan, start, end, columns=columns, batch_rows=batch_rows)
         async for batch in self._pages(iter(await self._run(scanned)), 1):
@@ -211,19 +276,33 @@ class AsyncStream(Generic[T]):
     # -- scheduling and expiring --------------------------------------------------------------
     @overload
     async def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: Literal[True] = True,
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: Literal[True] = True,
         sync: Sync | None = None,
-    ) -> ScheduleKey: ...  # fmt: skip
+    ) -> ScheduleKey: ...
     @overload
     async def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: bool, sync: Sync | None = None,
-    ) -> ScheduleKey | None: ...  # fmt: skip
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: bool,
+        sync: Sync | None = None,
+    ) -> ScheduleKey | None: ...
     async def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: bool = True, sync: Sync | None = None,
-    ) -> ScheduleKey | None:  # fmt: skip
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> ScheduleKey | None:
         """Keep an entry until its time, as ``Stream.schedule``; its key."""
         return await self._run(
             lambda: self._stream.schedule(fields, at=at, after=after, create=create, sync=sync)
@@ -238,9 +317,13 @@ class AsyncStream(Generic[T]):
         return self._pages(self._stream.scheduled())
 
     async def expire(
-        self, *, after: timedelta | float | None = None, at: datetime | int | None = None,
-        only: Condition | None = None, sync: Sync | None = None,
-    ) -> bool:  # fmt: skip
+        self,
+        *,
+        after: timedelta | float | None = None,
+        at: datetime | int | None = None,
+        only: Condition | None = None,
+        sync: Sync | None = None,
+    ) -> bool:
         """Let the stream expire, as ``Stream.expire``."""
         return await self._run(self._stream.expire, after=after, at=at, only=only, sync=sync)
 
@@ -258,9 +341,13 @@ class AsyncStream(Generic[T]):
 
     # -- deleting -----------------------------------------------------------------------------
     async def delete(
-        self, id: IDLike, *more_ids: IDLike, references: References = "keep",
-        purge: bool = False, sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        id: IDLike,
+        *more_ids: IDLike,
+        references: References = "keep",
+        purge: bool = False,
+        sync: Sync | None = None,
+    ) -> int:
         """Delete entries by ID, as ``Stream.delete``; how many there were."""
         return await self._run(
             self._stream.delete, id, *more_ids, references=references, purge=purge, sync=sync
@@ -279,39 +366,68 @@ class AsyncStream(Generic[T]):
         return await self._run(self._stream.delete_range, start, end, purge=purge, sync=sync)
 
     async def trim(
-        self, *, maxlen: int | None = None, minid: IDLike | None = None,
-        max_age: timedelta | float | None = None, approximate: bool = False,
-        limit: int | None = None, references: References = "keep", sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        max_age: timedelta | float | None = None,
+        approximate: bool = False,
+        limit: int | None = None,
+        references: References = "keep",
+        sync: Sync | None = None,
+    ) -> int:
         """Trim from the old end, as ``Stream.trim``; how many entries went."""
         return await self._run(
-            self._stream.trim, maxlen=maxlen, minid=minid, max_age=max_age,
-            approximate=approximate, limit=limit, references=references, sync=sync,
-        )  # fmt: skip
+            self._stream.trim,
+            maxlen=maxlen,
+            minid=minid,
+            max_age=max_age,
+            approximate=approximate,
+            limit=limit,
+            references=references,
+            sync=sync,
+        )
 
     async def set_id(
-        self, last_id: IDLike, *, entries_added: int | None = None,
-        max_deleted_id: IDLike | None = None, sync: Sync | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        last_id: IDLike,
+        *,
+        entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None,
+        sync: Sync | None = None,
+    ) -> None:
         """Set the last ID, as ``Stream.set_id``."""
         await self._run(
-            self._stream.set_id, last_id, entries_added=entries_added,
-            max_deleted_id=max_deleted_id, sync=sync,
-        )  # fmt: skip
+            self._stream.set_id,
+            last_id,
+            entries_added=entries_added,
+            max_deleted_id=max_deleted_id,
+            sync=sync,
+        )
 
     # -- settings and what it tells -----------------------------------------------------------
     async def configure(
-        self, *, max_age: Length = KEEP, max_entries: Amount = KEEP, max_bytes: Amount = KEEP,
+        self,
+        *,
+        max_age: Length = KEEP,
+        max_entries: Amount = KEEP,
+        max_bytes: Amount = KEEP,
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
-        create: bool = True, sync: Sync | None = None,
-    ) -> StreamSettings:  # fmt: skip
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> StreamSettings:
         """Set what is kept with the stream, as ``Stream.configure``; all its settings after."""
         return await self._run(
-            self._stream.configure, max_age=max_age, max_entries=max_entries, max_bytes=max_bytes,
-            idempotent_duration=idempotent_duration, idempotent_max_ids=idempotent_max_ids,
-            create=create, sync=sync,
-        )  # fmt: skip
+            self._stream.configure,
+            max_age=max_age,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            idempotent_duration=idempotent_duration,
+            idempotent_max_ids=idempotent_max_ids,
+            create=create,
+            sync=sync,
+        )
 
     async def settings(self) -> StreamSettings:
         """What is set with ``configure``."""

@@ -33,10 +33,15 @@ class Tasks(NamedTuple):
     run: Callable[[Callable[[], Any]], Awaitable[Any]]  # calls in a thread
 
     async def read(
-        self, read: GroupRead, owner: tuple[object, bytes], deadline: float | None, *,
-        alive: Callable[[], object], begun: Callable[[Waiter], object] = bool,
+        self,
+        read: GroupRead,
+        owner: tuple[object, bytes],
+        deadline: float | None,
+        *,
+        alive: Callable[[], object],
+        begun: Callable[[Waiter], object] = bool,
         most_s: float | None = None,
-    ) -> list[Delivered]:  # fmt: skip
+    ) -> list[Delivered]:
         """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
 
         Args:
@@ -72,9 +77,14 @@ class _TaskSession:
     """One wait of a task in the queue."""
 
     def __init__(
-        self, tasks: Tasks, read: GroupRead, owner: tuple[object, bytes],
-        alive: Callable[[], object], begun: Callable[[Waiter], object], most_s: float | None,
-    ) -> None:  # fmt: skip
+        self,
+        tasks: Tasks,
+        read: GroupRead,
+        owner: tuple[object, bytes],
+        alive: Callable[[], object],
+        begun: Callable[[Waiter], object],
+        most_s: float | None,
+    ) -> None:
         self.session: WaitSession | None = None  # None before it began, and if the group is gone
         self._tasks = tasks
         self._read = read
@@ -120,10 +130,15 @@ class _TaskSession:
         would take the same.
         """
         return await wait_for(
-            self._tasks.watcher, [self._read.stream], lambda: self._do(session.out_of_turn),
-            deadline, queue=(session.key, session.min_idle_ms), pause_s=self._pause_s,
-            alive=lambda: self._do(self._alive), begun=self._begun,
-        )  # fmt: skip
+            self._tasks.watcher,
+            [self._read.stream],
+            lambda: self._do(session.out_of_turn),
+            deadline,
+            queue=(session.key, session.min_idle_ms),
+            pause_s=self._pause_s,
+            alive=lambda: self._do(self._alive),
+            begun=self._begun,
+        )
 
     def _pause_s(self) -> float | None:
         """How long to sleep at most."""

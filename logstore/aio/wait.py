@@ -59,9 +59,11 @@ class Watcher:
 
     @contextmanager
     def waiting(
-        self, names: Sequence[bytes], queue: tuple[int, int] | None = None,
+        self,
+        names: Sequence[bytes],
+        queue: tuple[int, int] | None = None,
         ticket: Ticket | None = None,
-    ) -> Iterator[Waiter]:  # fmt: skip
+    ) -> Iterator[Waiter]:
         """A waiter that is woken whenever one of the streams changes, or with a ticket, when
         somebody calls it and now and then; try after this. In a ``queue`` of this process only the
         first is woken, and who leaves wakes the next.
@@ -226,12 +228,16 @@ def _sleep(engine: Engine, word: int) -> None:
 
 
 async def wait_for(
-    watcher: Watcher, names: Sequence[bytes], attempt: Callable[[], Awaitable[R]],
-    deadline: float | None, *, queue: tuple[int, int] | None = None,
+    watcher: Watcher,
+    names: Sequence[bytes],
+    attempt: Callable[[], Awaitable[R]],
+    deadline: float | None,
+    *,
+    queue: tuple[int, int] | None = None,
     pause_s: Callable[[], float | None] | None = None,
     alive: Callable[[], Awaitable[object]] | None = None,
     begun: Callable[[Waiter], object] = bool,
-) -> R | None:  # fmt: skip
+) -> R | None:
     """What ``attempt`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
 

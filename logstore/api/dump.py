@@ -100,6 +100,4 @@ def restore_prepared(
         return
     if not replace:
         opened.commit(partial(check_free, name=name))
-    bring(
-        lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last
-    )  # fmt: skip
+    bring(lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last)

@@ -39,10 +39,17 @@ class Group(GroupAdmin[T]):
 
     # -- reading --------------------------------------------------------------------------------
     def read(
-        self, consumer: str | bytes, *, count: int | None = None, max_count: int | None = None,
-        max_bytes: int | None = None, timeout: timedelta | float | None = 0, noack: bool = False,
-        claim_idle: timedelta | float | None = None, block: None = None,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        *,
+        count: int | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+        timeout: timedelta | float | None = 0,
+        noack: bool = False,
+        claim_idle: timedelta | float | None = None,
+        block: None = None,
+    ) -> list[Delivery[T]]:
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
         Args:
@@ -69,18 +76,33 @@ class Group(GroupAdmin[T]):
             UsageError: ``block`` was given.
         """
         ask = arguments.group_read(
-            consumer, self._opened.encoding, count=count, max_count=max_count, max_bytes=max_bytes,
-            timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
-        )  # fmt: skip
+            consumer,
+            self._opened.encoding,
+            count=count,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            noack=noack,
+            claim_idle=claim_idle,
+            block=block,
+        )
         return self._read(
-            ask.consumer, ask.limit, ask.deadline, noack=noack, claim_idle_ms=ask.claim_idle_ms,
+            ask.consumer,
+            ask.limit,
+            ask.deadline,
+            noack=noack,
+            claim_idle_ms=ask.claim_idle_ms,
             max_bytes=ask.max_bytes,
-        )  # fmt: skip
+        )
 
     def _read(
-        self, who: bytes, limit: int, deadline: float | None,
-        alive: Callable[[], object] | None = None, **options: Any,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        who: bytes,
+        limit: int,
+        deadline: float | None,
+        alive: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> list[Delivery[T]]:
         """Read, and wait for what comes until the deadline; options as of ``_waiting``, and of
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
@@ -94,37 +116,72 @@ class Group(GroupAdmin[T]):
         return self._deliveries(who, given)
 
     def _once(
-        self, who: bytes, limit: int, *, noack: bool = False, claim_idle_ms: int | None = None,
-        worker: bool = False, dead: Limit | None = None, max_bytes: int = 0,
-    ) -> Callable[..., list[Delivered]]:  # fmt: skip
+        self,
+        who: bytes,
+        limit: int,
+        *,
+        noack: bool = False,
+        claim_idle_ms: int | None = None,
+        worker: bool = False,
+        dead: Limit | None = None,
+        max_bytes: int = 0,
+    ) -> Callable[..., list[Delivered]]:
         """What one read does inside of its commit; arguments as of ``_waiting``."""
         return partial(
-            deliver.read_new, stream=self._stream, group=self._name, consumer=who, count=limit,
-            noack=noack, claim_idle_ms=claim_idle_ms, limit=dead, singly=worker,
+            deliver.read_new,
+            stream=self._stream,
+            group=self._name,
+            consumer=who,
+            count=limit,
+            noack=noack,
+            claim_idle_ms=claim_idle_ms,
+            limit=dead,
+            singly=worker,
             max_bytes=max_bytes,
-        )  # fmt: skip
+        )
 
     def _waiting(
-        self, who: bytes, limit: int, *, noack: bool = False,
-        claim_idle_ms: int | None = None, worker: bool = False, dead: Limit | None = None,
-        on_dead: OnDead[T] | None = None, max_bytes: int = 0,
-    ) -> GroupRead:  # fmt: skip
+        self,
+        who: bytes,
+        limit: int,
+        *,
+        noack: bool = False,
+        claim_idle_ms: int | None = None,
+        worker: bool = False,
+        dead: Limit | None = None,
+        on_dead: OnDead[T] | None = None,
+        max_bytes: int = 0,
+    ) -> GroupRead:
         """A read that may wait.
 
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
         ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
         """
         once = self._once(
-            who, limit, noack=noack, claim_idle_ms=claim_idle_ms, worker=worker, dead=dead,
+            who,
+            limit,
+            noack=noack,
+            claim_idle_ms=claim_idle_ms,
+            worker=worker,
+            dead=dead,
             max_bytes=max_bytes,
-        )  # fmt: skip
+        )
         opened = self._opened
         shared = opened.live()
         return GroupRead(
-            shared.engine, shared.committer, self._stream, self._name, who, once,
-            partial(opened.commit_telling, on_dead=on_dead), limit, claim_idle_ms, noack,
-            worker or max_bytes > 0, max_bytes > 0,
-        )  # fmt: skip
+            shared.engine,
+            shared.committer,
+            self._stream,
+            self._name,
+            who,
+            once,
+            partial(opened.commit_telling, on_dead=on_dead),
+            limit,
+            claim_idle_ms,
+            noack,
+            worker or max_bytes > 0,
+            max_bytes > 0,
+        )
 
     def backlog(
         self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None
@@ -155,22 +212,42 @@ class Group(GroupAdmin[T]):
         return list(self._backlog(self._consumer(consumer), parse_id(after), limit))
 
     def _backlog(
-        self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
-        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        who: bytes,
+        after: StreamID,
+        count: int,
+        *,
+        worker: bool = False,
+        dead: Limit | None = None,
+        on_dead: OnDead[T] | None = None,
+    ) -> list[Delivery[T]]:
         step = partial(
-            deliver.read_history, stream=self._stream, group=self._name, consumer=who, after=after,
-            count=count, limit=dead, singly=worker,
-        )  # fmt: skip
+            deliver.read_history,
+            stream=self._stream,
+            group=self._name,
+            consumer=who,
+            after=after,
+            count=count,
+            limit=dead,
+            singly=worker,
+        )
         return self._deliveries(who, self._opened.commit_telling(step, on_dead=on_dead))
 
     # -- taking over ----------------------------------------------------------------------------
     def claim(
-        self, consumer: str | bytes, ids: Iterable[IDLike], *, min_idle: timedelta | float,
-        idle: timedelta | float | None = None, time: datetime | None = None,
-        retry_count: int | None = None, force: bool = False, just_id: bool = False,
-        last_id: IDLike | None = None, sync: Sync | None = None,
-    ) -> list[Delivery[T]]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        ids: Iterable[IDLike],
+        *,
+        min_idle: timedelta | float,
+        idle: timedelta | float | None = None,
+        time: datetime | None = None,
+        retry_count: int | None = None,
+        force: bool = False,
+        just_id: bool = False,
+        last_id: IDLike | None = None,
+        sync: Sync | None = None,
+    ) -> list[Delivery[T]]:
         """Take these over if they are pending for long enough, as XCLAIM.
 
         What was deleted is no longer pending then, and left out. ``max_deliveries`` of the group
@@ -201,15 +278,30 @@ class Group(GroupAdmin[T]):
         """
         who = self._consumer(consumer)
         step = claim_step(
-            self._stream, self._name, who, ids, min_idle=min_idle, idle=idle, time=time,
-            retry_count=retry_count, force=force, just_id=just_id, last_id=last_id,
-        )  # fmt: skip
+            self._stream,
+            self._name,
+            who,
+            ids,
+            min_idle=min_idle,
+            idle=idle,
+            time=time,
+            retry_count=retry_count,
+            force=force,
+            just_id=just_id,
+            last_id=last_id,
+        )
         return self._deliveries(who, self._opened.commit(step, sync))
 
     def autoclaim(
-        self, consumer: str | bytes, *, min_idle: timedelta | float, start: IDLike | None = None,
-        count: int = 100, just_id: bool = False, sync: Sync | None = None,
-    ) -> Autoclaimed[T]:  # fmt: skip
+        self,
+        consumer: str | bytes,
+        *,
+        min_idle: timedelta | float,
+        start: IDLike | None = None,
+        count: int = 100,
+        just_id: bool = False,
+        sync: Sync | None = None,
+    ) -> Autoclaimed[T]:
         """Take over what is pending for long enough, as XAUTOCLAIM.
 
         What was delivered as often as is set for the group goes to its dead letter stream instead
@@ -240,9 +332,15 @@ class Group(GroupAdmin[T]):
         min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
         first = None if start is None else parse_start(start)
         step = partial(
-            claim.autoclaim, stream=self._stream, group=self._name, consumer=who,
-            min_idle_ms=min_idle_ms, start=first, count=limit, just_id=just_id,
-        )  # fmt: skip
+            claim.autoclaim,
+            stream=self._stream,
+            group=self._name,
+            consumer=who,
+            min_idle_ms=min_idle_ms,
+            start=first,
+            count=limit,
+            just_id=just_id,
+        )
         taken: claim.Autoclaimed = self._opened.commit_telling(step, sync)
         return Autoclaimed(taken.cursor, self._deliveries(who, taken.entries), taken.deleted)
 
@@ -268,21 +366,29 @@ class Group(GroupAdmin[T]):
             OptionError: an option is none.
         """
         step = partial(
-            claim.reassign, stream=self._stream, group=self._name,
+            claim.reassign,
+            stream=self._stream,
+            group=self._name,
             min_idle_ms=arguments.milliseconds(min_idle, "min_idle"),
             alive_ms=arguments.milliseconds(alive_within, "alive_within"),
             count=arguments.read_count(count),
-        )  # fmt: skip
+        )
         given: dict[bytes, int] = self._opened.commit(step)
         return {self._opened.text(name): number for name, number in given.items()}
 
     def consume(
-        self, consumer: str | bytes, handler: Callable[[Delivery[T]], object], *, batch: int = 10,
-        max_deliveries: int | None = None, dead_letter: str | bytes | None = None,
-        claim_idle: timedelta | float | None = None, stop: threading.Event | None = None,
+        self,
+        consumer: str | bytes,
+        handler: Callable[[Delivery[T]], object],
+        *,
+        batch: int = 10,
+        max_deliveries: int | None = None,
+        dead_letter: str | bytes | None = None,
+        claim_idle: timedelta | float | None = None,
+        stop: threading.Event | None = None,
         timeout: timedelta | float | None = None,
         on_dead: OnDead[T] | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Hand entries to a function, one after the other, until stopped.
 
         First the consumer's own backlog, then what was given back or is pending for as long as is
@@ -329,10 +435,19 @@ class Group(GroupAdmin[T]):
 
 
 def claim_step(
-    stream: bytes, group: bytes, consumer: bytes, ids: Iterable[IDLike], *,
-    min_idle: timedelta | float, idle: timedelta | float | None, time: datetime | None,
-    retry_count: int | None, force: bool, just_id: bool, last_id: IDLike | None,
-) -> Callable[[WriteTxn], list[Delivered]]:  # fmt: skip
+    stream: bytes,
+    group: bytes,
+    consumer: bytes,
+    ids: Iterable[IDLike],
+    *,
+    min_idle: timedelta | float,
+    idle: timedelta | float | None,
+    time: datetime | None,
+    retry_count: int | None,
+    force: bool,
+    just_id: bool,
+    last_id: IDLike | None,
+) -> Callable[[WriteTxn], list[Delivered]]:
     """A claim, its arguments checked: what decides it under the lock."""
     arguments.check_count(retry_count, "retry_count")
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
@@ -347,7 +462,16 @@ def claim_step(
     arguments.check_flag(force, "force")
     arguments.check_flag(just_id, "just_id")
     return partial(
-        claim.claim, stream=stream, group=group, consumer=consumer, ids=given,
-        min_idle_ms=min_idle_ms, idle_ms=idle_ms, time_ms=time_ms, retry_count=retry_count,
-        force=force, just_id=just_id, last_id=last,
-    )  # fmt: skip
+        claim.claim,
+        stream=stream,
+        group=group,
+        consumer=consumer,
+        ids=given,
+        min_idle_ms=min_idle_ms,
+        idle_ms=idle_ms,
+        time_ms=time_ms,
+        retry_count=retry_count,
+        force=force,
+        just_id=just_id,
+        last_id=last,
+    )

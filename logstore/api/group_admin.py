@@ -60,9 +60,13 @@ class GroupAdmin(Generic[T]):
 
     # -- the group itself -----------------------------------------------------------------------
     def create(
-        self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True,
+        self,
+        start: IDLike = "$",
+        *,
+        entries_read: int | None = None,
+        make_stream: bool = True,
         sync: Sync | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make the group, as XGROUP CREATE.
 
         Args:
@@ -82,11 +86,15 @@ class GroupAdmin(Generic[T]):
         arguments.check_count(entries_read, "entries_read")
         self._opened.commit(
             partial(
-                admin.create, stream=self._stream, group=self._name, start=at,
-                entries_read=entries_read, make_stream=make_stream,
+                admin.create,
+                stream=self._stream,
+                group=self._name,
+                start=at,
+                entries_read=entries_read,
+                make_stream=make_stream,
             ),
             sync,
-        )  # fmt: skip
+        )
 
     def set_id(
         self, last_id: IDLike, *, entries_read: int | None = None, sync: Sync | None = None
@@ -185,10 +193,13 @@ class GroupAdmin(Generic[T]):
         return lost
 
     def configure(
-        self, *, max_deliveries: Amount = KEEP,
+        self,
+        *,
+        max_deliveries: Amount = KEEP,
         dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
-        redeliver_after: Length = KEEP, sync: Sync | None = None,
-    ) -> GroupSettings[T]:  # fmt: skip
+        redeliver_after: Length = KEEP,
+        sync: Sync | None = None,
+    ) -> GroupSettings[T]:
         """Set what becomes of entries that nobody acks; what is left out stays as it is.
 
         Args:
@@ -240,9 +251,14 @@ class GroupAdmin(Generic[T]):
         return done
 
     def nack(
-        self, *ids: IDLike, mode: NackMode = "fail", retry_count: int | None = None,
-        force: bool = False, error: str = "", sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        *ids: IDLike,
+        mode: NackMode = "fail",
+        retry_count: int | None = None,
+        force: bool = False,
+        error: str = "",
+        sync: Sync | None = None,
+    ) -> int:
         """Not done: give these back to the group, which offers them first.
 
         What was delivered ``max_deliveries`` times by then goes to the dead letter stream of the
@@ -270,9 +286,15 @@ class GroupAdmin(Generic[T]):
         arguments.check_flag(force, "force")
         given = [parse_id(wanted) for wanted in ids]
         step = partial(
-            ack.nack, stream=self._stream, group=self._name, ids=given, mode=mode,
-            retry_count=retry_count, force=force, error=arguments.reason(error),
-        )  # fmt: skip
+            ack.nack,
+            stream=self._stream,
+            group=self._name,
+            ids=given,
+            mode=mode,
+            retry_count=retry_count,
+            force=force,
+            error=arguments.reason(error),
+        )
         done: int = self._opened.commit_telling(step, sync, frees=True)
         return done
 
@@ -345,9 +367,14 @@ class GroupAdmin(Generic[T]):
         return PendingInfo(told.count, told.first, told.last, consumers)
 
     def pending_entries(
-        self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None,
-        consumer: str | bytes | None = None, min_idle: timedelta | float = 0,
-    ) -> Iterator[PendingEntry[T]]:  # fmt: skip
+        self,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        count: int | None = None,
+        consumer: str | bytes | None = None,
+        min_idle: timedelta | float = 0,
+    ) -> Iterator[PendingEntry[T]]:
         """What is pending, as XPENDING with a range.
 
         Args:
@@ -380,10 +407,16 @@ class GroupAdmin(Generic[T]):
         while low <= high:
             page = min(left, PAGE_ENTRIES) if limit else PAGE_ENTRIES
             look = partial(
-                pel.detail, stream=self._stream, group=self._name, start=low, end=high, count=page,
-                consumer=who, min_idle_ms=min_idle_ms,
+                pel.detail,
+                stream=self._stream,
+                group=self._name,
+                start=low,
+                end=high,
+                count=page,
+                consumer=who,
+                min_idle_ms=min_idle_ms,
                 now_ms=self._opened.engine().clock.now_ms(),
-            )  # fmt: skip
+            )
             rows = self._opened.view(look)
             for row in rows:
                 owned = bool(row.consumer)

@@ -25,29 +25,52 @@ if TYPE_CHECKING:
 
 @overload
 def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: None = ..., readonly: bool = ...,
-    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
-    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ..., compact_rate: float | None = ...,
-) -> Store[bytes]: ...  # fmt: skip
+    path: str | os.PathLike[str],
+    *,
+    sync: Sync = ...,
+    encoding: None = ...,
+    readonly: bool = ...,
+    create: bool = ...,
+    lock_timeout: float | timedelta = ...,
+    background: bool = ...,
+    clock: Clock | None = ...,
+    node_max_bytes: int | None = ...,
+    node_max_entries: int | None = ...,
+    segment_bytes: int | None = ...,
+    compact_rate: float | None = ...,
+) -> Store[bytes]: ...
 @overload
 def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = ..., encoding: str, readonly: bool = ...,
-    create: bool = ..., lock_timeout: float | timedelta = ..., background: bool = ...,
-    clock: Clock | None = ..., node_max_bytes: int | None = ..., node_max_entries: int | None = ...,
-    segment_bytes: int | None = ..., compact_rate: float | None = ...,
-) -> Store[str]: ...  # fmt: skip
+    path: str | os.PathLike[str],
+    *,
+    sync: Sync = ...,
+    encoding: str,
+    readonly: bool = ...,
+    create: bool = ...,
+    lock_timeout: float | timedelta = ...,
+    background: bool = ...,
+    clock: Clock | None = ...,
+    node_max_bytes: int | None = ...,
+    node_max_entries: int | None = ...,
+    segment_bytes: int | None = ...,
+    compact_rate: float | None = ...,
+) -> Store[str]: ...
 def open_store(
-    path: str | os.PathLike[str], *, sync: Sync = "everysec", encoding: str | None = None,
-    readonly: bool = False, create: bool | Literal["auto"] = True,
-    lock_timeout: float | timedelta = 10.0, background: bool = True, clock: Clock | None = None,
-    node_max_bytes: int | None = None, node_max_entries: int | None = None,
-    segment_bytes: int | None = None, compact_rate: float | None = COMPACT_RATE_BYTES_S,
-) -> Store[Any]:  # fmt: skip
+    path: str | os.PathLike[str],
+    *,
+    sync: Sync = "everysec",
+    encoding: str | None = None,
+    readonly: bool = False,
+    create: bool | Literal["auto"] = True,
+    lock_timeout: float | timedelta = 10.0,
+    background: bool = True,
+    clock: Clock | None = None,
+    node_max_bytes: int | None = None,
+    node_max_entries: int | None = None,
+    segment_bytes: int | None = None,
+    compact_rate: float | None = COMPACT_RATE_BYTES_S,
+) -> Store[Any]:
     """Open a store, making it if it is missing and ``create`` allows.
-
-    The limits (``node_max_bytes``, ``node_max_entries``, ``segment_bytes``) are fixed when the
-    store is made.
 
     Args:
         path: the store's directory.
@@ -59,7 +82,7 @@ def open_store(
         background: have threads that keep the promise of "everysec", drop what streams do not
             retain, and give deleted space back.
         clock: what tells the time instead of the system's clock.
-        node_max_bytes: bytes of a node.
+        node_max_bytes: bytes of a node; the three limits are fixed when the store is made.
         node_max_entries: entries of a node.
         segment_bytes: bytes of a segment of the log.
         compact_rate: bytes a second of compaction in the background; 0 or None: only ``compact``
@@ -80,29 +103,31 @@ def open_store(
         arguments.check_flag(create, "create")
     if encoding is not None:
         arguments.check_encoding(encoding)
-    given = {
-        "node_max_bytes": node_max_bytes,
-        "node_max_entries": node_max_entries,
-        "segment_bytes": segment_bytes,
-    }
-    wanted = {name: value for name, value in given.items() if value is not None}
+    wanted = _given(
+        node_max_bytes=node_max_bytes,
+        node_max_entries=node_max_entries,
+        segment_bytes=segment_bytes,
+    )
     limits = StoreLimits(**wanted)
     limits.check()
-    options = StoreOptions(
-        sync, readonly, seconds(lock_timeout, "lock_timeout"), background, checked(clock),
-        0 if compact_rate is None else compact_rate,
-    )  # fmt: skip
+    lock_s = seconds(lock_timeout, "lock_timeout")
+    options = StoreOptions(sync, readonly, lock_s, background, checked(clock), compact_rate or 0)
     options.check()
+    place, may_create = arguments.place(path).absolute(), bool(create) and not readonly
     opened: OpenStore[Any] = OpenStore(
-        arguments.place(path).absolute(), options, encoding, limits, _tell_dead_letters,
-        create=bool(create) and not readonly,
-    )  # fmt: skip
+        place, options, encoding, limits, _tell_dead_letters, create=may_create
+    )
     try:
         _check_limits(opened.engine().limits, wanted)
     except BaseException:
         opened.close()
         raise
     return Store(opened)
+
+
+def _given(**limits: int | None) -> dict[str, int]:
+    """The limits that were asked for, by name."""
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:

@@ -55,21 +55,31 @@ def store_info(engine: Engine) -> StoreInfo:
     applied, durable = position_parts(meta.applied), position_parts(durable_upto(engine))
     compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)
     return StoreInfo(
-        path=str(engine.path), uuid=engine.uuid.hex(),
+        path=str(engine.path),
+        uuid=engine.uuid.hex(),
         format_version=storefile.read(engine.fs, engine.path).version,
-        streams=entries["streams"] - expired, scheduled=scheduled, nodes=entries["nodes"],
-        segments=len(rows), log_bytes=sum(sizes.values()), live_node_bytes=live,
-        index_bytes=index[1], index_generation=index[0],
-        disk_bytes=engine.fs.tree_bytes(engine.path), deleted_bytes=sum(gone.values()),
-        oldest_deleted_segment_ms=(
-            _born_ms(engine, oldest, rows.get(oldest)) if oldest else 0
-        ),
-        applied_segment=applied[0], applied_offset=applied[1],
-        durable_segment=durable[0], durable_offset=durable[1],
-        codec=codec_name(), engine=_ENGINE,
-        compacted_ms=compacted_ms, compacted_bytes=compacted_bytes,
-        reclaimable_bytes=reclaimable.log_bytes(engine), **pin_counts(engine),
-    )  # fmt: skip
+        streams=entries["streams"] - expired,
+        scheduled=scheduled,
+        nodes=entries["nodes"],
+        segments=len(rows),
+        log_bytes=sum(sizes.values()),
+        live_node_bytes=live,
+        index_bytes=index[1],
+        index_generation=index[0],
+        disk_bytes=engine.fs.tree_bytes(engine.path),
+        deleted_bytes=sum(gone.values()),
+        oldest_deleted_segment_ms=(_born_ms(engine, oldest, rows.get(oldest)) if oldest else 0),
+        applied_segment=applied[0],
+        applied_offset=applied[1],
+        durable_segment=durable[0],
+        durable_offset=durable[1],
+        codec=codec_name(),
+        engine=_ENGINE,
+        compacted_ms=compacted_ms,
+        compacted_bytes=compacted_bytes,
+        reclaimable_bytes=reclaimable.log_bytes(engine),
+        **pin_counts(engine),
+    )
 
 
 def durable_upto(engine: Engine) -> int:

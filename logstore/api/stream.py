@@ -38,19 +38,33 @@ class Stream(StreamWrites[T]):
     # -- scheduling ---------------------------------------------------------------------------
     @overload
     def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: Literal[True] = True,
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: Literal[True] = True,
         sync: Sync | None = None,
-    ) -> ScheduleKey: ...  # fmt: skip
+    ) -> ScheduleKey: ...
     @overload
     def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: bool, sync: Sync | None = None,
-    ) -> ScheduleKey | None: ...  # fmt: skip
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: bool,
+        sync: Sync | None = None,
+    ) -> ScheduleKey | None: ...
     def schedule(
-        self, fields: Row, *, at: datetime | int | None = None,
-        after: timedelta | float | None = None, create: bool = True, sync: Sync | None = None,
-    ) -> ScheduleKey | None:  # fmt: skip
+        self,
+        fields: Row,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | None = None,
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> ScheduleKey | None:
         """Keep an entry, and add it when its time has come, with an ID of that moment.
 
         It is added once, not before its time, by whichever process is awake: a waiting reader, or
@@ -113,9 +127,13 @@ class Stream(StreamWrites[T]):
 
     # -- expiring -----------------------------------------------------------------------------
     def expire(
-        self, *, after: timedelta | float | None = None, at: datetime | int | None = None,
-        only: Condition | None = None, sync: Sync | None = None,
-    ) -> bool:  # fmt: skip
+        self,
+        *,
+        after: timedelta | float | None = None,
+        at: datetime | int | None = None,
+        only: Condition | None = None,
+        sync: Sync | None = None,
+    ) -> bool:
         """Let the stream expire, as PEXPIREAT: from then on it is gone for everybody, and dropped.
 
         Args:
@@ -170,11 +188,16 @@ class Stream(StreamWrites[T]):
 
     # -- settings -----------------------------------------------------------------------------
     def configure(
-        self, *, max_age: Length = KEEP, max_entries: Amount = KEEP, max_bytes: Amount = KEEP,
+        self,
+        *,
+        max_age: Length = KEEP,
+        max_entries: Amount = KEEP,
+        max_bytes: Amount = KEEP,
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
-        create: bool = True, sync: Sync | None = None,
-    ) -> StreamSettings:  # fmt: skip
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> StreamSettings:
         """Set what is kept with the stream; what is left out stays as it is.
 
         Retention drops whole nodes from the old end, in the background.

@@ -35,25 +35,51 @@ class StreamWrites(StreamReads[T]):
     # -- adding -------------------------------------------------------------------------------
     @overload
     def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: Literal[True] = True,
-        producer: str | bytes | None = None, idempotent_id: str | bytes | None = None,
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: Literal[True] = True,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
         sync: Sync | None = None,
-    ) -> StreamID: ...  # fmt: skip
+    ) -> StreamID: ...
     @overload
     def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool, producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
-    ) -> StreamID | None: ...  # fmt: skip
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID | None: ...
     def add(
-        self, fields: Row, id: IDLike = "*", *, maxlen: int | None = None,
-        minid: IDLike | None = None, approximate: bool = True, limit: int | None = None,
-        references: References = "keep", create: bool = True, producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None, sync: Sync | None = None,
-    ) -> StreamID | None:  # fmt: skip
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool = True,
+        producer: str | bytes | None = None,
+        idempotent_id: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> StreamID | None:
         """Add one entry, as XADD does.
 
         Args:
@@ -83,9 +109,17 @@ class StreamWrites(StreamReads[T]):
             OptionError: options contradict each other, or are none.
         """
         batch, request = arguments.one_add(
-            self._name, fields, id, self._opened.encoding, maxlen=maxlen, minid=minid,
-            approximate=approximate, limit=limit, references=references, create=create,
-        )  # fmt: skip
+            self._name,
+            fields,
+            id,
+            self._opened.encoding,
+            maxlen=maxlen,
+            minid=minid,
+            approximate=approximate,
+            limit=limit,
+            references=references,
+            create=create,
+        )
         if producer is not None or idempotent_id is not None:
             from logstore.api import producing
             from logstore.engine.streams import idempotency
@@ -98,11 +132,19 @@ class StreamWrites(StreamReads[T]):
         return None if added is None else added.first
 
     def add_many(
-        self, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int = 1000,
-        maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
-        limit: int | None = None, references: References = "keep", create: bool = True,
-        producer: str | bytes | None = None, sync: Sync | None = None,
-    ) -> IDRuns:  # fmt: skip
+        self,
+        rows: Iterable[Row | tuple[IDLike, Row]],
+        *,
+        batch: int = 1000,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        approximate: bool = True,
+        limit: int | None = None,
+        references: References = "keep",
+        create: bool = True,
+        producer: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> IDRuns:
         """Add rows of any iterable, one commit for each ``batch`` of them.
 
         If a row is refused its whole batch is, and the batches before stay. The iterable runs
@@ -134,26 +176,50 @@ class StreamWrites(StreamReads[T]):
         """
         given = IDRuns()
         for _ in self._adding(
-            given, rows, batch=batch, maxlen=maxlen, minid=minid, approximate=approximate,
-            limit=limit, references=references, create=create, producer=producer, sync=sync,
-        ):  # fmt: skip
+            given,
+            rows,
+            batch=batch,
+            maxlen=maxlen,
+            minid=minid,
+            approximate=approximate,
+            limit=limit,
+            references=references,
+            create=create,
+            producer=producer,
+            sync=sync,
+        ):
             pass
         return given
 
     def _adding(
-        self, given: IDRuns, rows: Iterable[Row | tuple[IDLike, Row]], *, batch: int,
-        maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None,
-        references: References, create: bool, producer: str | bytes | None, sync: Sync | None,
-    ) -> Iterator[bool]:  # fmt: skip
+        self,
+        given: IDRuns,
+        rows: Iterable[Row | tuple[IDLike, Row]],
+        *,
+        batch: int,
+        maxlen: int | None,
+        minid: IDLike | None,
+        approximate: bool,
+        limit: int | None,
+        references: References,
+        create: bool,
+        producer: str | bytes | None,
+        sync: Sync | None,
+    ) -> Iterator[bool]:
         """Add rows, a batch each step, which is True; their IDs go to ``given``. It ends when there
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
         arguments.check_flag(create, "create")
         rule = arguments.trim_rule(
-            maxlen, minid, None, approximate=approximate, limit=limit, references=references,
+            maxlen,
+            minid,
+            None,
+            approximate=approximate,
+            limit=limit,
+            references=references,
             optional=True,
-        )  # fmt: skip
+        )
         encoding = self._opened.encoding
         if producer is not None:
             from logstore.api import producing
@@ -165,9 +231,14 @@ class StreamWrites(StreamReads[T]):
         )
 
     def _add_batches(
-        self, given: IDRuns, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
-        rule: trim.TrimRule | None, *, create: bool, sync: Sync | None,
-    ) -> Iterator[bool]:  # fmt: skip
+        self,
+        given: IDRuns,
+        batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
+        rule: trim.TrimRule | None,
+        *,
+        create: bool,
+        sync: Sync | None,
+    ) -> Iterator[bool]:
         for ids, chunk in batches:
             request = add.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
             added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
@@ -177,9 +248,14 @@ class StreamWrites(StreamReads[T]):
             yield True
 
     def _add_once(
-        self, given: IDRuns, batches: Iterable[tuple[Asked, RowBatch]],
-        rule: trim.TrimRule | None, *, create: bool, sync: Sync | None,
-    ) -> Iterator[bool]:  # fmt: skip
+        self,
+        given: IDRuns,
+        batches: Iterable[tuple[Asked, RowBatch]],
+        rule: trim.TrimRule | None,
+        *,
+        create: bool,
+        sync: Sync | None,
+    ) -> Iterator[bool]:
         from logstore.engine.streams import idempotency
 
         for asked, chunk in batches:
@@ -193,9 +269,13 @@ class StreamWrites(StreamReads[T]):
 
     # -- deleting -----------------------------------------------------------------------------
     def delete(
-        self, id: IDLike, *more_ids: IDLike, references: References = "keep",
-        purge: bool = False, sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        id: IDLike,
+        *more_ids: IDLike,
+        references: References = "keep",
+        purge: bool = False,
+        sync: Sync | None = None,
+    ) -> int:
         """Delete entries by ID, as XDEL.
 
         Args:
@@ -274,10 +354,16 @@ class StreamWrites(StreamReads[T]):
         return gone
 
     def trim(
-        self, *, maxlen: int | None = None, minid: IDLike | None = None,
-        max_age: timedelta | float | None = None, approximate: bool = False,
-        limit: int | None = None, references: References = "keep", sync: Sync | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        *,
+        maxlen: int | None = None,
+        minid: IDLike | None = None,
+        max_age: timedelta | float | None = None,
+        approximate: bool = False,
+        limit: int | None = None,
+        references: References = "keep",
+        sync: Sync | None = None,
+    ) -> int:
         """Trim from the old end, as XTRIM; exactly one of the first three says to where.
 
         Args:
@@ -298,16 +384,25 @@ class StreamWrites(StreamReads[T]):
             OptionError: options contradict each other, or are none.
         """
         rule = arguments.trim_rule(
-            maxlen, minid, max_age, approximate=approximate, limit=limit, references=references,
+            maxlen,
+            minid,
+            max_age,
+            approximate=approximate,
+            limit=limit,
+            references=references,
             optional=False,
-        )  # fmt: skip
+        )
         gone: int = self._opened.free(partial(trim.trim_named, name=self._name, rule=rule), sync)
         return gone
 
     def set_id(
-        self, last_id: IDLike, *, entries_added: int | None = None,
-        max_deleted_id: IDLike | None = None, sync: Sync | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        last_id: IDLike,
+        *,
+        entries_added: int | None = None,
+        max_deleted_id: IDLike | None = None,
+        sync: Sync | None = None,
+    ) -> None:
         """Set the last ID, as XSETID; for interchange and repair.
 
         Args:
@@ -327,8 +422,11 @@ class StreamWrites(StreamReads[T]):
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
         self._opened.commit(
             partial(
-                lifecycle.set_id, name=self._name, last=last, entries_added=entries_added,
+                lifecycle.set_id,
+                name=self._name,
+                last=last,
+                entries_added=entries_added,
                 max_deleted=deleted,
             ),
             sync,
-        )  # fmt: skip
+        )

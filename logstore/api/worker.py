@@ -73,9 +73,15 @@ class Worked(Protocol[T]):
     ) -> list[Delivery[T]]: ...
 
     def _backlog(
-        self, who: bytes, after: StreamID, count: int, *, worker: bool = False,
-        dead: Limit | None = None, on_dead: OnDead[T] | None = None,
-    ) -> list[Delivery[T]]: ...  # fmt: skip
+        self,
+        who: bytes,
+        after: StreamID,
+        count: int,
+        *,
+        worker: bool = False,
+        dead: Limit | None = None,
+        on_dead: OnDead[T] | None = None,
+    ) -> list[Delivery[T]]: ...
 
 
 class Work(NamedTuple):
@@ -218,9 +224,13 @@ class Loop(Generic[T]):
 
     def _backlog(self) -> list[Delivery[T]]:
         return self.group._backlog(
-            self.consumer, ZERO_ID, self.batch, worker=True, dead=self.limit,
+            self.consumer,
+            ZERO_ID,
+            self.batch,
+            worker=True,
+            dead=self.limit,
             on_dead=self.work.on_dead,
-        )  # fmt: skip
+        )
 
     # -- handling them --------------------------------------------------------------------------
     def _batch(self, batch: list[Delivery[T]]) -> Generator[Step, Any, bool]:
@@ -282,9 +292,11 @@ class Loop(Generic[T]):
             log.info("entry %s: %s", delivery.id, failed)
         else:
             log.error(
-                "entry %s failed at delivery %d", delivery.id, delivery.delivery_count,
+                "entry %s failed at delivery %d",
+                delivery.id,
+                delivery.delivery_count,
                 exc_info=failed,
-            )  # fmt: skip
+            )
         if not delivery.settled:
             error = repr(failed)
             yield Do(partial(self._give_back, delivery, delivery.delivery_count, error))
@@ -392,8 +404,14 @@ def _handle(work: Work, delivery: Delivery[Any]) -> Exception | None:
 def _fetch(loop: Loop[T], step: Fetch) -> list[Delivery[T]]:
     try:
         return loop.group._read(
-            loop.consumer, loop.batch, step.until, claim_idle_ms=loop.claim_idle_ms,
-            alive=loop.alive, worker=True, dead=loop.limit, on_dead=loop.work.on_dead,
-        )  # fmt: skip
+            loop.consumer,
+            loop.batch,
+            step.until,
+            claim_idle_ms=loop.claim_idle_ms,
+            alive=loop.alive,
+            worker=True,
+            dead=loop.limit,
+            on_dead=loop.work.on_dead,
+        )
     except Stopped:
         return []

@@ -211,18 +211,27 @@ class PendingRun:
     def due(self, until_ms: int) -> list[Due]:
         """Entries whose delivery time is ``until_ms`` or before, in the order of IDs."""
         return [
-            (time_ms, *_ID.unpack_from(self._ids, place * ID_BYTES), self._consumers[place],
-             self._counts[place])
+            (
+                time_ms,
+                *_ID.unpack_from(self._ids, place * ID_BYTES),
+                self._consumers[place],
+                self._counts[place],
+            )
             for place, time_ms in enumerate(self._times)
             if time_ms <= until_ms
-        ]  # fmt: skip
+        ]
 
     def pack(self) -> bytes:
         """The stored value."""
-        return b"".join((
-            _COUNT.pack(len(self)), self._ids, _bytes(self._consumers), _bytes(self._times),
-            _bytes(self._counts),
-        ))  # fmt: skip
+        return b"".join(
+            (
+                _COUNT.pack(len(self)),
+                self._ids,
+                _bytes(self._consumers),
+                _bytes(self._times),
+                _bytes(self._counts),
+            )
+        )
 
     @classmethod
     def unpack(cls, value: bytes) -> PendingRun:

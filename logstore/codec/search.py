@@ -77,14 +77,32 @@ class FrameSearch:
     """
 
     __slots__ = (
-        "_crc", "_crc_at", "_end", "_heap", "_least", "_read_upto", "_rest", "_room", "_seed",
-        "_segment", "_slack", "_start", "full", "resume",
-    )  # fmt: skip
+        "_crc",
+        "_crc_at",
+        "_end",
+        "_heap",
+        "_least",
+        "_read_upto",
+        "_rest",
+        "_room",
+        "_seed",
+        "_segment",
+        "_slack",
+        "_start",
+        "full",
+        "resume",
+    )
 
     def __init__(
-        self, seed: int, segment: int, start: int, end: int, least_commit: int, slack: int,
+        self,
+        seed: int,
+        segment: int,
+        start: int,
+        end: int,
+        least_commit: int,
+        slack: int,
         room: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 0 <= start <= end <= 0xFFFFFFFF or room < 1:
             raise ValueError("a search lies within a segment")
         self._seed, self._segment, self._start, self._end = seed, segment, start, end

@@ -64,11 +64,16 @@ class Idempotent(NamedTuple):
 def _encode(body: Idempotent) -> bytes:
     parts = [
         fmt.IDEMPOTENT_BODY.pack(
-            body.stream, body.added, body.duplicates, *body.first, *body.last, *body.upto,
+            body.stream,
+            body.added,
+            body.duplicates,
+            *body.first,
+            *body.last,
+            *body.upto,
             len(body.producer),
         ),
         body.producer,
-    ]  # fmt: skip
+    ]
     for id, name in body.items:
         parts += (fmt.IDEMPOTENT_ITEM.pack(*id, len(name)), name)
     return b"".join(parts)

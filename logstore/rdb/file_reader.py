@@ -177,11 +177,34 @@ def verify(fill: Fill) -> int:
 
 # -- Values that are no streams -------------------------------------------------------------------
 _NAMES: Final = {
-    0: "string", 1: "list", 2: "set", 3: "sorted set", 4: "hash", 5: "sorted set", 6: "module",
-    7: "module", 9: "hash", 10: "list", 11: "set", 12: "sorted set", 13: "hash", 14: "list",
-    15: "stream", 16: "hash", 17: "sorted set", 18: "list", 19: "stream", 20: "set", 21: "stream",
-    22: "hash", 23: "hash", 24: "hash", 25: "hash", 26: "stream", 27: "stream",
-}  # fmt: skip
+    0: "string",
+    1: "list",
+    2: "set",
+    3: "sorted set",
+    4: "hash",
+    5: "sorted set",
+    6: "module",
+    7: "module",
+    9: "hash",
+    10: "list",
+    11: "set",
+    12: "sorted set",
+    13: "hash",
+    14: "list",
+    15: "stream",
+    16: "hash",
+    17: "sorted set",
+    18: "list",
+    19: "stream",
+    20: "set",
+    21: "stream",
+    22: "hash",
+    23: "hash",
+    24: "hash",
+    25: "hash",
+    26: "stream",
+    27: "stream",
+}
 _SCORE_MAX_BYTES = 252  # 253 to 255 stand for what is no number, and have no bytes
 _MODULE_END, _MODULE_FLOAT, _MODULE_DOUBLE, _MODULE_STRING = 0, 3, 4, 5
 _MODULE_NUMBERS = (1, 2)
@@ -292,7 +315,11 @@ _Step = Callable[[Reader], None]
 _SKIPPED: Final[dict[int, _Step]] = {
     **dict.fromkeys((0, 9, 10, 11, 12, 13, 16, 17, 20), Reader.skip_string),
     **dict.fromkeys((1, 2, 14), _strings(1)),
-    3: _old_scores, 4: _strings(2), 5: _scores, 7: _module, 18: _quicklist,
-}  # fmt: skip
+    3: _old_scores,
+    4: _strings(2),
+    5: _scores,
+    7: _module,
+    18: _quicklist,
+}
 _SKIPPED_REDIS: Final[dict[int, _Step]] = {24: _expiring_hash, 25: _expiring_listpack}
 _SKIPPED_VALKEY: Final[dict[int, _Step]] = {22: _valkey_hash}

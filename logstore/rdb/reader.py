@@ -40,9 +40,17 @@ class Reader:
     """
 
     __slots__ = (
-        "_at", "_before", "_crc", "_data", "_expanded", "_fill", "_kept", "_kept_from", "failed",
+        "_at",
+        "_before",
+        "_crc",
+        "_data",
+        "_expanded",
+        "_fill",
+        "_kept",
+        "_kept_from",
+        "failed",
         "too_long",
-    )  # fmt: skip
+    )
 
     def __init__(self, data: bytes = b"", fill: Fill | None = None, *, start: int = 0) -> None:
         self._data = data

@@ -39,10 +39,15 @@ NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what w
 IDEMPOTENT_IDS_MAX = 10_000  # of one producer, as servers have it
 # Of one of them: a string has a byte, as has a number; an ID has two, a packed one sixteen.
 _LEAST_BYTES = {
-    "nodes": 6, "groups": 5, "consumers": 10, "pending entries": 25,
-    "pending entries of a consumer": 16, "entries given back": 16, "producers": 2,
+    "nodes": 6,
+    "groups": 5,
+    "consumers": 10,
+    "pending entries": 25,
+    "pending entries of a consumer": 16,
+    "entries given back": 16,
+    "producers": 2,
     "idempotent IDs": 3,
-}  # fmt: skip
+}
 OWNERS_MAX = (1 << 32) - 2
 DIGEST_BYTES, _OFFSET_BYTES = 16, 5
 PLACE_BYTES = DIGEST_BYTES + _OFFSET_BYTES

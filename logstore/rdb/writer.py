@@ -156,9 +156,13 @@ class FileWriter:
         self._put(_SELECT + length(0))
 
     def stream(
-        self, name: bytes, node_count: int, nodes: Iterable[Node], info: StreamInfoValue,
+        self,
+        name: bytes,
+        node_count: int,
+        nodes: Iterable[Node],
+        info: StreamInfoValue,
         expires_ms: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write one stream; ``nodes`` are as many as ``node_count`` says."""
         if expires_ms is not None:
             self._put(_EXPIRES_MS + i64(expires_ms))

@@ -55,10 +55,7 @@ class EmbeddedConnection(Connection):
     def at_rest(self) -> bool:
         """Whether it is connected and owes no reply."""
         sock = self._link
-        return (
-            sock is not None and sock.at_rest
-            and not getattr(self, "_should_reconnect", False)
-        )  # fmt: skip
+        return sock is not None and sock.at_rest and not getattr(self, "_should_reconnect", False)
 
     # -- requests -----------------------------------------------------------------------------
     def _words(self, args: Sequence[Any]) -> list[bytes]:
@@ -117,9 +114,13 @@ class EmbeddedConnection(Connection):
         return found
 
     def read_response(
-        self, disable_decoding: bool = False, *, timeout: Any = _AS_SOCKET,
-        disconnect_on_error: bool = True, push_request: bool = False,  # noqa: ARG002
-    ) -> Any:  # fmt: skip
+        self,
+        disable_decoding: bool = False,
+        *,
+        timeout: Any = _AS_SOCKET,
+        disconnect_on_error: bool = True,
+        push_request: bool = False,  # noqa: ARG002
+    ) -> Any:
         """The reply that is next; an error is raised."""
         sock, encoder = self._link, self.encoder
         try:

@@ -40,9 +40,12 @@ class Gather:
     """Nodes gathered into record batches; ``binary`` names columns whose values stay bytes."""
 
     def __init__(
-        self, columns: Sequence[str | Source] | None = None, batch_rows: int = BATCH_ROWS, *,
+        self,
+        columns: Sequence[str | Source] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        *,
         binary: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise OptionError(f"batch_rows must be 1 to {BATCH_ROWS_MAX}: {batch_rows}")
         self._sources = [

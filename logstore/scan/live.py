@@ -85,10 +85,13 @@ def _batches(
 
 
 def scan_stream(
-    engine: Engine, name: bytes, start: StreamID = ZERO_ID, end: StreamID = MAX_ID,
+    engine: Engine,
+    name: bytes,
+    start: StreamID = ZERO_ID,
+    end: StreamID = MAX_ID,
     columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
     batch_rows: int = BATCH_ROWS,
-) -> pa.RecordBatchReader:  # fmt: skip
+) -> pa.RecordBatchReader:
     """The live entries of a closed interval, up to the last one there was at the first batch.
 
     Each batch is read on snapshots of its own: entries that are deleted meanwhile may still come

@@ -114,10 +114,18 @@ def bounds(sizes: Sequence[int], parts: int) -> list[int]:
 
 
 def make(
-    engine: Engine, names: Sequence[bytes], start: StreamID = ZERO_ID, end: StreamID = MAX_ID, *,
-    min_partitions: int | None = None, cores: int = 1, ttl_ms: int = TTL_MS,
-    home: Path | None = None, owner: Identity | None = None, purpose: str = "",
-) -> Plan:  # fmt: skip
+    engine: Engine,
+    names: Sequence[bytes],
+    start: StreamID = ZERO_ID,
+    end: StreamID = MAX_ID,
+    *,
+    min_partitions: int | None = None,
+    cores: int = 1,
+    ttl_ms: int = TTL_MS,
+    home: Path | None = None,
+    owner: Identity | None = None,
+    purpose: str = "",
+) -> Plan:
     """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
 
     The pin is for the process ``owner``, by default this one. A plan of the same that it made of
@@ -179,11 +187,18 @@ def _shared(engine: Engine, home: Path, key: str, now_ms: int) -> Plan | None:
             continue  # an erasure took it, or its file is damaged: a new one is made
         splits = [
             Split(
-                str(engine.path), str(home), engine.uuid, pin.id, row[0], row[1],
-                StreamID(*row[2:4]), StreamID(*row[4:6]), *row[6:],
+                str(engine.path),
+                str(home),
+                engine.uuid,
+                pin.id,
+                row[0],
+                row[1],
+                StreamID(*row[2:4]),
+                StreamID(*row[4:6]),
+                *row[6:],
             )
             for row in table
-        ]  # fmt: skip
+        ]
         entries, size = (sum(each) for each in zip(*[split[-2:] for split in splits], strict=True))
         return Plan(pin.id, splits, entries, size)
     return None
@@ -191,13 +206,20 @@ def _shared(engine: Engine, home: Path, key: str, now_ms: int) -> Plan | None:
 
 def _table(splits: Sequence[Split]) -> bytes:
     """What `_shared` reads."""
-    packed: bytes = msgpack.packb([
-        (
-            each.offset, each.size_bytes, *each.first, *each.last, each.nodes, each.entries,
-            each.data_bytes,
-        )
-        for each in splits
-    ])  # fmt: skip
+    packed: bytes = msgpack.packb(
+        [
+            (
+                each.offset,
+                each.size_bytes,
+                *each.first,
+                *each.last,
+                each.nodes,
+                each.entries,
+                each.data_bytes,
+            )
+            for each in splits
+        ]
+    )
     return packed
 
 
@@ -280,9 +302,14 @@ def _piece(
 def _item(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> Item:
     if ref.locator is not None:
         return Item(
-            ref.locator.position, ref.locator.payload_bytes, ref.live, ref.master, ref.last,
-            ref.locator.vector, b"",
-        )  # fmt: skip
+            ref.locator.position,
+            ref.locator.payload_bytes,
+            ref.live,
+            ref.master,
+            ref.last,
+            ref.locator.vector,
+            b"",
+        )
     lp, vector = nodes.listpack(view, record, ref)
     return Item(0, len(lp), ref.live, ref.master, ref.last, vector, lp)
 
@@ -296,11 +323,14 @@ def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> tuple
             offset = writer.offset
             _blocks(writer, items, low, high)
             split = place._replace(
-                offset=offset, size_bytes=writer.offset - offset,
+                offset=offset,
+                size_bytes=writer.offset - offset,
                 first=StreamID(*items.edges[4 * low : 4 * low + 2]),
-                last=StreamID(*items.edges[4 * high - 2 : 4 * high]), nodes=high - low,
-                entries=sum(items.lives[low:high]), data_bytes=sum(items.sizes[low:high]),
-            )  # fmt: skip
+                last=StreamID(*items.edges[4 * high - 2 : 4 * high]),
+                nodes=high - low,
+                entries=sum(items.lives[low:high]),
+                data_bytes=sum(items.sizes[low:high]),
+            )
             splits.append(split)
         table_at = writer.offset
         writer.block(Section(0, b"", ZERO_ID, ZERO_ID), 0, _table(splits))

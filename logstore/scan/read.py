@@ -114,22 +114,34 @@ def nodes(
                 if item.position:
                     source = files.source(fmt.segment_of(item.position))
                     lp = located.listpack(
-                        source, seed, item.position, item.payload_bytes, section.stream,
+                        source,
+                        seed,
+                        item.position,
+                        item.payload_bytes,
+                        section.stream,
                         item.master,
-                    )  # fmt: skip
+                    )
                 yield FoundNode(
-                    section.name, lp, item.master, item.vector, section.start, section.end,
+                    section.name,
+                    lp,
+                    item.master,
+                    item.vector,
+                    section.start,
+                    section.end,
                     item.live,
-                )  # fmt: skip
+                )
     finally:
         blocks.close()
         files.close()
 
 
 def batches(
-    split: Split, gather: Gather, *, fs: FileSystem = LOCAL,
+    split: Split,
+    gather: Gather,
+    *,
+    fs: FileSystem = LOCAL,
     now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+) -> Iterator[pa.RecordBatch]:
     """The entries of a split as record batches."""
     for node in nodes(split, fs=fs, now_ms=now_ms):
         if gather.is_full(node.live):
@@ -139,9 +151,12 @@ def batches(
 
 
 def read_split(
-    split: Split, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS, *,
+    split: Split,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    *,
     fs: FileSystem = LOCAL,
-) -> pa.RecordBatchReader:  # fmt: skip
+) -> pa.RecordBatchReader:
     """A split as Arrow."""
     import pyarrow as pa
 

@@ -83,10 +83,17 @@ def _plain(kind: Any) -> bool:
     return any(
         test(kind)
         for test in (
-            types.is_string, types.is_binary, types.is_integer, types.is_float32, types.is_float64,
-            types.is_boolean, types.is_timestamp, types.is_date32, types.is_decimal128,
+            types.is_string,
+            types.is_binary,
+            types.is_integer,
+            types.is_float32,
+            types.is_float64,
+            types.is_boolean,
+            types.is_timestamp,
+            types.is_date32,
+            types.is_decimal128,
         )
-    )  # fmt: skip
+    )
 
 
 def _holds_an_exact_number(kind: Any) -> bool:

@@ -59,9 +59,13 @@ class Item(NamedTuple):
     def pack(self) -> bytes:
         """The item in a block."""
         head = _ITEM.pack(
-            self.position, self.payload_bytes, self.live, *self.master, *self.last,
+            self.position,
+            self.payload_bytes,
+            self.live,
+            *self.master,
+            *self.last,
             len(self.vector),
-        )  # fmt: skip
+        )
         return head + self.vector + self.lp
 
 
@@ -207,8 +211,13 @@ def _items(body: bytes, at: int, count: int) -> list[Item]:
         at = lp_at if position else lp_at + size
         items.append(
             Item(
-                position, size, live, StreamID(ms, seq), StreamID(last_ms, last_seq), vector,
+                position,
+                size,
+                live,
+                StreamID(ms, seq),
+                StreamID(last_ms, last_seq),
+                vector,
                 b"" if position else body[lp_at:at],
             )
-        )  # fmt: skip
+        )
     return items

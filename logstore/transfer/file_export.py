@@ -52,9 +52,14 @@ def spelt(nodes: Iterable[Node], peer: Peer | None) -> Iterable[Node]:
 
 
 def export_file(
-    store: Store[Any], path: Path, wanted: Wanted | None = None, *, peer: Peer | None = None,
-    report: Report | None = None, progress: Progress = unwatched,
-) -> Report:  # fmt: skip
+    store: Store[Any],
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    peer: Peer | None = None,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
     """Write the streams that are wanted to an RDB file; one that is there gives way only if
     ``wanted`` replaces.
 
@@ -84,9 +89,13 @@ def export_file(
 
 
 def _write(
-    store: Store[Any], file: File, wanted: Wanted, peer: Peer | None, report: Report,
+    store: Store[Any],
+    file: File,
+    wanted: Wanted,
+    peer: Peer | None,
+    report: Report,
     progress: Progress,
-) -> None:  # fmt: skip
+) -> None:
     found = names(store, wanted)
     total = sum(_node_bytes(store, name) for name in found)
     at = 0

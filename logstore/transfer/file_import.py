@@ -36,9 +36,15 @@ _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
 
 def import_file(
-    store: Store[Any], path: Path, wanted: Wanted | None = None, *, name: bytes | None = None,
-    database: int = 0, report: Report | None = None, progress: Progress = unwatched,
-) -> Report:  # fmt: skip
+    store: Store[Any],
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    name: bytes | None = None,
+    database: int = 0,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
     """Import the streams of an RDB file that are wanted, of one database; or, with ``name``, the
     one stream of a file that holds a DUMP payload.
 
@@ -109,9 +115,14 @@ class _Import:
     """One RDB file on its way in."""
 
     def __init__(
-        self, file: File, intake: Intake, wanted: Wanted, database: int, report: Report,
+        self,
+        file: File,
+        intake: Intake,
+        wanted: Wanted,
+        database: int,
+        report: Report,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._file = file
         self._at = 0
         self._size = file.size_bytes()

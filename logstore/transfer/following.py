@@ -62,10 +62,15 @@ class Follow:
 
 
 def follow(
-    store: Store[Any], server: Server, wanted: Wanted | None = None,
-    options: Follow | None = None, *, stop: threading.Event | None = None,
-    report: Report | None = None, progress: Progress = unwatched,
-) -> Report:  # fmt: skip
+    store: Store[Any],
+    server: Server,
+    wanted: Wanted | None = None,
+    options: Follow | None = None,
+    *,
+    stop: threading.Event | None = None,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
     """Follow the streams that are wanted until ``stop`` is set; then sync, and trim, once more.
 
     A server that goes away is waited for. PeerError if it refuses a command; IDOrderError if
@@ -83,9 +88,14 @@ class _Following:
     """The loop, and where each stream stands."""
 
     def __init__(
-        self, store: Store[Any], server: Server, wanted: Wanted, options: Follow, report: Report,
+        self,
+        store: Store[Any],
+        server: Server,
+        wanted: Wanted,
+        options: Follow,
+        report: Report,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._server = server
         # What is here already is gone on with, so nothing gives way.
@@ -223,9 +233,15 @@ class _Following:
         """
         names = list(self._places)
         reply = self._server.attempt(
-            "XREAD", "COUNT", 1, "BLOCK", BLOCK_MS, "STREAMS", *names,
+            "XREAD",
+            "COUNT",
+            1,
+            "BLOCK",
+            BLOCK_MS,
+            "STREAMS",
+            *names,
             *(str(self._places[name].last) for name in names),
-        )  # fmt: skip
+        )
         if isinstance(reply, PeerError):
             if not is_no_stream(reply):
                 raise reply
@@ -244,11 +260,12 @@ class _Following:
             places = [str(self._places[name].last) for name in part]
             replies = self._server.many(
                 [
-                    ("XREAD", "COUNT", COUNT, "STREAMS", *part, *places), COUNTS,
+                    ("XREAD", "COUNT", COUNT, "STREAMS", *part, *places),
+                    COUNTS,
                     *(("XINFO", "STREAM", name) for name in part),
                 ],
                 at_once=True,
-            )  # fmt: skip
+            )
             if any(is_no_stream(reply) for reply in (replies[0], *replies[2:])):
                 self._look_at = 0.0  # one is gone, or no stream any more
                 continue
@@ -304,8 +321,12 @@ class _Following:
         self._report.miss(look.name, above, below, missed)
         log.warning(
             "%r: %d entries above %s and below %s were trimmed or deleted there before they were "
-            "read", look.name, missed, above, below,
-        )  # fmt: skip
+            "read",
+            look.name,
+            missed,
+            above,
+            below,
+        )
         place.added += missed
         self._store.stream(target).set_id(place.last, entries_added=place.added)
 

@@ -22,17 +22,47 @@ OVERLAP = 100  # entries that are compared
 COUNTS: tuple[str, ...] = ("INFO", "server", "stats", "commandstats")
 # What may put a stream of any counts in the place of another one, or change its counts.
 REPLACING = (
-    "rename", "renamenx", "restore", "restore-asking", "copy", "move", "migrate", "swapdb",
-    "xsetid", "replicaof", "slaveof", "debug", "config|resetstat",
-)  # fmt: skip
+    "rename",
+    "renamenx",
+    "restore",
+    "restore-asking",
+    "copy",
+    "move",
+    "migrate",
+    "swapdb",
+    "xsetid",
+    "replicaof",
+    "slaveof",
+    "debug",
+    "config|resetstat",
+)
 FLUSHING = ("flushall", "flushdb")
 # What may remove a stream, directly or through a value of another type.
 REMOVING = (
-    *FLUSHING, "del", "unlink", "delex", "set", "setex", "psetex", "mset", "msetex", "getset",
-    "bitop", "pfmerge", "sort", "sunionstore", "sinterstore", "sdiffstore", "zunionstore",
-    "zinterstore", "zdiffstore", "zrangestore", "georadius", "georadiusbymember",
+    *FLUSHING,
+    "del",
+    "unlink",
+    "delex",
+    "set",
+    "setex",
+    "psetex",
+    "mset",
+    "msetex",
+    "getset",
+    "bitop",
+    "pfmerge",
+    "sort",
+    "sunionstore",
+    "sinterstore",
+    "sdiffstore",
+    "zunionstore",
+    "zinterstore",
+    "zdiffstore",
+    "zrangestore",
+    "georadius",
+    "georadiusbymember",
     "geosearchstore",
-)  # fmt: skip
+)
 
 
 class ServerCounts:

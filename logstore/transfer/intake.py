@@ -120,9 +120,12 @@ class Intake:
         """One with very many groups, in commits of its own."""
         self.flush()
         restore.bring(
-            self._commit, name, prepared, replace=self._wanted.replace,
+            self._commit,
+            name,
+            prepared,
+            replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
-        )  # fmt: skip
+        )
         self._report.streams += 1
         self._report.entries += prepared.info.length
 
@@ -168,16 +171,25 @@ class Intake:
         return after
 
     def finish(
-        self, temporary: restore.Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
+        self,
+        temporary: restore.Temporary,
+        edge: Edge,
+        name: bytes,
+        info: StreamInfoValue,
         expires_ms: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The end of a stream that came in pieces: from now on it is there."""
         restore.check_info(info, edge)
         restore.check_size(info, 0)
         restore.complete(
-            self._commit, temporary, edge, name, info, replace=self._wanted.replace,
+            self._commit,
+            temporary,
+            edge,
+            name,
+            info,
+            replace=self._wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
-        )  # fmt: skip
+        )
         self._report.streams += 1
         self._report.entries += info.length
 

@@ -80,9 +80,11 @@ class Gap:
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "stream": self.stream.decode("utf-8", "backslashreplace"), "above": str(self.above),
-            "below": str(self.below), "entries": self.entries,
-        }  # fmt: skip
+            "stream": self.stream.decode("utf-8", "backslashreplace"),
+            "above": str(self.above),
+            "below": str(self.below),
+            "entries": self.entries,
+        }
 
 
 @dataclass(slots=True)
@@ -141,9 +143,15 @@ class Report:
         """Plain values: streams and entries, and of the rest what is not nothing."""
         found: dict[str, Any] = {"streams": self.streams, "entries": self.entries}
         for name in (
-            "same", "kept", "expired", "other_databases", "trimmed", "deleted", "reconnects",
+            "same",
+            "kept",
+            "expired",
+            "other_databases",
+            "trimmed",
+            "deleted",
+            "reconnects",
             "missed",
-        ):  # fmt: skip
+        ):
             if getattr(self, name):
                 found[name] = getattr(self, name)
         if self.gaps:

@@ -146,9 +146,10 @@ class Mirroring:
         begins = after.first_entry  # what is below was trimmed while it was read
         kept = self._kept.get(name, ())
         ids = [
-            id for id in missing
+            id
+            for id in missing
             if id > begins and not any(above < id <= upto for above, upto in kept)
-        ]  # fmt: skip
+        ]
         stream = self._store.stream(self._wanted.target(name))
         for at in range(0, len(ids), PAGE):
             self._report.deleted += stream.delete(*ids[at : at + PAGE])

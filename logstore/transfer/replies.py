@@ -105,9 +105,13 @@ def pairs(reply: Any) -> Pairs:
 
 
 def rows(
-    reply: Any, most: int, *, above: StreamID | None = None, upto: StreamID | None = None,
+    reply: Any,
+    most: int,
+    *,
+    above: StreamID | None = None,
+    upto: StreamID | None = None,
     falling: bool = False,
-) -> Rows:  # fmt: skip
+) -> Rows:
     """Entries, as ``add_many`` takes them: at most so many, above the one ID, not above the other,
     in order; ``falling``: from the last one on."""
     found = [

@@ -63,9 +63,13 @@ class Server:
         self._errors = module.exceptions
         self._bounds = Bounds(reply_s)
         settings: dict[str, Any] = {
-            "protocol": 2, "decode_responses": False, "retry": no_retry, "socket_timeout": reply_s,
-            "socket_connect_timeout": CONNECT_S, "parser_class": parser(self._bounds),
-        }  # fmt: skip
+            "protocol": 2,
+            "decode_responses": False,
+            "retry": no_retry,
+            "socket_timeout": reply_s,
+            "socket_connect_timeout": CONNECT_S,
+            "parser_class": parser(self._bounds),
+        }
         if not url.startswith("unix://"):
             settings["socket_keepalive"] = True
         try:
@@ -90,9 +94,11 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
 
     # -- commands -------------------------------------------------------------------------------

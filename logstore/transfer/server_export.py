@@ -38,10 +38,14 @@ from logstore.transfer.server_import import DUMP_MAX_BYTES
 
 
 def export_server(
-    store: Store[Any], server: Server, wanted: Wanted | None = None, *,
-    dump_max_bytes: int = DUMP_MAX_BYTES, report: Report | None = None,
+    store: Store[Any],
+    server: Server,
+    wanted: Wanted | None = None,
+    *,
+    dump_max_bytes: int = DUMP_MAX_BYTES,
+    report: Report | None = None,
     progress: Progress = unwatched,
-) -> Report:  # fmt: skip
+) -> Report:
     """Bring the streams that are wanted to a server; ``progress`` is told entries.
 
     Those with more than ``dump_max_bytes`` of nodes go by commands. PeerError, StreamExistsError.
@@ -65,9 +69,13 @@ class _Export:
     """A store's streams on their way out."""
 
     def __init__(
-        self, store: Store[Any], server: Server, wanted: Wanted, dump_max_bytes: int,
+        self,
+        store: Store[Any],
+        server: Server,
+        wanted: Wanted,
+        dump_max_bytes: int,
         report: Report,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._server = server
         self._wanted = wanted
@@ -160,9 +168,14 @@ class _Commands:
         self._progress = progress
 
     def bring(
-        self, target: bytes, nodes: Iterable[Node], info: StreamInfoValue,
-        expires_ms: int | None, *, replace: bool,
-    ) -> None:  # fmt: skip
+        self,
+        target: bytes,
+        nodes: Iterable[Node],
+        info: StreamInfoValue,
+        expires_ms: int | None,
+        *,
+        replace: bool,
+    ) -> None:
         """Make it; StreamExistsError, PeerError."""
         server, name = self._server, IMPORTING + target
         server.call("DEL", name)
@@ -218,10 +231,22 @@ class _Commands:
         for (owner, time_ms, times), ids in alike.items():
             who = b"" if owner == NOBODY else group.consumers[owner - 1].name
             for at in range(0, len(ids), BATCH):
-                commands.append((
-                    "XCLAIM", name, group.name, who, 0, *ids[at : at + BATCH], "TIME", time_ms,
-                    "RETRYCOUNT", times, "FORCE", "JUSTID",
-                ))  # fmt: skip
+                commands.append(
+                    (
+                        "XCLAIM",
+                        name,
+                        group.name,
+                        who,
+                        0,
+                        *ids[at : at + BATCH],
+                        "TIME",
+                        time_ms,
+                        "RETRYCOUNT",
+                        times,
+                        "FORCE",
+                        "JUSTID",
+                    )
+                )
         claimed = sum(len(reply) for reply in self._send(commands) if isinstance(reply, list))
         if claimed < len(pending):
             self._report.note(

@@ -43,10 +43,14 @@ MISSING = -2
 
 
 def import_server(
-    store: Store[Any], server: Server, wanted: Wanted | None = None, *,
-    dump_max_bytes: int = DUMP_MAX_BYTES, report: Report | None = None,
+    store: Store[Any],
+    server: Server,
+    wanted: Wanted | None = None,
+    *,
+    dump_max_bytes: int = DUMP_MAX_BYTES,
+    report: Report | None = None,
     progress: Progress = unwatched,
-) -> Report:  # fmt: skip
+) -> Report:
     """Import the streams of a server that are wanted; ``progress`` is told entries.
 
     Those of which the server says that they take more than ``dump_max_bytes`` come by pages.
@@ -77,9 +81,13 @@ class ServerImport:
     """One server's streams on their way in."""
 
     def __init__(
-        self, store: Store[Any], server: Server, wanted: Wanted, dump_max_bytes: int,
+        self,
+        store: Store[Any],
+        server: Server,
+        wanted: Wanted,
+        dump_max_bytes: int,
         report: Report,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.intake = Intake(store, wanted, report)
         self._store = store
         self._server = server
@@ -213,8 +221,11 @@ class _Paging:
     # -- all but the entries --------------------------------------------------------------------
     def _last_commands(self, name: bytes, groups: list[bytes]) -> list[tuple[Any, ...]]:
         commands: list[tuple[Any, ...]] = [
-            self._next(name), ("XINFO", "STREAM", name), ("XINFO", "GROUPS", name), ("TIME",),
-        ]  # fmt: skip
+            self._next(name),
+            ("XINFO", "STREAM", name),
+            ("XINFO", "GROUPS", name),
+            ("TIME",),
+        ]
         for group in groups:
             commands += [
                 ("XINFO", "CONSUMERS", name, group),

@@ -113,9 +113,13 @@ class Blocked:
     async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
         try:
             entries = await tasks.read(
-                self._group_read(), self._owner, self.deadline, alive=self._alive,
-                begun=self._begun, most_s=slice_s,
-            )  # fmt: skip
+                self._group_read(),
+                self._owner,
+                self.deadline,
+                alive=self._alive,
+                begun=self._begun,
+                most_s=slice_s,
+            )
             if not entries:
                 return self.step.empty
             if self._made(entries) is not None or _is_small(entries):
@@ -135,9 +139,14 @@ class Blocked:
             return tasks.run(self._attempt)
 
         replies = await wait_for(
-            tasks.watcher, self.step.keys, attempt, self.deadline, pause_s=pause_s,
-            alive=self._unblocked, begun=lambda waiter: self._begin(waiter.wake),
-        )  # fmt: skip
+            tasks.watcher,
+            self.step.keys,
+            attempt,
+            self.deadline,
+            pause_s=pause_s,
+            alive=self._unblocked,
+            begun=lambda waiter: self._begin(waiter.wake),
+        )
         return self.step.empty if replies is None else replies[0]
 
     # -- what it reads ------------------------------------------------------------------------
@@ -173,11 +182,19 @@ class Blocked:
         read, opened = self._group, opened_of(self._session.database.store)
         shared = opened.live()
         return GroupRead(
-            shared.engine, shared.committer, read.stream, read.group, read.consumer, self._once,
-            opened.commit_telling, read.limit, read.claim_idle_ms, read.noack,
+            shared.engine,
+            shared.committer,
+            read.stream,
+            read.group,
+            read.consumer,
+            self._once,
+            opened.commit_telling,
+            read.limit,
+            read.claim_idle_ms,
+            read.noack,
             capped=True,  # also by what the client may owe
             measured=read.measured,
-        )  # fmt: skip
+        )
 
     def _once(self, txn: WriteTxn, takes_new: bool = True) -> list[Delivered]:
         """The read, inside of its commit: a reply that is too large undoes it."""

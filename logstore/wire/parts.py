@@ -74,9 +74,12 @@ class OfItems(Generic[T]):
     """The parts of a change that does the same to each of many items: some after the other."""
 
     def __init__(
-        self, count: int, op: Callable[[WriteTxn, slice], T], keep: Callable[[T], object],
+        self,
+        count: int,
+        op: Callable[[WriteTxn, slice], T],
+        keep: Callable[[T], object],
         reply: Callable[[], Reply],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._count = count
         self._op = op
         self._keep = keep

@@ -240,9 +240,14 @@ class SalvageableNodes:
         yield lost.master, lp
 
     def _tell(
-        self, record: StreamRecord, first: StreamID, last: StreamID, entries: int | None, why: str,
+        self,
+        record: StreamRecord,
+        first: StreamID,
+        last: StreamID,
+        entries: int | None,
+        why: str,
         position: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         segment, offset = fmt.position_parts(position)
         if entries:
             self.gone.append(Gone(record.name, first, last, entries, segment, offset, why))

@@ -59,10 +59,13 @@ class Damaged:
             # Before the index is opened: one process opens it once.
             self.seen = check(path, progress=progress, careful=True, fs=self.repaired.fs)
             self.engine = readonly.private_engine(
-                self.repaired.fs, path, self.home, self.repaired.content,
+                self.repaired.fs,
+                path,
+                self.home,
+                self.repaired.content,
                 StoreOptions(readonly=True, background=False),
                 lambda engine: rebuild.build(engine, self.report),
-            )  # fmt: skip
+            )
             self.engine.accept_loss = True
             self.own_index = self._trusted()
             if not self.own_index:
@@ -275,9 +278,7 @@ class _Salvage:
         else:
             temporary = temporary or self._run(partial(restore.begin, name=name))
             edge = self._extend(temporary, edge, waiting)
-            restore.complete(
-                self._run, temporary, edge, name, info, replace=False, last=of_stream
-            )  # fmt: skip
+            restore.complete(self._run, temporary, edge, name, info, replace=False, last=of_stream)
         report = self.report
         report.streams += 1
         report.entries += after.length
@@ -289,20 +290,23 @@ class _Salvage:
     def _extend(self, temporary: restore.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
         parts, after = restore.verify(waiting, edge)
         found: list[Part] = [parts]
-        self._run(partial(
-            restore.extend, temporary=temporary, before=edge, parts=found, after=after
-        ))  # fmt: skip
+        self._run(
+            partial(restore.extend, temporary=temporary, before=edge, parts=found, after=after)
+        )
         return after
 
     def _info(self, left: SalvageableNodes, record: StreamRecord, edge: Edge) -> StreamInfoValue:
         """All but the nodes, as it fits those that are left."""
         view, number = left.view, record.number
         info = StreamInfoValue(
-            edge.length, max(record.last, StreamID(*edge.top), record.max_deleted), record.first,
-            record.max_deleted, max(record.entries_added, edge.length),
+            edge.length,
+            max(record.last, StreamID(*edge.top), record.max_deleted),
+            record.first,
+            record.max_deleted,
+            max(record.entries_added, edge.length),
             [export.group_value(view, each) for each in view.index.groups.of_stream(number)],
             idempotent_ids.export(view, number),
-        )  # fmt: skip
+        )
         try:
             restore.check_info(info, edge)
         except InvalidPayloadError as exc:

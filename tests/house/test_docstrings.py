@@ -20,7 +20,7 @@ import logstore
 from logstore.aio.group import AsyncGroup
 from logstore.aio.store import AsyncStore
 from logstore.aio.stream import AsyncStream
-from logstore.api.transaction import TransactionGroup, TransactionStream
+from logstore.api.transaction_stream import TransactionGroup, TransactionStream
 from tests.house.repo import modules, tree
 
 PLAIN = (logstore.Store, logstore.Stream, logstore.Group)

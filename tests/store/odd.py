@@ -22,7 +22,8 @@ from typing import Any
 import logstore
 from logstore import Error
 from logstore.api.store import Store
-from logstore.api.transaction import TransactionGroup, TransactionStream
+from logstore.api.transaction_steps import Steps
+from logstore.api.transaction_stream import TransactionGroup, TransactionStream
 from tests.support.inside import FixedClock
 
 PINNED = Path(__file__).with_name("odd_arguments.txt")
@@ -193,9 +194,9 @@ def outcome(shop: Shop, face: type, method: str, name: str, value: Any) -> str:
             found = call(**named)
         if isinstance(found, Iterator):
             list(itertools.islice(found, 3))
-        transaction = getattr(made, "_tx", made)
-        if isinstance(transaction, logstore.Transaction):
-            transaction.commit()
+        steps = getattr(made, "_steps", None)
+        if isinstance(steps, Steps):
+            steps.commit()
     except Exception as error:  # noqa: BLE001  the name of what came is what is asked for
         changed = shop.store.metrics()["commits"] != before
         told = type(error).__name__

@@ -129,7 +129,7 @@ def test_after_its_end(store: Store[bytes]) -> None:
     assert len(store.stream("a")) == 1
     with store.transaction() as empty:
         pass
-    assert not empty._steps
+    assert not empty._steps._taken
     with store.transaction() as counted:
         count = counted.stream("a").delete("1-1")
     with pytest.raises(UsageError, match="gives no ID"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logstore.errors import FileSystemError
-from logstore.wire.server import admission
+from logstore.wire.server import admission, listening
 from logstore.wire.server.listening import Listen
 from tests.peers.servers import Peer
 from tests.tools.commands import process
@@ -170,14 +170,14 @@ def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_pee
 
 def test_silent_connections_cost_little(tmp_path: Path) -> None:
     """Nothing is made of TLS for one that has sent nothing, and little for one that has."""
-    assert admission._Tls.max_size <= 32 * 1024
+    assert listening._Tls.max_size <= 32 * 1024
     listen = Listen(port=0, tls=context(tmp_path))
     with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
         found = [plain(served.port) for _ in range(50)]
         until(lambda: len(served.service.clients) == 50)
         gc.collect()
         made = {type(each) for each in gc.get_objects()}
-        assert admission._Tls not in made
+        assert listening._Tls not in made
         assert asyncio.selector_events._SelectorSocketTransport not in made  # type: ignore[attr-defined]
         for each in found:
             each.close()

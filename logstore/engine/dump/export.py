@@ -176,10 +176,14 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
     if ref is not None:
         open_node = (ref.master.packed(), nodes.listpack(view, record, ref)[0])
     info = StreamInfoValue(
-        record.length, record.last, record.first, record.max_deleted, record.entries_added,
+        record.length,
+        record.last,
+        record.first,
+        record.max_deleted,
+        record.entries_added,
         [group_value(view, each) for each in view.index.groups.of_stream(record.number)],
         idempotent_ids.export(view, record.number),
-    )  # fmt: skip
+    )
     sealed = _sealed(view, record, None, limit)
     return Export(record.number, info, sealed, open_node, view.meta.active_segment), record
 

@@ -82,9 +82,12 @@ def export(view: Snapshot, stream: int) -> Idempotence | None:
     settings, producers = SettingRows(view.index).stream(stream), ProducerRows(view.index)
     tally = producers.tally(stream)
     found = Idempotence(
-        settings.idempotent_duration_s, settings.idempotent_max_ids, [], tally.added,
+        settings.idempotent_duration_s,
+        settings.idempotent_max_ids,
+        [],
+        tally.added,
         tally.duplicates,
-    )  # fmt: skip
+    )
     plain = StreamSettings()
     limits = (plain.idempotent_duration_s, plain.idempotent_max_ids)
     if not any(tally) and (found.duration_s, found.max_ids) == limits:

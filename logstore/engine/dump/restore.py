@@ -225,9 +225,7 @@ def installed(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> N
 def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> None:
     """Write all but the groups of a stream whose nodes are there."""
     added = info.length if info.entries_added is None else info.entries_added
-    txn.emit(frames.Record(
-        number, info.length, added, *info.last, *first, *info.max_deleted
-    ))  # fmt: skip
+    txn.emit(frames.Record(number, info.length, added, *info.last, *first, *info.max_deleted))
     if info.idempotence is not None:
         idempotent_ids.install(txn, number, info.idempotence)
 
@@ -306,9 +304,11 @@ def _group(txn: WriteTxn, record: StreamRecord, group: GroupValue) -> None:
     read = _entries_read(record, group.last, group.entries_read)
     made = txn.emit(groupframe.Group(record.number, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
-        txn.emit(groupframe.Consumer(
-            made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
-        ))  # fmt: skip
+        txn.emit(
+            groupframe.Consumer(
+                made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
+            )
+        )
     _pending(txn, made, group)
 
 
@@ -360,9 +360,7 @@ def extend(
     check_room(txn, parts)
     number = record.number
     nodes_added(txn, record, written(txn, number, parts))
-    txn.emit(frames.Record(
-        number, after.length, after.length, *after.last, *after.first, 0, 0
-    ))  # fmt: skip
+    txn.emit(frames.Record(number, after.length, after.length, *after.last, *after.first, 0, 0))
 
 
 def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoValue) -> None:
@@ -419,9 +417,14 @@ def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue
 
 
 def finish(
-    txn: WriteTxn, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
-    *, replace: bool,
-) -> None:  # fmt: skip
+    txn: WriteTxn,
+    temporary: Temporary,
+    edge: Edge,
+    name: bytes,
+    info: StreamInfoValue,
+    *,
+    replace: bool,
+) -> None:
     """Make it the stream ``name``; StreamExistsError. ``info`` was verified against ``edge``."""
     describe(txn, temporary, edge, info)
     grouped(txn, _unchanged(txn, temporary, info).number, info.all_groups())
@@ -429,9 +432,15 @@ def finish(
 
 
 def complete(
-    commit: Commit, temporary: Temporary, edge: Edge, name: bytes, info: StreamInfoValue,
-    *, replace: bool, last: Callable[[WriteTxn], object] = bool,
-) -> None:  # fmt: skip
+    commit: Commit,
+    temporary: Temporary,
+    edge: Edge,
+    name: bytes,
+    info: StreamInfoValue,
+    *,
+    replace: bool,
+    last: Callable[[WriteTxn], object] = bool,
+) -> None:
     """As ``finish``, but very many groups come in commits of their own before, so that nobody else
     waits for all of them. ``last`` is done in the commit that gives the name."""
     few = not info.many
@@ -454,9 +463,13 @@ def complete(
 
 
 def bring(
-    commit: Commit, name: bytes, stream: Prepared, *, replace: bool,
+    commit: Commit,
+    name: bytes,
+    stream: Prepared,
+    *,
+    replace: bool,
     last: Callable[[WriteTxn], object] = bool,
-) -> None:  # fmt: skip
+) -> None:
     """Bring in a stream that is in memory; as ``complete``."""
     temporary: Temporary = commit(lambda txn: begin(txn, name))
     edge = stream.edge

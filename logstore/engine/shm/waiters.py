@@ -316,9 +316,13 @@ class Waiters:
         return futex.wake(self._address + self._at(number))
 
     def queues(
-        self, buckets: set[int], without: Collection[int] = (), *, most: int = WAITERS_MAX,
+        self,
+        buckets: set[int],
+        without: Collection[int] = (),
+        *,
+        most: int = WAITERS_MAX,
         since_ms: int = 0,
-    ) -> dict[int, list[WaiterRecord]]:  # fmt: skip
+    ) -> dict[int, list[WaiterRecord]]:
         """Who waits, in order, by the groups whose stream has one of these buckets: of each group
         the first ``most`` that stirred since then; but for those who want new entries only, in the
         groups ``without``.

@@ -57,9 +57,15 @@ def hand_out(txn: WriteTxn, waits: Waits) -> None:
 
 
 def hand_off(
-    txn: WriteTxn, waits: Waits, record: StreamRecord, group: GroupRecord,
-    waiters: list[WaiterRecord], *, spare: bool = False, enough: int = 0,
-) -> bool:  # fmt: skip
+    txn: WriteTxn,
+    waits: Waits,
+    record: StreamRecord,
+    group: GroupRecord,
+    waiters: list[WaiterRecord],
+    *,
+    spare: bool = False,
+    enough: int = 0,
+) -> bool:
     """Give what is new to these waiters, in their order; whether all that live got something.
     There are no more than ``enough`` entries (0: any number).
 
@@ -170,9 +176,10 @@ def _offered(
     if offered:
         waiters.fence()
     gone = {
-        waiter.number for waiter, mailbox in offered
+        waiter.number
+        for waiter, mailbox in offered
         if not (waiters.waits(waiter) and mailboxes.takes(waiter.number, mailbox))
-    }  # fmt: skip
+    }
     if gone:
         for waiter, _ in offered:
             mailboxes.set_locked(waiter.number, NOTHING)

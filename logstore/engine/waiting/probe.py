@@ -44,9 +44,14 @@ class Available(NamedTuple):
 
 
 def probe(
-    view: Snapshot, stream: bytes, group: bytes, asked_idle_ms: int | None, *, first: bool = True,
+    view: Snapshot,
+    stream: bytes,
+    group: bytes,
+    asked_idle_ms: int | None,
+    *,
+    first: bool = True,
     noack: bool = False,
-) -> Available | None:  # fmt: skip
+) -> Available | None:
     """What a reader could be given; None if there is no such group.
 
     With ``first`` it takes whatever there is: if something is fresh, what is idle is not looked up.

@@ -131,9 +131,10 @@ class Ticket:
         if self.waiter == NONE:
             return records
         return [
-            each for each in records
+            each
+            for each in records
             if each.ticket < self.number or (each.ticket > self.number and not ahead)
-        ]  # fmt: skip
+        ]
 
     def handed_locked(self, txn: WriteTxn) -> bool:
         """Whether something was handed to this one: it must not read as well."""

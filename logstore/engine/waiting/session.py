@@ -78,9 +78,12 @@ class GroupRead(NamedTuple):
     def probe(self, *, first: bool = True) -> Available | None:
         """What there is for it; None if the group is gone."""
         available: Available | None = snapshot.read(
-            self.engine, partial(probe.probe, first=first, noack=self.noack),
-            self.stream, self.group, self.claim_idle_ms,
-        )  # fmt: skip
+            self.engine,
+            partial(probe.probe, first=first, noack=self.noack),
+            self.stream,
+            self.group,
+            self.claim_idle_ms,
+        )
         return available
 
     def last(self, *, shown: bool) -> list[Delivered]:
@@ -338,9 +341,13 @@ class WaitSession:
     def _left(self, txn: WriteTxn, found: list[Delivered]) -> bool:
         read = self._read
         return deliver.left(
-            txn, read.stream, read.group, read.claim_idle_ms, noack=read.noack,
+            txn,
+            read.stream,
+            read.group,
+            read.claim_idle_ms,
+            noack=read.noack,
             limited=read.capped or 0 < read.limit <= len(found),
-        )  # fmt: skip
+        )
 
     def _group(self, txn: WriteTxn) -> tuple[StreamRecord, GroupRecord]:
         found = admin.maybe(txn, self._read.stream, self._read.group)

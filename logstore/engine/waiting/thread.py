@@ -16,9 +16,11 @@ from logstore.engine.waiting.wait import left_of, over, wait_streams
 
 
 def read_group(
-    read: GroupRead, deadline: float | None, alive: Callable[[], object],
+    read: GroupRead,
+    deadline: float | None,
+    alive: Callable[[], object],
     owner: tuple[object, bytes] | None = None,
-) -> list[Delivered]:  # fmt: skip
+) -> list[Delivered]:
     """What a read of a group gives, in the order of its queue; [] at the deadline.
 
     Args:

@@ -25,9 +25,13 @@ ANEW_SLICES = 5  # after so many a read-only store looks whether WAKE is another
 
 
 def wait_streams(
-    engine: Engine, names: Sequence[bytes], try_once: Callable[[], T], deadline: float | None,
-    alive: Callable[[], object] | None = None, pause_s: Callable[[], float | None] | None = None,
-) -> T | None:  # fmt: skip
+    engine: Engine,
+    names: Sequence[bytes],
+    try_once: Callable[[], T],
+    deadline: float | None,
+    alive: Callable[[], object] | None = None,
+    pause_s: Callable[[], float | None] | None = None,
+) -> T | None:
     """What ``try_once`` finds, tried again whenever one of the streams changed; None at the
     deadline (of ``time.monotonic``; None: none).
 

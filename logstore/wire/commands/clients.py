@@ -19,18 +19,29 @@ _NO_ID = "ERR client-id should be greater than 0"
 
 _HELP = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GETNAME", "    The name of this connection.",
-    "ID", "    The number of this connection.",
-    "INFO", "    What is known of this connection.",
-    "KILL <ip:port> | ID <id>", "    End a connection.",
-    "LIST", "    What is known of all connections.",
-    "NO-EVICT (ON|OFF)", "    Sets a flag of CLIENT LIST, without effect.",
-    "NO-TOUCH (ON|OFF)", "    Sets a flag of CLIENT LIST, without effect.",
-    "SETINFO <option> <value>", "    Name the client's library.",
-    "SETNAME <name>", "    Name this connection.",
-    "UNBLOCK <id> [TIMEOUT|ERROR]", "    End the wait of another connection.",
-    "HELP", "    Print this help.",
-)  # fmt: skip
+    "GETNAME",
+    "    The name of this connection.",
+    "ID",
+    "    The number of this connection.",
+    "INFO",
+    "    What is known of this connection.",
+    "KILL <ip:port> | ID <id>",
+    "    End a connection.",
+    "LIST",
+    "    What is known of all connections.",
+    "NO-EVICT (ON|OFF)",
+    "    Sets a flag of CLIENT LIST, without effect.",
+    "NO-TOUCH (ON|OFF)",
+    "    Sets a flag of CLIENT LIST, without effect.",
+    "SETINFO <option> <value>",
+    "    Name the client's library.",
+    "SETNAME <name>",
+    "    Name this connection.",
+    "UNBLOCK <id> [TIMEOUT|ERROR]",
+    "    End the wait of another connection.",
+    "HELP",
+    "    Print this help.",
+)
 
 
 def client_id(client: Client, _words: Words) -> Step:

@@ -140,10 +140,15 @@ class _GroupRead:
             count = max(0, left.count())
             if after is None:
                 entries = deliver.read_new(
-                    state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
+                    state,
+                    key,
+                    asked.group,
+                    asked.consumer,
+                    count=count,
+                    noack=asked.noack,
                     claim_idle_ms=asked.claim_idle_ms,
                     room=ByteBudget(left.max_bytes, owed.room(NEW_PART)),
-                )  # fmt: skip
+                )
             else:
                 room = ByteBudget(0, owed.room())
                 entries = deliver.read_history(
@@ -185,18 +190,31 @@ class _GroupRead:
 
         def once(state: WriteTxn, takes_new: bool) -> list[Delivered]:
             return deliver.read_new(
-                state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
-                claim_idle_ms=asked.claim_idle_ms, takes_new=takes_new,
+                state,
+                key,
+                asked.group,
+                asked.consumer,
+                count=count,
+                noack=asked.noack,
+                claim_idle_ms=asked.claim_idle_ms,
+                takes_new=takes_new,
                 room=ByteBudget(max_bytes, self._client.owed.room(NEW_PART)),
-            )  # fmt: skip
+            )
 
         def reply(entries: list[Delivered]) -> Reply:
             return self.reply([(key, self._told(list(entries)))] if entries else [])
 
         return QueuedRead(
-            key, asked.group, asked.consumer, once, reply, count, asked.claim_idle_ms,
-            asked.noack, max_bytes > 0,
-        )  # fmt: skip
+            key,
+            asked.group,
+            asked.consumer,
+            once,
+            reply,
+            count,
+            asked.claim_idle_ms,
+            asked.noack,
+            max_bytes > 0,
+        )
 
     def worth(self, reader: Reader) -> bool:
         """Whether a read would give something, be it an error; the first makes the consumer."""
@@ -276,19 +294,31 @@ class _ReadParts:
         return starts, took, state.now_ms
 
     def _one(
-        self, state: WriteTxn, key: bytes, after: StreamID | None, count: int, left: Budget, *,
+        self,
+        state: WriteTxn,
+        key: bytes,
+        after: StreamID | None,
+        count: int,
+        left: Budget,
+        *,
         continued: bool,
-    ) -> _Took:  # fmt: skip
+    ) -> _Took:
         asked, owed = self._asked, self._owed
         record, _ = admin.existing(state, key, asked.group, deliver.WHERE)
         upto = self._upto if continued and self._upto is not None else record.last
         if after is None:
             room = ByteBudget(left.max_bytes, self._share.room())
             entries = deliver.read_new(
-                state, key, asked.group, asked.consumer, count=count, noack=asked.noack,
-                claim_idle_ms=asked.claim_idle_ms, room=room,
+                state,
+                key,
+                asked.group,
+                asked.consumer,
+                count=count,
+                noack=asked.noack,
+                claim_idle_ms=asked.claim_idle_ms,
+                room=room,
                 left_before_ms=self._begun_ms if continued else None,
-            )  # fmt: skip
+            )
         else:
             room = ByteBudget(0, owed.room())
             after = self._after if continued and self._after is not None else after

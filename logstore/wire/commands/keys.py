@@ -234,9 +234,16 @@ _OBJECT = (
 )
 _OF_KEY = ("encoding", "freq", "idletime", "refcount")
 _MEMORY = (
-    _one("memory|usage", -3, memory_usage, "Tells the bytes of a stream's nodes.", "readonly",
-         keys=(2, 2, 1), categories=("read", "slow")),
-)  # fmt: skip
+    _one(
+        "memory|usage",
+        -3,
+        memory_usage,
+        "Tells the bytes of a stream's nodes.",
+        "readonly",
+        keys=(2, 2, 1),
+        categories=("read", "slow"),
+    ),
+)
 COMMANDS = [
     _one("del", -2, delete, "Removes streams.", "write", keys=(1, -1, 1)),
     _one("unlink", -2, delete, "Removes streams.", "write", "fast", keys=(1, -1, 1)),

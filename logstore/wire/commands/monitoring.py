@@ -251,14 +251,21 @@ _CLUSTER_TOLD = (
     "help",
 )
 _SLOWLOG = tuple(
-    _one(f"slowlog|{name}", arity, parse, summary, "2.2.12",
-         flags=("admin", "loading", "stale"), categories=_ADMIN)
+    _one(
+        f"slowlog|{name}",
+        arity,
+        parse,
+        summary,
+        "2.2.12",
+        flags=("admin", "loading", "stale"),
+        categories=_ADMIN,
+    )
     for name, arity, parse, summary in (
         ("get", -2, slow_get, "Tells the newest commands that took long."),
         ("len", 2, slow_length, "Tells how many of them are kept."),
         ("reset", 2, slow_reset, "Forgets them."),
     )
-)  # fmt: skip
+)
 COMMANDS = [
     _one("info", -1, info, "Tells of the server and the store.", "1.0.0",
          flags=("loading", "stale"), categories=("slow", "dangerous")),

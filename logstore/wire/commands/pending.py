@@ -245,9 +245,7 @@ def _claim_options(words: Words) -> dict[str, Any]:
 def xautoclaim(client: Client, words: Words) -> Step:
     """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
-    min_idle_ms = max(0, integer(
-        words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"
-    ))  # fmt: skip
+    min_idle_ms = max(0, integer(words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"))
     start = interval_start(words.next())
     count, just_id = AUTOCLAIM_COUNT, False
     while len(words):
@@ -289,10 +287,17 @@ class _Scan(NamedTuple):
     ) -> claim.Autoclaimed:
         """So many entries, among so many that are looked at."""
         return claim.autoclaim(
-            state, self.stream, self.group, self.consumer, min_idle_ms=self.min_idle_ms,
-            start=start, count=count, just_id=self.just_id, attempts=attempts,
+            state,
+            self.stream,
+            self.group,
+            self.consumer,
+            min_idle_ms=self.min_idle_ms,
+            start=start,
+            count=count,
+            just_id=self.just_id,
+            attempts=attempts,
             room=ByteBudget(0, room),
-        )  # fmt: skip
+        )
 
     @property
     def told(self) -> Callable[[Delivered], Reply]:
@@ -314,9 +319,12 @@ class _ScanParts:
     def op(self, state: WriteTxn) -> claim.Autoclaimed:
         """The next step of the scan."""
         return self._scan.step(
-            state, self._cursor, min(self._left, PART_ENTRIES), min(self._attempts, SCANNED_MAX),
+            state,
+            self._cursor,
+            min(self._left, PART_ENTRIES),
+            min(self._attempts, SCANNED_MAX),
             self._share.room(),
-        )  # fmt: skip
+        )
 
     def went(self, found: claim.Autoclaimed) -> bool:
         """Where it ended the next one goes on, unless all is taken or looked at."""

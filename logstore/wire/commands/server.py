@@ -308,10 +308,16 @@ _SAVES = "admin noscript no_async_loading"
 _ADMIN = "admin slow dangerous"
 _CONFIG = (
     _one("config|get", -3, config_get, "Tells settings.", _ALWAYS, _ADMIN),
-    _one("config|set", -4, config_set, "Sets the limits of nodes; refuses to change all else.",
-         _ALWAYS, _ADMIN),
+    _one(
+        "config|set",
+        -4,
+        config_set,
+        "Sets the limits of nodes; refuses to change all else.",
+        _ALWAYS,
+        _ADMIN,
+    ),
     _one("config|resetstat", 2, config_reset, "Counts from zero.", _ALWAYS, _ADMIN),
-)  # fmt: skip
+)
 COMMANDS = [
     _one("config", -2, None, "Settings.", "", "slow", *_CONFIG, help_of("config", _CONFIG, {
         "get": "<pattern> [<pattern> ...]", "set": "<directive> <value> [...]",

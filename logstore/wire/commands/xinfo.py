@@ -21,11 +21,15 @@ from logstore.wire.table import Command
 
 _HELP = (
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "CONSUMERS <key> <groupname>", "    Tell of the consumers of a group.",
-    "GROUPS <key>", "    Tell of the groups of a stream.",
-    "STREAM <key> [FULL [COUNT <count>]", "    Tell of a stream.",
-    "HELP", "    Print this help.",
-)  # fmt: skip
+    "CONSUMERS <key> <groupname>",
+    "    Tell of the consumers of a group.",
+    "GROUPS <key>",
+    "    Tell of the groups of a stream.",
+    "STREAM <key> [FULL [COUNT <count>]",
+    "    Tell of a stream.",
+    "HELP",
+    "    Print this help.",
+)
 
 
 def flat(entry: Entry[Any] | None) -> Reply:

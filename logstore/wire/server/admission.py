@@ -2,11 +2,10 @@
 
 A *stranger* is a client that still has to give a password, or to finish a TLS handshake. Strangers
 share a part of the places; each is cut when its time is over; what they send is read in small
-pieces, one piece a turn (``turns``), and nothing is made for one, neither a transport nor
-TLS, before it has sent something. The loop itself does not look at their sockets: if a thousand
-send, or go, in one moment, it hears of a few in each turn. When all their places are taken, the one
-that came first goes for the next one that comes, if it had a second; until then newcomers wait in
-the system's queue.
+pieces, one piece a turn (``turns``), and nothing is made for one, neither a transport nor TLS,
+before it has sent something. The loop does not look at their sockets itself: if a thousand send, or
+go, in one moment, it hears of a few in each turn. When all their places are taken, the first comer
+goes for the next one, if it had a second; until then newcomers wait in the system's queue.
 
 Invariants: a connection has a place from ``accept`` until its file is closed, so files are never
 more than places and a few; who is in is never cut for who comes; no stranger causes more than a
@@ -19,15 +18,19 @@ import asyncio
 import socket
 import ssl
 import time
-from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import cast
 
 from logstore.wire.log_limiter import Lasting, Seldom
 from logstore.wire.resp.reply import Failure, encode
-from logstore.wire.server.listening import OUT_OF_FILES, Listen, address_shown, keep_alive
+from logstore.wire.server.listening import (
+    OUT_OF_FILES,
+    Listen,
+    address_shown,
+    keep_alive,
+    under_tls,
+)
 from logstore.wire.server.turns import Turns, Watch
 from logstore.wire.service import Service
 from logstore.wire.session import Session
@@ -41,15 +44,7 @@ ACCEPTS_STRANGERS = 4
 PAUSE_S = 0.2  # when the system gives no file
 PIECE_BYTES = 2048  # that a stranger sends are read at a time
 OWED_BYTES = 4096  # to a stranger, before it is read from again
-TLS_BUFFER_BYTES = 32 * 1024  # a record has 16 KiB; asyncio would take 256 KiB for each
-TLS_CLOSE_S = 2.0
 Factory = Callable[["Place"], asyncio.StreamReaderProtocol]
-
-
-class _Tls(sslproto.SSLProtocol):
-    """TLS between a transport and a protocol, with small buffers."""
-
-    max_size = TLS_BUFFER_BYTES
 
 
 class Place(asyncio.BufferedProtocol):
@@ -57,9 +52,12 @@ class Place(asyncio.BufferedProtocol):
     reads, and the transport only writes."""
 
     def __init__(
-        self, arrivals: Arrivals, session: Session, taken: socket.socket,
+        self,
+        arrivals: Arrivals,
+        session: Session,
+        taken: socket.socket,
         tls: ssl.SSLContext | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.session = session
         self.socket = taken  # whoever has the transport closes it; before there is one, this does
         self.since_s = time.monotonic()  # when it became a stranger
@@ -446,14 +444,7 @@ class Arrivals:
     def inner(self, place: Place, tls: ssl.SSLContext | None) -> asyncio.BaseProtocol:
         """What serves a stranger that has sent something."""
         served = self._factory(place)
-        if tls is None:
-            return served
-        made = cast(Callable[..., asyncio.BaseProtocol], _Tls)  # typeshed wants whole seconds
-        return made(
-            asyncio.get_running_loop(), served, tls, None, server_side=True,
-            ssl_handshake_timeout=self._listen.handshake_timeout_s,
-            ssl_shutdown_timeout=TLS_CLOSE_S,
-        )  # fmt: skip
+        return served if tls is None else under_tls(served, tls, self._listen.handshake_timeout_s)
 
     def estrange(self, place: Place) -> None:
         """Count a client among the strangers."""
@@ -483,16 +474,16 @@ class Arrivals:
     def _sweep(self) -> None:
         """Cut those whose time is over."""
         self._sweeper = None
-        now = time.monotonic()
+        now, listen = time.monotonic(), self._listen
         for place in list(self.strangers):
-            limit_s = self._listen.auth_timeout_s if place.secure else (
-                self._listen.handshake_timeout_s
-            )  # fmt: skip
+            limit_s, what = listen.handshake_timeout_s, "finish the TLS handshake"
+            if place.secure:
+                limit_s, what = listen.auth_timeout_s, "log in"
             if now - place.since_s > limit_s and not place.overdue:
                 place.overdue = True
-                what = "log in" if place.secure else "finish the TLS handshake"
+                address = place.session.address
                 self._overdue.warn(
-                    "a client from %s did not %s within %g s", place.session.address, what, limit_s
+                    "a client from %s did not %s within %g s", address, what, limit_s
                 )
                 self.turns.ask(place.cut)  # it may be the time of a thousand
         if self.strangers:

@@ -18,16 +18,27 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import Iterator
+from asyncio import sslproto
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from logstore.errors import Error, FileSystemError, UsageError
 from logstore.fs import LOCAL
 from logstore.wire.users import Users
 
 STORE_FILES = 512  # for what the stores have open
+
+
+log = logging.getLogger("logstore.server")
+BACKLOG = 1024  # clients that came together
+KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
+LOCK_WAIT_S = 5.0
+AUTH_TIMEOUT_S = 10.0
+HANDSHAKE_TIMEOUT_S = 5.0
+TLS_BUFFER_BYTES = 32 * 1024  # a record has 16 KiB; asyncio would take 256 KiB for each
+TLS_CLOSE_S = 2.0
 
 
 def allow_files(clients_max: int) -> int:
@@ -39,19 +50,9 @@ def allow_files(clients_max: int) -> int:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return (
-        clients_max
-        if soft == resource.RLIM_INFINITY
-        else max(1, min(clients_max, soft - STORE_FILES))
-    )
-
-
-log = logging.getLogger("logstore.server")
-BACKLOG = 1024  # clients that came together
-KEEP_ALIVE_S = 300  # as tcp-keepalive: a client whose machine is gone is found out
-LOCK_WAIT_S = 5.0
-AUTH_TIMEOUT_S = 10.0
-HANDSHAKE_TIMEOUT_S = 5.0
+    if soft == resource.RLIM_INFINITY:
+        return clients_max
+    return max(1, min(clients_max, soft - STORE_FILES))
 
 
 class Listen(NamedTuple):
@@ -182,6 +183,28 @@ def keep_alive(taken: socket.socket) -> None:
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+class _Tls(sslproto.SSLProtocol):
+    """TLS between a transport and a protocol, with small buffers."""
+
+    max_size = TLS_BUFFER_BYTES
+
+
+def under_tls(
+    served: asyncio.BaseProtocol, tls: ssl.SSLContext, handshake_s: float
+) -> asyncio.BaseProtocol:
+    """What stands between a client's transport and the protocol that serves it."""
+    made = cast(Callable[..., asyncio.BaseProtocol], _Tls)  # typeshed wants whole seconds
+    return made(
+        asyncio.get_running_loop(),
+        served,
+        tls,
+        None,
+        server_side=True,
+        ssl_handshake_timeout=handshake_s,
+        ssl_shutdown_timeout=TLS_CLOSE_S,
+    )
 
 
 @contextmanager
