@@ -158,6 +158,7 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
     assert owners(store) == ["second", "stopped"]
 
 
+@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     store: Store[Any], monkeypatch: Any

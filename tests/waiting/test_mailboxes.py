@@ -152,6 +152,7 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     assert owners(store) == ["stopped"]
 
 
+@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -198,6 +199,7 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
     assert waiting.wait() == [1]
 
 
+@pytest.mark.inside
 def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
