@@ -17,7 +17,7 @@ from logstore.api.entry import Fields
 from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expiry as lifetimes
+from logstore.engine.features import expiry as expiring
 from logstore.engine.features.expiry import Condition
 from logstore.engine.features.schedule import When
 from logstore.engine.runtime import snapshot
@@ -144,7 +144,7 @@ def expiry(
     if only is not None:
         arguments.check_choice(only, Condition, "only")
     conditions: set[Condition] = set() if only is None else {only}
-    return partial(lifetimes.expire, name=name, when=when(at, after, clock), conditions=conditions)
+    return partial(expiring.expire, name=name, when=when(at, after, clock), conditions=conditions)
 
 
 def expires_at(unix_ms: int) -> datetime | None:
