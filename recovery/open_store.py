@@ -124,8 +124,7 @@ def _open_locked(
     users: File | None = None
     engine: Engine | None = None
     try:
-        if not lock.tried():
-            lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
+        lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
         # (1) STORE and versions.
@@ -232,7 +231,6 @@ def _join_wake(fs: FileSystem, path: Path, users: File) -> Wake:
             f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
             "apart: let the containers share one pid namespace, or open it in one of them"
         )
-    wake.set_owner(process.packed_self())  # of LOCK
     return wake
 
 

@@ -23,7 +23,7 @@ from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log.writer import CommitBuffer
-from logstore.recovery import rebuild
+from logstore.recovery import readonly, rebuild
 from tests.interleaving.points import Point, name_of
 
 
@@ -183,7 +183,7 @@ def install(stop: Callable[[str], None]) -> Stops:
     _around(WriterLock, "release", None, holds(False, "LOCK was given back"))
     _around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     _around(Engine, "use_generation", mark("open the index"), None)
-    for deciding in (pipeline, log_tail, rebuild):
+    for deciding in (pipeline, log_tail, rebuild, readonly):
         _around(deciding, "WriteTxn", mark("decide"), None)
     _around(CommitBuffer, "encode", mark("encode"), None)
     _around(Wake, "begin", mark("announce the commit in WAKE"), None)

@@ -16,6 +16,7 @@ from logstore.api.store import Store
 from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime import snapshot
+from logstore.engine.shm.control_block import Wake
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
@@ -169,14 +170,14 @@ def test_a_checkpoint_while_all_changes(
             run.step()
         read, busy = snapshot.read, False
 
-        def between(engine: Any, batch: Any) -> Any:
+        def between(engine: Any, batch: Any, *given: Any) -> Any:
             nonlocal busy
             if not busy and getattr(batch, "func", None) is checkpoint._streams:
                 busy = True
                 for _ in range(chance.randrange(6)):
                     run.step()
                 busy = False
-            return read(engine, batch)
+            return read(engine, batch, *given)
 
         monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
         monkeypatch.setattr(checkpoint.snapshot, "read", between)
@@ -213,12 +214,12 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
 
         read = snapshot.read
 
-        def between(engine: Any, batch: Any) -> Any:
+        def between(engine: Any, batch: Any, *given: Any) -> Any:
             if pages == 1 and getattr(batch, "func", None) is page and "m" not in store:
                 store.rename("n", "m")
                 store.rename("m", "n")
                 store.stream("m").add({"n": "new"})
-            return read(engine, batch)
+            return read(engine, batch, *given)
 
         monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 1)
         monkeypatch.setattr(checkpoint, "_streams", page)
@@ -266,7 +267,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
             elif point == "appended":
                 pipeline._keep_promise = die
             else:
-                engine.publish = die  # type: ignore[assignment]
+                Wake.publish = die  # type: ignore[method-assign]
             DEATHS[what](store)
 
         pid = os.fork()

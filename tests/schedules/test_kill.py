@@ -12,7 +12,7 @@ from typing import Any
 
 import logstore
 from logstore.engine.commit import pipeline
-from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.control_block import Wake
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
@@ -26,18 +26,18 @@ LIMIT_S = 60.0
 
 def linger(chance: random.Random) -> None:
     """Make commits long at their dangerous places, so that kills fall into them."""
-    keep, publish = pipeline._keep_promise, Engine.publish
+    keep, publish = pipeline._keep_promise, Wake.publish
 
     def slow_keep(*given: Any) -> None:
         time.sleep(chance.uniform(0, 0.004))
         keep(*given)
 
-    def slow_publish(self: Engine, *given: Any) -> Any:
+    def slow_publish(self: Wake, *given: Any) -> Any:
         time.sleep(chance.uniform(0, 0.004))
         return publish(self, *given)
 
     pipeline._keep_promise = slow_keep
-    Engine.publish = slow_publish  # type: ignore[method-assign]
+    Wake.publish = slow_publish  # type: ignore[method-assign]
 
 
 def work(path: Path, number: int, seed: int) -> None:

@@ -15,6 +15,7 @@ from logstore.api.store import Store
 from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.control_block import Wake
 from logstore.features import schedule
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
@@ -122,7 +123,7 @@ def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, poin
             elif point == "appended":
                 pipeline._keep_promise = die
             else:
-                engine.publish = die  # type: ignore[assignment]
+                Wake.publish = die  # type: ignore[method-assign]
             do_due_work(store)
 
         pid = os.fork()

@@ -66,11 +66,6 @@ class WriterLock:
         if wake is not None:
             wake.set_owner(self._packed_self)
 
-    def tried(self) -> bool:
-        """Take the lock if it is free, and name no owner; whether it was."""
-        self.held = self.file.try_lock(exclusive=True)
-        return self.held
-
     def acquired(self, wake: Wake | None, timeout_s: float, deadline_ns: int) -> bool:
         """The same; False if it is still held, and there is time left."""
         try:
