@@ -262,7 +262,7 @@ class _Salvage:
             waiting.append(node)
             size += len(node[1])
             if size >= PIECE_BYTES:
-                temporary = temporary or self._run(partial(restore.begin, name=name))
+                temporary = temporary or self._begin(name)
                 edge = self._extend(temporary, edge, waiting)
                 waiting, size = [], 0
         nodes, after = restore.verify(waiting, edge)
@@ -276,7 +276,7 @@ class _Salvage:
 
             self._run(whole)
         else:
-            temporary = temporary or self._run(partial(restore.begin, name=name))
+            temporary = temporary or self._begin(name)
             edge = self._extend(temporary, edge, waiting)
             restore.complete(self._run, temporary, edge, name, info, replace=False, last=of_stream)
         report = self.report
@@ -286,6 +286,10 @@ class _Salvage:
         report.pending += info.pending_count()
         self._halves.copied(record.node_bytes)
         self._scheduled(left, record)
+
+    def _begin(self, name: bytes) -> restore.Temporary:
+        begun: restore.Temporary = self._run(partial(restore.begin, name=name))
+        return begun
 
     def _extend(self, temporary: restore.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
         parts, after = restore.verify(waiting, edge)
