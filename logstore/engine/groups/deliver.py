@@ -215,12 +215,8 @@ def _claim_idle(
             break
     dead_letters.close()
     if taken:
-        claimed(
-            txn,
-            group,
-            who,
-            [(delivered.id, delivered.time_ms, delivered.count) for delivered in taken],
-        )
+        now = [(delivered.id, delivered.time_ms, delivered.count) for delivered in taken]
+        claimed(txn, group, who, now)
     return taken
 
 
