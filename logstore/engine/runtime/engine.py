@@ -35,6 +35,7 @@ from logstore.errors import (
 )
 from logstore.fs import File, FileSystem, named
 from logstore.index.env import Generation, open_generation, translated
+from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.log.writer import crc_seed
 from logstore.logger import Logger
@@ -130,12 +131,13 @@ class Engine:
 
     def settle_generation(self, generation: Generation) -> None:
         """From now on every process uses these files and no others. LOCK is held."""
-        words = self.wake.log()
-        self.wake.index_files = (
-            0,
-            0,
-        )  # a process that opens it in between only does so a little early
-        self.wake.set_log(words._replace(generation=generation.number))
+        with generation.env.begin() as txn:
+            upto = IndexTxn(generation, txn).meta().applied
+        # A process that opens it in between only does so a little early.
+        self.wake.index_files = (0, 0)
+        self.wake.indexed_upto = 0  # what it says of the one before may not be so of this one
+        self.wake.set_log(self.wake.log()._replace(generation=generation.number))
+        self.wake.indexed_upto = upto
         self.wake.index_files = self._index_files(generation.path)
 
     def index(self) -> Generation:

@@ -1,7 +1,8 @@
 """WAKE: a mapped file of words that all processes of a store share.
 
 Invariants: words change only under the writer lock, but for the two that only grow safer when
-stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); a word is stored and
+stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); ``indexed_upto`` is
+a lower bound of what LMDB has committed in the generation that is valid; a word is stored and
 loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
 process killed among the words leaves it set; the file is fully allocated and created by rename;
 only ``failed_at`` is looked at after the last process is gone. What readers wait on stands behind
@@ -20,7 +21,7 @@ from logstore.engine.shm.wait_words import Waits
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x05"
+MAGIC = b"LGSTWAK\x06"
 SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS = struct.Struct("@7Q")
@@ -30,6 +31,7 @@ _U32 = struct.Struct("@I")
 _LOG_OFFSET = 8
 _PROGRESS_OFFSET = _LOG_OFFSET + 6 * 8
 _GENERATION_OFFSET = _LOG_OFFSET + 5 * 8
+_INDEXED_OFFSET = _LOG_OFFSET + 7 * 8
 _DURABLE_OFFSET = _LOG_OFFSET + 64
 _UNSYNCED_OFFSET = _DURABLE_OFFSET + 8
 _FAILED_OFFSET = _UNSYNCED_OFFSET + 8
@@ -212,8 +214,10 @@ class Wake:
         _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
 
     def publish(self, stands: tuple[int, ...]) -> LogWords:
-        """The commit in progress is over, and the log stands there: the first five of ``LogWords``,
-        and what may follow them."""
+        """The commit in progress is over, and the log stands there, as does the index: the first
+        five of ``LogWords``, and what may follow them."""
+        # First: who loads ``applied`` and then this one knows that the index lacks nothing.
+        self._words[_INDEXED_OFFSET >> 3] = stands[0]
         words = _new(LogWords, (*stands[:5], self._words[_GENERATION_OFFSET >> 3], 0))
         self.set_log(words)
         return words
@@ -235,6 +239,21 @@ class Wake:
     def generation(self) -> int:
         """The number of the index generation that is valid."""
         return self._words[_GENERATION_OFFSET >> 3]
+
+    # -- the index ----------------------------------------------------------------------------
+    @property
+    def indexed_upto(self) -> int:
+        """A position up to which the index has everything; a lower bound.
+
+        A reader loads ``applied`` first, then this, and then begins its snapshot: if this is not
+        below, the snapshot has all that was published.
+        """
+        return self._words[_INDEXED_OFFSET >> 3]
+
+    @indexed_upto.setter
+    def indexed_upto(self, position: int) -> None:
+        """LMDB has committed all up to there; 0 while the generation is switched. LOCK is held."""
+        self._words[_INDEXED_OFFSET >> 3] = position
 
     # -- durability ---------------------------------------------------------------------------
     @property
