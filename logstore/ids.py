@@ -11,9 +11,10 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from logstore.errors import InvalidIDError, shown
+from logstore.loading import load
 from logstore.tuples import NamedTuple
 
 U64_MAX = 2**64 - 1
@@ -67,6 +68,24 @@ class StreamID(NamedTuple):
     def unpacked(cls, data: bytes, offset: int = 0) -> StreamID:
         """The ID in the 16 bytes at ``offset``."""
         return cls(*_PACK.unpack_from(data, offset))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """How pydantic takes and gives IDs: anything that is an ID is taken, JSON has its text."""
+        schemas = load("pydantic_core.core_schema")  # only pydantic calls this
+        return schemas.no_info_plain_validator_function(
+            _of_user,
+            json_schema_input_schema=schemas.str_schema(),
+            serialization=schemas.to_string_ser_schema(),
+        )
+
+
+def _of_user(value: Any) -> StreamID:
+    """An ID of a model's field; ValueError, as pydantic wants it, for what is none."""
+    try:
+        return parse_id(value)
+    except InvalidIDError as error:
+        raise ValueError(error.message) from error
 
 
 def packed_ids(ids: Sequence[StreamID]) -> bytes:

@@ -7,6 +7,7 @@ of time are ``timedelta``. A delivery holds no lock and never changes, but for `
 
 from __future__ import annotations
 
+from collections.abc import KeysView
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -101,8 +102,8 @@ class Delivery(Entry[T]):
 class DeletedDelivery(Delivery[T]):
     """A delivery of an entry that was deleted while it was pending: there is nothing but to ack it.
 
-    ``fields`` is None, ``pairs`` is empty. (A class of its own, so that the fields of all others
-    are known not to be None.)
+    ``fields`` is None, ``pairs`` and ``keys`` are empty. (A class of its own, so that the fields of
+    all others are known not to be None.)
     """
 
     __slots__ = ()
@@ -111,6 +112,20 @@ class DeletedDelivery(Delivery[T]):
     def fields(self) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         """None."""
         return
+
+    def __getitem__(self, name: str | bytes) -> T:
+        raise KeyError(name)
+
+    def keys(self) -> KeysView[T]:
+        """No names."""
+        return {}.keys()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ID as text, and None as its fields."""
+        return {"id": str(self.id), "fields": None}
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return []
 
 
 def delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:

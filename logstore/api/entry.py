@@ -1,24 +1,28 @@
 """What reading and writing give: entries, their fields, the IDs of an add, outcomes of a delete.
 
 Invariants: ``pairs`` is faithful (order and repeated names kept), ``fields`` is a mapping in which
-the last of a repeated name wins; a :class:`Fields` is looked up by bytes or str alike.
+the last of a repeated name wins; a :class:`Fields`, and an entry itself, is looked up by bytes or
+str alike. How entries look in terminals, notebooks and web answers is in ``showing``.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from datetime import datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from logstore.codec import GivenIDs, NodeEntry, RunList, codec
 from logstore.engine.streams.budget import entry_bytes
 from logstore.ids import U64_MAX, StreamID
+from logstore.loading import load
 
 if TYPE_CHECKING:
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
+D = TypeVar("D")
 _new = tuple.__new__  # without the layers of a named tuple: every entry that is read makes one
 
 
@@ -45,7 +49,27 @@ class Fields(Mapping[T, T]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        return repr(self._items)
+        shown: str = _showing().mapping(self._items)
+        return shown
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        table: str = _showing().table(None, self._items.items())
+        return table
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The names that notebooks offer after ``[``."""
+        return [name if isinstance(name, str) else shown_name(name) for name in self._items]
+
+
+def _showing() -> Any:
+    """What only people ask for, and no program that reads very many entries."""
+    return load("logstore.api.showing")
+
+
+def shown_name(name: bytes) -> str:
+    """A field name as text; looked up as such it is found again."""
+    return name.decode("utf-8", "surrogateescape")
 
 
 def _encoded(key: str) -> bytes | str:
@@ -56,7 +80,11 @@ def _encoded(key: str) -> bytes | str:
 
 
 class Entry(Generic[T]):
-    """One entry: ``id``, ``fields``, ``pairs``."""
+    """One entry: ``id``, ``fields``, ``pairs``.
+
+    It is a value, too: ``entry["rider"]``, ``entry.get("rider")``, ``dict(entry)`` look at its
+    fields; ``id, fields = entry`` takes it apart; ``time`` is when it was added, by its ID.
+    """
 
     __slots__ = ("_encoding", "_flat", "id")
 
@@ -69,6 +97,52 @@ class Entry(Generic[T]):
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
         return Fields(self._flat, self._encoding)
+
+    @property
+    def time(self) -> datetime:
+        """The milliseconds of the ID as an aware UTC datetime; OverflowError past year 9999."""
+        return self.id.time
+
+    def __getitem__(self, name: str | bytes) -> T:
+        return self.fields[name]
+
+    @overload
+    def get(self, name: str | bytes) -> T | None: ...
+    @overload
+    def get(self, name: str | bytes, default: D) -> T | D: ...
+    def get(self, name: str | bytes, default: Any = None) -> Any:
+        """Look a field up.
+
+        Args:
+            name: the field's name.
+            default: what stands for a field that is not there.
+
+        Returns:
+            The field's value, or ``default``.
+        """
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def keys(self) -> KeysView[T]:
+        """The names of the fields, once each: what ``dict(entry)`` begins with."""
+        return self.fields.keys()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.id, self.fields))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as plain values.
+
+        Returns:
+            ``{"id": "<ms>-<seq>", "fields": {name: value}}``, as ``logstore range --json`` prints
+            it. ``json`` takes it if the store has an encoding.
+        """
+        return {"id": str(self.id), "fields": dict(self.fields)}
 
     @property
     def pairs(self) -> list[tuple[T, T]]:
@@ -95,6 +169,20 @@ class Entry(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Entry({self.id}, {self.fields!r})"
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        table: str = _showing().table(str(self.id), self.pairs)
+        return table
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The names that notebooks offer after ``[``."""
+        return self.fields._ipython_key_completions_()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """How pydantic, and FastAPI with it, take and give entries: as ``as_dict`` has them."""
+        return _showing().pydantic_schema(cls)
 
 
 def make_entry(row: NodeEntry, encoding: str | None) -> Entry[Any]:
