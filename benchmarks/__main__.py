@@ -14,20 +14,23 @@ from pathlib import Path
 from benchmarks import (
     always,
     batch,
+    calls,
     groups,
+    growth,
     importing,
     latency,
     opening,
     reading,
-    single,
+    report,
     space,
     waiting,
     wire,
 )
-from benchmarks.harness import CORES, Bench, Result, Sample, cores
+from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (batch, single, always, groups, waiting, latency, wire, importing, reading, opening, space)
+ORDER = (calls, batch, always, groups, waiting, latency, wire, importing, reading, opening, space,
+         growth)  # fmt: skip
 MODULES = {module.NAME: module for module in ORDER}
 
 
@@ -39,12 +42,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     parser.add_argument("--folder", type=Path, help="where to make the stores (default: temporary)")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER",
+                        help="write benchmarks.md and its charts there")  # fmt: skip
     asked = parser.parse_args(arguments)
     unknown = [name for name in asked.names if name not in MODULES]
     if unknown:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}")
     folder = Path(tempfile.mkdtemp(prefix="logstore-bench-", dir=asked.folder))
     results: list[Result] = []
+    curves: list[Curve] = []
     try:
         with cores(CORES):
             for name in asked.names or MODULES:
@@ -54,22 +60,34 @@ def main(arguments: list[str]) -> int:
                 except Exception:  # noqa: BLE001  (the others still run)
                     print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr)
                     continue
-                results += found
-                if not asked.json:
-                    for result in found:
-                        print(line(result), flush=True)
+                for each in found:
+                    if isinstance(each, Curve):
+                        curves.append(each)
+                    else:
+                        results.append(each)
+                    if not asked.json:
+                        print(told(each), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if asked.json:
         document = {"machine": platform.platform(), "codec": codec_name(),
-                    "results": [result.as_dict() for result in results]}  # fmt: skip
+                    "results": [result.as_dict() for result in results],
+                    "curves": [curve.as_dict() for curve in curves]}  # fmt: skip
         print(json.dumps(document, indent=1))
-    return 0 if results else 1
+    if asked.docs is not None:
+        print(f"wrote {report.write(asked.docs, results, curves, codec_name())}", file=sys.stderr)
+    return 0 if results or curves else 1
 
 
-def line(result: Result) -> str:
+def told(result: Result | Curve) -> str:
     """One result for people."""
-    sides = [side(found) for found in (result.ours, result.peer) if found is not None]
+    if isinstance(result, Curve):
+        points = ", ".join(f"{at:,}: {value:.4g}" for at, value in result.points)
+        return (
+            f"       {result.name} ({result.unit}; it should be {result.expected})\n       {points}"
+        )
+    there = (result.ours, result.peer, *result.others)
+    sides = [side(found) for found in there if found is not None]
     verdict = "met   " if result.met else "MISSED"
     note = f"  ({result.note})" if result.note else ""
     return (

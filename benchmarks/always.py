@@ -48,7 +48,13 @@ def _single(bench: Bench, store: Store[bytes]) -> Result:
     labels = ("add, always", "pwrite + fdatasync")
     samples = interleave(2 * bench.rounds, ours, peer, labels)
     bare.close()
-    return at_most("add under always", "ms", *samples, 1.5, f"{size} bytes a commit")
+    return at_most(
+        "add under always, over what it cannot do without",
+        "ms",
+        *samples,
+        1.25,
+        f"{size} bytes a commit",
+    )
 
 
 class _Bare:
@@ -100,4 +106,4 @@ def _threads(bench: Bench, store: Store[bytes]) -> Result:
     labels = (f"{THREADS} threads", "1 thread")
     samples = interleave(2 * bench.rounds, many, lambda _: rate(1), labels)
     note = f"{sum(shared) / len(shared):.1f} adds a sync"
-    return at_least("threads under always", "k adds/s", *samples, 4.0, note)
+    return at_least("threads under always", "k adds/s", *samples, 8.0, note)

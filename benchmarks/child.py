@@ -103,10 +103,20 @@ def load_memory(path: str, count: str, ids: str) -> dict[str, Any]:
             "ids_mib": given._runs.nbytes / 2**20}  # fmt: skip
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "import_rdb": import_rdb, "load_memory": load_memory, "open_store": open_store,
-    "rebuild": rebuild, "scan_memory": scan_memory,
-}  # fmt: skip
+def add_rows(path: str, count: str) -> int:
+    """Open a store, say so, wait for the end of the input, and add so many rows one by one."""
+    with logstore.open(path, create=False) as store:
+        stream = store.stream(data.STREAM)
+        stream.add({"ready": "1"})
+        print(flush=True)
+        sys.stdin.read()
+        for row in data.rows(int(count)):
+            stream.add(row)
+    return int(count)
+
+
+WORK = (add_rows, import_rdb, load_memory, open_store, rebuild, scan_memory)
+FUNCTIONS: dict[str, Callable[..., Any]] = {work.__name__: work for work in WORK}
 
 if __name__ == "__main__":
     print(json.dumps(FUNCTIONS[sys.argv[1]](*sys.argv[2:])))

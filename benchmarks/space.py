@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import logstore
-from benchmarks import data
+from benchmarks import data, peers
 from benchmarks.harness import Bench, Result, Sample, below, fresh
 from logstore.api.store import Store
 from logstore.engine.runtime import snapshot
@@ -19,7 +19,24 @@ NAME = "space"
 
 def run(bench: Bench) -> list[Result]:
     """Ratios and bytes; files count with the blocks they occupy."""
-    return [_history(bench), *_streams(bench)]
+    return [_loaded(bench), _history(bench), *_streams(bench)]
+
+
+def _loaded(bench: Bench) -> Result:
+    """Rows as they were loaded, a thousand at a time, not compacted; beside the same in SQLite."""
+    entries = bench.size(200_000, 50_000)
+    path = bench.folder / "loaded"
+    with logstore.open(path) as store:
+        store.stream(data.STREAM).add_many(data.repeated(entries), batch=1000)
+        nodes = _node_bytes(store)
+    with peers.open_all(bench.folder / "loaded-peers", (peers.SQLite,)) as (lite,):
+        lite.add_many(data.rows(entries))
+    theirs = peers.sqlite_bytes(bench.folder / "loaded-peers") / entries
+    note = f"nodes {nodes / entries:.1f} bytes an entry, " + _parts(path)
+    ours = Sample("logstore", [LOCAL.tree_bytes(path) / entries])
+    limit = (1.15 * nodes + 2 * 2**20) / entries
+    peer = Sample("SQLite", [theirs])
+    return below(f"bytes an entry, {entries:,} loaded", "bytes", ours, limit, peer, note)
 
 
 def _node_bytes(store: Store[bytes]) -> int:

@@ -11,8 +11,8 @@ from benchmarks.__main__ import main
 
 
 def test_a_tiny_run_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["single", "--tiny", "--folder", str(tmp_path)]) == 0
-    assert "add under everysec" in capsys.readouterr().out
+    assert main(["calls", "--tiny", "--folder", str(tmp_path)]) == 0
+    assert "append one row" in capsys.readouterr().out
     assert not list(tmp_path.iterdir()), "the stores were left behind"
 
 
@@ -30,4 +30,4 @@ def test_a_tiny_run_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
-    assert "there are batch" in capsys.readouterr().err
+    assert "there are calls" in capsys.readouterr().err

@@ -1,0 +1,211 @@
+"""One call at a time, in a user's process, against every peer that can answer the same question.
+
+The questions: append one row (and with a sync each time), append two rows to two streams or none,
+get a row by its name, walk over rows, take the next row of a queue and say that it is done, append
+many rows. Each side does each round on what the rounds before left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import logstore
+from benchmarks import data, peers
+from benchmarks.harness import Bench, Result, Sample, at_least, at_most, in_turns
+from benchmarks.peers import DiskCache, LiteQueue, Peer, Redis, RocksDB, SQLite, Valkey
+
+NAME = "calls"
+ROW = {"rider": "Castilla", "speed": "30.2"}
+Timed = Callable[[int], float]
+
+
+def run(bench: Bench) -> list[Result]:
+    """Microseconds of one call, or thousands of rows a second."""
+    return [
+        _add(bench),
+        _add_always(bench),
+        _transaction(bench),
+        _get(bench),
+        _walk(bench),
+        _take(bench),
+        _add_many(bench),
+    ]
+
+
+def _us(call: Callable[[], object], count: int) -> Timed:
+    """Microseconds of a call, mean of ``count``."""
+
+    def timed(_: int) -> float:
+        started = time.perf_counter()
+        for _call in range(count):
+            call()
+        return (time.perf_counter() - started) / count * 1e6
+
+    return timed
+
+
+def _judged(
+    name: str, unit: str, found: list[Sample], against: str, limit: float, *, rate: bool = False
+) -> Result:
+    """The result of ours, the first, against the peer of that label."""
+    ours, *theirs = found
+    judge = next((each for each in theirs if each.label == against), theirs[0])
+    others = [each for each in theirs if each is not judge]
+    made = at_least if rate else at_most
+    return made(name, unit, ours, judge, limit, others=others)
+
+
+def _add(bench: Bench) -> Result:
+    count = bench.size(5_000, 1_000)
+    kinds = SQLite, RocksDB, LiteQueue, DiskCache, Redis, Valkey
+    with (
+        logstore.open(bench.folder / "add", sync="everysec") as store,
+        peers.open_all(bench.folder / "add-peers", kinds) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        sides = {"logstore": _us(partial(stream.add, ROW), count)}
+        for each in there:
+            sides[each.label] = _us(partial(each.add, ROW), count)
+        found = in_turns(2 * bench.rounds, sides)
+    return _judged("append one row", "us", found, "SQLite", 1.0)
+
+
+def _add_always(bench: Bench) -> Result:
+    count = bench.size(300, 50)
+    kinds = SQLite, RocksDB, Redis, Valkey
+    with (
+        logstore.open(bench.folder / "durable", sync="always") as store,
+        peers.open_all(bench.folder / "durable-peers", kinds, durable=True) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        sides = {"logstore": _us(partial(stream.add, ROW), count)}
+        for each in there:
+            sides[each.label] = _us(partial(each.add, ROW), count)
+        found = in_turns(2 * bench.rounds, sides)
+    return _judged("append one row, durable when it returns", "us", found, "SQLite", 1.0)
+
+
+def _transaction(bench: Bench) -> Result:
+    count = bench.size(3_000, 500)
+    kinds = SQLite, RocksDB, Redis, Valkey
+    with (
+        logstore.open(bench.folder / "two") as store,
+        peers.open_all(bench.folder / "two-peers", kinds) as there,
+    ):
+
+        def two() -> None:
+            with store.transaction() as transaction:
+                transaction.stream("a").add(ROW)
+                transaction.stream("b").add(ROW)
+
+        sides = {"logstore": _us(two, count)}
+        for each in there:
+            sides[each.label] = _us(partial(each.add_two, ROW), count)
+        found = in_turns(2 * bench.rounds, sides)
+    return _judged("append to two streams, both or none", "us", found, "SQLite", 1.5)
+
+
+def _filled(bench: Bench, what: str, count: int) -> tuple[Any, Any]:
+    store = logstore.open(bench.folder / what)
+    stream = store.stream(data.STREAM)
+    stream.add_many([ROW] * count)
+    return store, stream
+
+
+def _get(bench: Bench) -> Result:
+    rows, count = bench.size(5_000, 1_000), bench.size(3_000, 500)
+    kinds = SQLite, RocksDB, DiskCache, Redis, Valkey
+    store, stream = _filled(bench, "get", rows)
+    with store, peers.open_all(bench.folder / "get-peers", kinds) as there:
+        last = stream.last_id
+        sides = {"logstore": _us(lambda: stream.get(last).fields, count)}
+        for each in there:
+            for _ in range(rows - 1):
+                each.add(ROW)
+            sides[each.label] = _us(partial(each.get, each.add(ROW)), count)
+        found = in_turns(2 * bench.rounds, sides)
+    return _judged("get one row by its name", "us", found, "SQLite", 1.0)
+
+
+def _walk(bench: Bench) -> Result:
+    rows = bench.size(50_000, 5_000)
+    kinds = SQLite, RocksDB, DiskCache, Redis, Valkey
+    store, stream = _filled(bench, "walk", rows)
+
+    def rate(walk: Callable[[], int]) -> Timed:
+        def timed(_: int) -> float:
+            started = time.perf_counter()
+            count = walk()
+            return count / (time.perf_counter() - started) / 1e3
+
+        return timed
+
+    with store, peers.open_all(bench.folder / "walk-peers", kinds) as there:
+        sides = {"logstore": rate(lambda: len([entry.fields for entry in stream.range()]))}
+        for each in there:
+            if isinstance(each, DiskCache):
+                for _ in range(rows):
+                    each.add(ROW)
+            else:
+                each.add_many([ROW] * rows)
+            sides[each.label] = rate(partial(each.walk, rows))
+        found = in_turns(bench.rounds, sides)
+    return _judged("walk over rows as dictionaries", "k rows/s", found, "SQLite", 1.4, rate=True)
+
+
+def _take(bench: Bench) -> Result:
+    count = bench.size(2_000, 300)
+    kinds = Redis, Valkey, LiteQueue, DiskCache
+    with (
+        logstore.open(bench.folder / "take") as store,
+        peers.open_all(bench.folder / "take-peers", kinds) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        group = stream.group("g", start="0")
+
+        def pair() -> None:
+            group.read("c", count=1)[0].ack()
+
+        def ours(number: int) -> float:
+            stream.add_many([ROW] * count)
+            return _us(pair, count)(number)
+
+        def theirs(each: Peer) -> Timed:
+            def timed(number: int) -> float:
+                for _ in range(count):
+                    each.add(ROW)
+                return _us(each.take, count)(number)
+
+            return timed
+
+        sides = {"logstore": ours} | {each.label: theirs(each) for each in there}
+        found = in_turns(bench.rounds, sides)
+    return _judged("take one row of a queue, then say that it is done", "us", found, "Redis", 0.25)
+
+
+def _add_many(bench: Bench) -> Result:
+    count = bench.size(100_000, 10_000)
+    rows = data.rows(count)
+    kinds = SQLite, RocksDB, Redis, Valkey
+
+    def rate(call: Callable[[list[dict[str, str]]], object]) -> Timed:
+        def timed(_: int) -> float:
+            started = time.perf_counter()
+            for first in range(0, count, 1000):
+                call(rows[first : first + 1000])
+            return count / (time.perf_counter() - started) / 1e3
+
+        return timed
+
+    with (
+        logstore.open(bench.folder / "many") as store,
+        peers.open_all(bench.folder / "many-peers", kinds) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        sides = {"logstore": rate(stream.add_many)}
+        sides |= {each.label: rate(each.add_many) for each in there}
+        found = in_turns(bench.rounds, sides)
+    return _judged("append rows, a thousand at a time", "k rows/s", found, "SQLite", 3.0, rate=True)

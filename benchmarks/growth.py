@@ -1,0 +1,204 @@
+"""What an operation costs as the store grows: one curve a question, beside what it should be.
+
+Microseconds of processor time of this process (of all of them where several work), which other
+work on the machine disturbs less than the clock. A curve that should be flat shows what is not.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import logstore
+from benchmarks import data
+from benchmarks.harness import ROOT, Bench, Curve
+
+NAME = "growth"
+ROW = {"rider": "Castilla", "speed": "30.2"}
+REPEATS = 5
+
+
+def run(bench: Bench) -> list[Curve]:
+    """All curves."""
+    return [
+        *_entries(bench),
+        *_streams(bench),
+        _fields(bench),
+        _groups(bench),
+        _pending(bench),
+        _processes(bench),
+    ]
+
+
+def _us(call: Callable[[], object], count: int) -> float:
+    """Processor time of a call in microseconds: the least of some rounds."""
+    found: list[float] = []
+    for _ in range(REPEATS):
+        started = time.process_time()
+        for _call in range(count):
+            call()
+        found.append((time.process_time() - started) / count * 1e6)
+    return min(found)
+
+
+def _powers(bench: Bench, full: int, quick: int, tiny: int = 100) -> list[int]:
+    """Powers of ten up to the scale of this run."""
+    top = tiny if bench.tiny else quick if bench.quick else full
+    return [10**power for power in range(round(math.log10(top)) + 1)]
+
+
+def _constant(_: int) -> float:
+    return 1.0
+
+
+def _entries(bench: Bench) -> list[Curve]:
+    """add, get and a short range in a stream of more and more entries."""
+    adds: list[tuple[int, float]] = []
+    gets: list[tuple[int, float]] = []
+    ranges: list[tuple[int, float]] = []
+    opens: list[tuple[int, float]] = []
+    path, have = bench.folder / "growing", 0
+    for size in _powers(bench, 100_000_000, 1_000_000, 1_000):
+        if size < 100:
+            continue
+        with logstore.open(path, sync="os") as store:
+            store.stream(data.STREAM).add_many(data.repeated(size - have), batch=10_000)
+            have = size
+        started = time.process_time()
+        with logstore.open(path, create=False) as store:
+            opens.append((size, (time.process_time() - started) * 1e3))
+            stream = store.stream(data.STREAM)
+            middle = _middle(stream)
+            gets.append((size, _us(partial(stream.get, middle), 200)))
+            ranges.append(
+                (
+                    size,
+                    _us(partial(_ten, stream, middle), 100),
+                )
+            )
+            adds.append((size, _us(partial(stream.add, ROW), 200)))
+            have = len(stream)
+    across = "entries in the stream"
+    flat = "flat, but for the height of a tree"
+    return [
+        Curve("one add, by entries", across, "us of processor time", adds, flat, _constant),
+        Curve("one get, by entries", across, "us of processor time", gets, flat, _constant),
+        Curve(
+            "a range of ten, by entries", across, "us of processor time", ranges, flat, _constant
+        ),
+        Curve("opening, by entries", across, "ms of processor time", opens, "flat", _constant),
+    ]
+
+
+def _middle(stream: Any) -> Any:
+    first, last = next(iter(stream.range(count=1))).id, stream.last_id
+    start = logstore.StreamID((first.ms + last.ms) // 2, 0)
+    found = list(stream.range(start, count=1))
+    return found[0].id if found else last
+
+
+def _ten(stream: Any, start: Any) -> list[Any]:
+    return list(stream.range(start, count=10))
+
+
+def _pair(group: Any) -> None:
+    group.read("c", count=1)[0].ack()
+
+
+def _streams(bench: Bench) -> list[Curve]:
+    adds: list[tuple[int, float]] = []
+    opens: list[tuple[int, float]] = []
+    path, have = bench.folder / "many-streams", 0
+    for size in _powers(bench, 1_000_000, 10_000):
+        with logstore.open(path, sync="os") as store:
+            while have < size:
+                with store.transaction() as transaction:
+                    for number in range(have, min(size, have + 1000)):
+                        transaction.stream(f"sensor:{number}").add(ROW)
+                have = min(size, have + 1000)
+        started = time.process_time()
+        with logstore.open(path, create=False) as store:
+            opens.append((size, (time.process_time() - started) * 1e3))
+            stream = store.stream(f"sensor:{size // 2}")
+            adds.append((size, _us(partial(stream.add, ROW), 200)))
+    across = "streams in the store"
+    return [
+        Curve("one add, by streams", across, "us of processor time", adds, "flat", _constant),
+        Curve("opening, by streams", across, "ms of processor time", opens, "flat", _constant),
+    ]
+
+
+def _fields(bench: Bench) -> Curve:
+    points: list[tuple[int, float]] = []
+    with logstore.open(bench.folder / "fields", sync="os") as store:
+        for size in _powers(bench, 1_000, 100):
+            stream = store.stream(f"f{size}")
+            row = {f"field{number}": "12.5" for number in range(size)}
+            points.append((size, _us(partial(stream.add, row), 50)))
+    return Curve("one add, by fields", "fields of the entry", "us of processor time", points,
+                 "a constant, and so much a field", None)  # fmt: skip
+
+
+def _groups(bench: Bench) -> Curve:
+    points: list[tuple[int, float]] = []
+    with logstore.open(bench.folder / "groups", sync="os") as store:
+        for size in _powers(bench, 10_000, 1_000):
+            stream = store.stream(f"g{size}")
+            stream.add(ROW)
+            for number in range(size):
+                stream.group(f"g{number}", start="$")
+            points.append((size, _us(partial(stream.add, ROW), 100)))
+    return Curve("one add, by groups", "groups of the stream", "us of processor time", points,
+                 "flat", _constant)  # fmt: skip
+
+
+def _pending(bench: Bench) -> Curve:
+    points: list[tuple[int, float]] = []
+    with logstore.open(bench.folder / "pending", sync="os") as store:
+        for size in _powers(bench, 1_000_000, 100_000):
+            stream = store.stream(f"p{size}")
+            group = stream.group("g", start="0")
+            stream.add_many([ROW] * (size + 2_000))
+            left = size
+            while left:
+                left -= len(group.read("c", count=min(left, 1_000)))
+            points.append((size, _us(partial(_pair, group), 100)))
+    return Curve("read of one and ack, by pending entries", "entries pending in the group",
+                 "us of processor time", points, "flat", _constant)  # fmt: skip
+
+
+def _processes(bench: Bench) -> Curve:
+    count = bench.size(5_000, 1_000)
+    path = bench.folder / "processes"
+    logstore.open(path).close()
+    points = [(size, _together(path, size, count)) for size in (1, 2, 4, 8)]
+    return Curve("adds of several processes together", "processes", "adds a second, all of them",
+                 points, "flat", _constant)  # fmt: skip
+
+
+def _together(path: Path, processes: int, count: int) -> float:
+    """Adds a second of so many processes that begin at one moment."""
+    command = [sys.executable, "-m", "benchmarks.child", "add_rows", str(path), str(count)]
+    running = [
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(processes)
+    ]
+    for each in running:
+        assert each.stdout is not None
+        each.stdout.readline()  # it has the store open
+    started = time.perf_counter()
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.close()
+    for each in running:
+        if each.wait():
+            raise RuntimeError("a process that adds failed")
+    return processes * count / (time.perf_counter() - started)

@@ -1,0 +1,388 @@
+"""``python -m benchmarks.instructions [NAME ..]``: instructions of one warm operation.
+
+Ours beside SQLite's, in user space, by callgrind. Counts hardly depend on the machine or on what
+else runs, so that they show what a change costs where times cannot: ``--check`` compares them with
+``instructions.json`` beside this file and fails if an operation takes over 10 % more than it says
+there; ``--record`` writes what was counted into it, for this Python and this build of the engine.
+
+How it counts: one process does the work of one side. What is to be counted is called through a
+function of a small library that is compiled for it; callgrind counts inside of that function only,
+and writes a sum each time it returns. An empty call is taken off.
+
+Invariants: what stands outside of that function never counts; nothing is written but below a
+temporary folder. What callgrind leaves out: the kernel, and the clock, which goes on fifty times
+faster than the work: what the store does a few times a second is seen too often. The least of some
+counts is taken, which leaves most of that out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FIGURES = Path(__file__).with_name("instructions.json")
+LIMIT = 1.10  # of the committed figure
+TIMES = 9  # counts of which the least is taken
+VALGRIND_MAP_BYTES = 1 << 31  # of LMDB: valgrind has no room for the usual one
+ROW = {"temp": "12.5", "hum": "51"}
+INSERT = "insert into s(temp, hum) values(?, ?)"
+MARK = """
+#include <valgrind/callgrind.h>
+int logstore_counted(int (*work)(void)) {
+    CALLGRIND_START_INSTRUMENTATION;
+    int done = work();  /* valgrind translates what it meets first: time in which things fall due */
+    CALLGRIND_ZERO_STATS;
+    done |= work();
+    CALLGRIND_DUMP_STATS;
+    CALLGRIND_STOP_INSTRUMENTATION;
+    return done;
+}
+"""
+
+Work = Callable[[], object]
+
+
+class Unavailable(Exception):  # noqa: N818  (a reason to skip)
+    """What counting needs is not installed."""
+
+
+class Operation(NamedTuple):
+    """What is counted, and how many times it does in one call what one figure stands for."""
+
+    ours: Callable[[Path], Work]
+    peer: Callable[[Path], Work] | None
+    times: int
+    unit: str
+
+
+# -- ours -----------------------------------------------------------------------------------------
+def _store(folder: Path) -> Any:
+    import logstore
+    from logstore.index import env
+
+    env.MAP_BYTES = VALGRIND_MAP_BYTES
+    return logstore.open(folder / "store", background=False)
+
+
+def _filled(folder: Path, entries: int) -> Any:
+    stream = _store(folder).stream("t")
+    stream.add_many(ROW for _ in range(entries))
+    return stream
+
+
+def _add(folder: Path) -> Work:
+    stream = _filled(folder, 10)
+
+    def work() -> None:
+        for _ in range(16):
+            stream.add(ROW)
+
+    return work
+
+
+def _add_many(folder: Path) -> Work:
+    stream = _filled(folder, 10)
+    return lambda: stream.add_many(ROW for _ in range(2000))
+
+
+def _get(folder: Path) -> Work:
+    stream = _filled(folder, 2050)
+    last = stream.last_id
+
+    def work() -> None:
+        for _ in range(5):
+            stream.get(last)
+
+    return work
+
+
+def _range(folder: Path) -> Work:
+    stream = _filled(folder, 3000)
+
+    def work() -> None:
+        for entry in stream.range(count=2000):
+            entry.fields  # noqa: B018
+
+    return work
+
+
+def _pair(folder: Path) -> Work:
+    stream = _filled(folder, 2000)
+    group = stream.group("g", start="0")
+
+    def work() -> None:
+        for _ in range(5):
+            group.read("c", count=1)[0].ack()
+
+    return work
+
+
+def _hundreds(folder: Path) -> Work:
+    stream = _filled(folder, 10_000)
+    group = stream.group("g", start="0")
+
+    def work() -> None:
+        for _ in range(2):
+            group.ack(*[delivery.id for delivery in group.read("c", count=100)])
+
+    return work
+
+
+def _transaction(folder: Path) -> Work:
+    store = _store(folder)
+    store.stream("t").add(ROW)
+    store.stream("o").add(ROW)
+
+    def work() -> None:
+        for _ in range(5):
+            with store.transaction() as transaction:
+                transaction.stream("t").add(ROW)
+                transaction.stream("o").add(ROW)
+
+    return work
+
+
+def _scan(folder: Path) -> Work:
+    stream = _filled(folder, 50_000)
+    return lambda: sum(batch.num_rows for batch in stream.scan())
+
+
+# -- SQLite's -------------------------------------------------------------------------------------
+def _database(folder: Path, rows: int) -> sqlite3.Connection:
+    found = sqlite3.connect(folder / "peer.db", isolation_level=None)
+    found.execute("pragma journal_mode = wal")
+    found.execute("pragma synchronous = normal")
+    found.execute("create table s(id integer primary key, temp text, hum text)")
+    found.execute("begin")
+    found.executemany(INSERT, (("12.5", "51") for _ in range(rows)))
+    found.execute("commit")
+    return found
+
+
+def _insert(folder: Path) -> Work:
+    database = _database(folder, 10)
+
+    def work() -> None:
+        for _ in range(16):
+            database.execute(INSERT, ("12.5", "51"))
+
+    return work
+
+
+def _insert_many(folder: Path) -> Work:
+    database = _database(folder, 10)
+    named = "insert into s(temp, hum) values(:temp, :hum)"
+
+    def work() -> None:
+        database.execute("begin")
+        database.executemany(named, (ROW for _ in range(2000)))
+        database.execute("commit")
+
+    return work
+
+
+def _select(folder: Path) -> Work:
+    database = _database(folder, 2050)
+
+    def work() -> None:
+        for _ in range(5):
+            database.execute("select * from s where id = ?", (2050,)).fetchone()
+
+    return work
+
+
+def _select_range(folder: Path) -> Work:
+    database = _database(folder, 3000)
+
+    def work() -> None:
+        for _, temp, hum in database.execute("select * from s limit 2000"):
+            {"temp": temp, "hum": hum}  # noqa: B018
+
+    return work
+
+
+def _two_inserts(folder: Path) -> Work:
+    database = _database(folder, 10)
+
+    def work() -> None:
+        for _ in range(5):
+            database.execute("begin")
+            database.execute(INSERT, ("12.5", "51"))
+            database.execute(INSERT, ("12.5", "51"))
+            database.execute("commit")
+
+    return work
+
+
+OPERATIONS = {
+    "add": Operation(_add, _insert, 16, "an add"),
+    "add_many": Operation(_add_many, _insert_many, 2000, "a row"),
+    "get": Operation(_get, _select, 5, "a get"),
+    "range": Operation(_range, _select_range, 2000, "an entry"),
+    "group read and ack": Operation(_pair, None, 5, "a read of one and its ack"),
+    "group in hundreds": Operation(_hundreds, None, 200, "an entry"),
+    "transaction": Operation(_transaction, _two_inserts, 5, "a transaction of two adds"),
+    "scan": Operation(_scan, None, 50_000, "a row to Arrow"),
+}
+
+
+# -- counting -------------------------------------------------------------------------------------
+def count_here(library: str, folder: str, side: str, names: list[str]) -> None:
+    """Under callgrind: do the work of one side; an empty call comes first, then each operation."""
+    counted = ctypes.CDLL(library).logstore_counted
+    callback = ctypes.CFUNCTYPE(ctypes.c_int)
+
+    def call(work: Work) -> None:
+        def once() -> int:
+            work()
+            return 0
+
+        counted(callback(once))
+
+    call(lambda: None)
+    for place, name in enumerate(names):
+        operation, here = OPERATIONS[name], Path(folder, f"{side}-{place}")
+        make = operation.ours if side == "ours" else operation.peer
+        assert make is not None
+        here.mkdir()
+        work = make(here)
+        work()
+        for _ in range(TIMES):
+            call(work)
+
+
+def _built(folder: Path) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise Unavailable("no C compiler: instructions are not counted")
+    if shutil.which("valgrind") is None:
+        raise Unavailable("no valgrind (apt install valgrind): instructions are not counted")
+    source, library = folder / "mark.c", folder / "mark.so"
+    source.write_text(MARK)
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"valgrind's header is not usable: {done.stderr.strip()[-300:]}")
+    return library
+
+
+def count(names: list[str], side: str) -> dict[str, float]:
+    """Instructions of one operation of one side, by name; Unavailable."""
+    if side == "peer":
+        names = [name for name in names if OPERATIONS[name].peer is not None]
+    if not names:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="logstore-count-") as made:
+        folder = Path(made)
+        library = _built(folder)
+        command = [
+            "valgrind", "--tool=callgrind", "--instr-atstart=no",
+            f"--callgrind-out-file={folder}/out",
+            sys.executable, "-m", "benchmarks.instructions", "--here", str(library), str(folder),
+            side, *names,
+        ]  # fmt: skip
+        environment = os.environ | {"PYTHONHASHSEED": "0"}
+        done = subprocess.run(
+            command, cwd=Path.cwd(), env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"counting failed:\n{done.stderr[-3000:]}")
+        sums = list(_sums(folder))
+    empty, rest = sums[0], sums[1:]
+    if len(rest) < TIMES * len(names):
+        raise RuntimeError(f"callgrind told {len(rest)} counts, not {TIMES * len(names)}")
+    return {
+        name: (min(rest[place * TIMES : (place + 1) * TIMES]) - empty) / OPERATIONS[name].times
+        for place, name in enumerate(names)
+    }
+
+
+def _sums(folder: Path) -> Iterator[int]:
+    """What each dump says, in order."""
+    number = 1
+    while (dump := folder / f"out.{number}").exists():
+        for line in dump.read_text(errors="replace").splitlines():
+            if line.startswith(("totals:", "summary:")):
+                yield int(line.split()[1])
+                break
+        number += 1
+
+
+# -- figures --------------------------------------------------------------------------------------
+def build_name() -> str:
+    """What a figure holds for: the Python, the processor's kind, and how the engine is built."""
+    from logstore.engine.commit import pipeline
+
+    engine = "interpreted" if str(pipeline.__file__).endswith(".py") else "compiled"
+    version = ".".join(platform.python_version_tuple()[:2])
+    return f"Python {version}, {platform.machine()}, {engine}"
+
+
+def recorded() -> dict[str, dict[str, int]]:
+    """The committed figures, by what they hold for, then by operation."""
+    found: dict[str, dict[str, int]] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return found
+
+
+def above(counted: dict[str, float], figures: dict[str, int]) -> list[str]:
+    """What takes over 10 % more than its figure; one line each."""
+    return [
+        f"{name}: {counted[name]:,.0f} instructions, {figure:,} are committed"
+        for name, figure in figures.items()
+        if name in counted and counted[name] > figure * LIMIT
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Count and print; 1 if ``--check`` found something above its figure, 3 if it cannot count."""
+    if arguments[:1] == ["--here"]:
+        count_here(*arguments[1:4], arguments[4:])
+        return 0
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(OPERATIONS))
+    parser.add_argument("--check", action="store_true", help="fail above the committed figures")
+    parser.add_argument("--record", action="store_true", help="write the figures down")
+    parser.add_argument("--no-peer", action="store_true", help="ours alone")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in OPERATIONS]
+    if unknown:
+        parser.error(f"no such operation: {', '.join(unknown)}")
+    names = asked.names or list(OPERATIONS)
+    try:
+        ours = count(names, "ours")
+        peer = {} if asked.no_peer or asked.check else count(names, "peer")
+    except Unavailable as reason:
+        print(reason, file=sys.stderr)
+        return 3
+    figures = recorded()
+    mine = figures.get(build_name(), {})
+    print(f"{build_name()}; instructions in user space")
+    for name in names:
+        told = f"{name:22}{ours[name]:12,.0f} {OPERATIONS[name].unit}"
+        if name in peer:
+            told += f"; SQLite {peer[name]:,.0f}, ratio {ours[name] / peer[name]:.2f}"
+        if name in mine:
+            told += f"; committed {mine[name]:,}"
+        print(told)
+    if asked.record:
+        figures[build_name()] = mine | {name: round(found) for name, found in ours.items()}
+        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    worse = above(ours, mine) if asked.check else []
+    for line in worse:
+        print(f"MORE THAN 10 % ABOVE: {line}", file=sys.stderr)
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
