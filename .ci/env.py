@@ -33,7 +33,8 @@ import spark_env
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-CODEC = ROOT / "logstore" / "codec"
+# Folders with a module ``native`` in Cython, the codec's first: the others include parts of it.
+NATIVE = (ROOT / "logstore" / "codec", ROOT / "logstore" / "engine" / "lane")
 BASE = "base"
 SETS = ("bench", "demo", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs
@@ -192,27 +193,31 @@ def requirements(name: str) -> list[str]:
 
 def build_native(home: Path) -> None:
     """Install the checkout itself, editable, when that was not done for this compiled codec."""
+    kinds = ("pyx", "pxd", "pxi", "h")
     sources = sorted(
-        path for kind in ("pyx", "pxd", "pxi", "h") for path in CODEC.glob(f"*.{kind}")
+        path for folder in NATIVE for kind in kinds for path in folder.glob(f"*.{kind}")
     )
     compiler = has_compiler()
     parts = [b"compiler" if compiler else b"", *(path.read_bytes() for path in sources)]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()
-    built = CODEC / f"native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    built = [folder / f"native{sysconfig.get_config_var('EXT_SUFFIX')}" for folder in NATIVE]
     stamp = marker(home, "native")
     done = stamp.exists() and stamp.read_text() == key
-    if done and (built.exists() or not compiler or not sources):
+    if done and (all(path.exists() for path in built) or not compiler or not sources):
         return
-    built.unlink(missing_ok=True)
+    for path in built:
+        path.unlink(missing_ok=True)
     if not compiler:
         print("No C compiler, or no Python headers: the pure codec will be used. For the compiled")
         print("one, on Debian and Ubuntu: apt install gcc python3-dev", flush=True)
     log = BUILD / "native.log"
     print("Building logstore ...", flush=True)
     pip(home, ["install", "-v", "--no-build-isolation", "--no-deps", "--editable", str(ROOT)], log)
-    if compiler and sources and not built.exists():
+    if compiler and sources and not all(path.exists() for path in built):
         print(log.read_text()[-4000:])
-        print(f"The compiled codec did not build ({log.relative_to(ROOT)}); the pure one is used.")
+        print(
+            f"Compiled modules did not build ({log.relative_to(ROOT)}); Python takes their place."
+        )
     stamp.write_text(key)
 
 

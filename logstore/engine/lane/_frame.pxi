@@ -1,0 +1,87 @@
+# The bytes of an append frame, as log/writer.py and log/frame.py make them.
+
+cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
+    HEAD = 32
+    COVERED = 36            # what the CRC covers before the payload: the position, the head behind it
+    APPEND_BODY = 32
+    LAST = 1                # a flag: the last frame of its commit
+    KIND_APPEND = 5
+    MARK = 0xF5A9
+
+cdef struct Append:         # the body of an append frame: 32 bytes, no padding
+    uint64_t stream
+    uint64_t ms
+    uint64_t seq
+    uint32_t entries
+    uint32_t elements
+
+
+def layout():
+    """Numbers that stand in logstore/format.py too, by the names that they have there."""
+    return {
+        "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
+        "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
+    }
+
+
+cdef inline void put_64(u8* p, u64 value) noexcept nogil:
+    cdef int i
+    for i in range(8):
+        p[i] = <u8>(value >> (8 * i))
+
+
+cdef inline void put_32(u8* p, uint32_t value) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        p[i] = <u8>(value >> (8 * i))
+
+
+cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noexcept nogil:
+    """The checksum that a frame with `size` bytes of payload has at position `at`."""
+    cdef u8 covered[COVERED]
+    put_64(covered, at)
+    memcpy(covered + 8, p + 4, HEAD - 4)
+    return ls_crc32c(p + HEAD, size, ls_crc32c(covered, COVERED, seed, HARD_CRC), HARD_CRC)
+
+
+cdef inline uint32_t put_head(
+    u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed
+) noexcept nogil:
+    """Write the head of the only frame of a commit, whose payload stands behind it; its CRC."""
+    cdef uint32_t crc
+    put_32(out + 4, <uint32_t>size)
+    put_64(out + 8, commit)
+    put_64(out + 16, durable)
+    put_32(out + 24, 0)
+    out[28] = KIND_APPEND
+    out[29] = LAST
+    out[30] = MARK & 0xFF
+    out[31] = MARK >> 8
+    crc = frame_crc(out, at, size, seed)
+    put_32(out, crc)
+    return crc
+
+
+cdef inline void put_body(u8* p, const Append* body) noexcept nogil:
+    put_64(p, body.stream)
+    put_64(p + 8, body.ms)
+    put_64(p + 16, body.seq)
+    put_32(p + 24, body.entries)
+    put_32(p + 28, body.elements)
+
+
+cdef inline bint is_plain_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:
+    """Whether bytes of a published log begin with a commit that is one append frame; its body, and
+    the bytes of its payload."""
+    if left < HEAD + APPEND_BODY:
+        return False
+    size[0] = little(p + 4, 4)
+    if (size[0] < APPEND_BODY or size[0] > left - HEAD or p[28] != KIND_APPEND
+            or not p[29] & LAST or little(p + 24, 4)):
+        return False
+    body.stream = little(p + HEAD, 8)
+    body.ms = little(p + HEAD + 8, 8)
+    body.seq = little(p + HEAD + 16, 8)
+    body.entries = <uint32_t>little(p + HEAD + 24, 4)
+    body.elements = <uint32_t>little(p + HEAD + 28, 4)
+    return True
