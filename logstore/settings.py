@@ -16,6 +16,7 @@ AMOUNT_MAX = (1 << 63) - 1
 LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)
 IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
 IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
+CODEC_NAME_MAX = 64
 S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 T = TypeVar("T", bytes, str)
 
@@ -28,6 +29,7 @@ class StreamSettings(NamedTuple):
     max_bytes: int | None = None  # keep no more bytes of nodes
     idempotent_duration_s: int = IDEMPOTENT_DURATION_S  # how long a producer's ID is remembered
     idempotent_max_ids: int = IDEMPOTENT_IDS  # how many of a producer are remembered
+    codec: str | None = None  # what values are encoded with; None: they are text or bytes
 
     @property
     def max_age(self) -> timedelta | None:
@@ -50,6 +52,9 @@ class StreamSettings(NamedTuple):
             _check_amount(name, getattr(self, name), 0)
         _check_range("idempotent_duration", self.idempotent_duration_s, IDEMPOTENT_DURATION_MAX_S)
         _check_range("idempotent_max_ids", self.idempotent_max_ids, IDEMPOTENT_IDS_MAX)
+        codec: object = self.codec
+        if codec is not None and not (isinstance(codec, str) and len(codec) <= CODEC_NAME_MAX):
+            raise OptionError(f"codec must be a name: {shown(codec)}")
 
 
 class GroupSettings(NamedTuple, Generic[T]):

@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 from logstore.aio.stream import AsyncStream
@@ -46,6 +46,9 @@ from logstore.clock import Clock
 from logstore.engine.waiting.wait import over
 from logstore.ids import IDLike
 from logstore.options import COMPACT_RATE_BYTES_S, Sync
+
+if TYPE_CHECKING:
+    from logstore.api.values import ValueCodec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -214,9 +217,17 @@ class AsyncStore(Generic[T]):
         return self._store.encoding
 
     # -- streams ------------------------------------------------------------------------------
-    def stream(self, name: str | bytes) -> AsyncStream[T]:
-        """A handle of a stream; nothing is created before the first add."""
-        return AsyncStream(self, self._store.stream(name))
+    @overload
+    def stream(self, name: str | bytes, *, codec: None = None) -> AsyncStream[T]: ...
+    @overload
+    def stream(self, name: str | bytes, *, codec: str | ValueCodec) -> AsyncStream[Any]: ...
+    def stream(
+        self, name: str | bytes, *, codec: str | ValueCodec | None = None
+    ) -> AsyncStream[T] | AsyncStream[Any]:
+        """A handle of a stream, as ``Store.stream``; nothing is created before the first add."""
+        if codec is None:
+            return AsyncStream(self, self._store.stream(name))
+        return AsyncStream(self, self._store.stream(name, codec=codec))
 
     def __getitem__(self, name: str | bytes) -> AsyncStream[T]:
         return self.stream(name)

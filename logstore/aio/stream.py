@@ -217,7 +217,7 @@ class AsyncStream(Generic[T]):
         found = await self._store.read(
             {raw: after}, count=count, max_count=max_count, max_bytes=max_bytes, timeout=timeout
         )
-        return next(iter(found.values()), [])
+        return self._stream._viewed(next(iter(found.values()), []))
 
     def follow(
         self,

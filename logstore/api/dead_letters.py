@@ -43,6 +43,9 @@ class DeadLetter(Entry[T], Generic[T]):
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
         super().__init__(dead.id, flat, encoding)
+        values = group._handle._values
+        if values is not None:
+            self._encoding = values
         self.group: GroupAdmin[T] = group
         name = opened.text(dead.consumer)
         self.consumer: T | None = name if dead.consumer else None

@@ -43,7 +43,9 @@ class Delivery(Entry[T]):
         flat: list[Any] = delivered.items or []
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
-        self.id, self._flat, self._encoding = delivered.id, flat, encoding  # as an entry has them
+        values = group._handle._values
+        self.id, self._flat = delivered.id, flat  # as an entry has them
+        self._encoding = encoding if values is None else values
         self.group: GroupAdmin[T] = group
         self.deleted = delivered.items is None
         self.delivery_count = delivered.count

@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from logstore.codec import GivenIDs, NodeEntry, RunList, codec
 from logstore.engine.streams.budget import entry_bytes
+from logstore.errors import InvalidEntryError
 from logstore.ids import U64_MAX, StreamID
 from logstore.loading import load
 
@@ -24,6 +25,23 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 D = TypeVar("D")
 _new = tuple.__new__  # without the layers of a named tuple: every entry that is read makes one
+
+
+class Decoding(Protocol):
+    """How the values of a stream with a codec are read (``values.Values``)."""
+
+    @property
+    def encoding(self) -> str | None:
+        """The store's encoding; None: what was read is bytes."""
+        ...
+
+    def fields(self, flat: Sequence[Any]) -> Fields[Any]:
+        """The fields of an entry."""
+        ...
+
+    def pairs(self, flat: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """All names and values."""
+        ...
 
 
 class Fields(Mapping[T, T]):
@@ -49,12 +67,15 @@ class Fields(Mapping[T, T]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        shown: str = _showing().mapping(self._items)
+        shown: str = _showing().mapping(self._readable())
         return shown
+
+    def _readable(self) -> Mapping[T, Any]:
+        return self._items
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        table: str = _showing().table(None, self._items.items())
+        table: str = _showing().table(None, self._readable().items())
         return table
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -91,12 +112,12 @@ class Entry(Generic[T]):
     def __init__(self, id: StreamID, flat: Sequence[T], encoding: str | None) -> None:
         self.id = id
         self._flat: Sequence[T] = flat
-        self._encoding = encoding
+        self._encoding: str | Decoding | None = encoding
 
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        return Fields(self._flat, self._encoding)
+        return fields_of(self._flat, self._encoding)
 
     @property
     def time(self) -> datetime:
@@ -147,13 +168,14 @@ class Entry(Generic[T]):
     @property
     def pairs(self) -> list[tuple[T, T]]:
         """All (field, value) pairs as they were added."""
-        flat = self._flat
-        return list(zip(flat[::2], flat[1::2], strict=True))
+        return pairs_of(self._flat, self._encoding)
 
     @property
     def size_bytes(self) -> int:
         """16 bytes for the ID, and the bytes of all field names and values: as limits count."""
         encoding, flat = self._encoding, self._flat
+        if not (encoding is None or isinstance(encoding, str)):
+            encoding = encoding.encoding
         raw: Any = flat
         if encoding is not None:
             raw = [part.encode(encoding, "surrogateescape") for part in raw]
@@ -172,7 +194,11 @@ class Entry(Generic[T]):
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        table: str = _showing().table(str(self.id), self.pairs)
+        try:
+            pairs: Any = self.pairs
+        except InvalidEntryError:  # what its codec cannot read is shown as it is stored
+            pairs = self.fields._readable().items()
+        table: str = _showing().table(str(self.id), pairs)
         return table
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -183,6 +209,20 @@ class Entry(Generic[T]):
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
         """How pydantic, and FastAPI with it, take and give entries: as ``as_dict`` has them."""
         return _showing().pydantic_schema(cls)
+
+
+def fields_of(flat: Sequence[T], encoding: str | Decoding | None) -> Fields[T]:
+    """The fields of an entry; with a codec they are decoded when they are looked up."""
+    if encoding is None or isinstance(encoding, str):
+        return Fields(flat, encoding)
+    return encoding.fields(flat)
+
+
+def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple[Any, Any]]:
+    """The pairs of an entry, decoded if there is a codec."""
+    if encoding is None or isinstance(encoding, str):
+        return list(zip(flat[::2], flat[1::2], strict=True))
+    return encoding.pairs(flat)
 
 
 def make_entry(row: NodeEntry, encoding: str | None) -> Entry[Any]:

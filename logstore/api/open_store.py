@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.api.store import Store
-from logstore.api.stream import Stream
 from logstore.clock import Clock, checked
 from logstore.errors import OptionError
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
@@ -145,11 +144,11 @@ def _tell_dead_letters(
     opened: OpenStore[Any], dead: list[DeadLettered], on_dead: Callable[[Any], object] | None
 ) -> None:
     """Tell whoever wants to know of entries that a commit of this handle dead-lettered."""
-    from logstore.api import dead_letters
+    from logstore.api import coded, dead_letters
     from logstore.api.group import Group
 
     groups = {
-        key: Group(Stream(opened, key[0]), key[1])
+        key: Group(coded.as_kept(opened, key[0]), key[1])
         for key in {(entry.origin, entry.group) for entry in dead}
     }
     dead_letters.tell(opened, dead, groups, on_dead)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import arguments
-from logstore.api.entry import Fields
+from logstore.api.entry import Decoding, Fields, fields_of, pairs_of
 from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
@@ -64,7 +64,7 @@ class ScheduledEntry(Generic[T]):
     def __init__(self, key: ScheduleKey, flat: list[T], encoding: str | None) -> None:
         self.key = key
         self._flat: list[T] = flat
-        self._encoding = encoding
+        self._encoding: str | Decoding | None = encoding
 
     @property
     def due(self) -> datetime:
@@ -74,12 +74,12 @@ class ScheduledEntry(Generic[T]):
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        return Fields(self._flat, self._encoding)
+        return fields_of(self._flat, self._encoding)
 
     @property
     def pairs(self) -> list[tuple[T, T]]:
         """All (field, value) pairs, in order."""
-        return list(zip(self._flat[::2], self._flat[1::2], strict=True))
+        return pairs_of(self._flat, self._encoding)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ScheduledEntry):

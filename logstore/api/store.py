@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from logstore.api import arguments, read
 from logstore.api.entry import Entry
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from logstore.api.dead_letters import OnDead
     from logstore.api.info import PinInfo, StoreInfo
     from logstore.api.transaction import Transaction
+    from logstore.api.values import ValueCodec
 
 T = TypeVar("T", bytes, str)
 
@@ -76,11 +77,20 @@ class Store(Generic[T]):
         return (type(self), (self._opened,))
 
     # -- streams ------------------------------------------------------------------------------
-    def stream(self, name: str | bytes) -> Stream[T]:
+    @overload
+    def stream(self, name: str | bytes, *, codec: None = None) -> Stream[T]: ...
+    @overload
+    def stream(self, name: str | bytes, *, codec: str | ValueCodec) -> Stream[Any]: ...
+    def stream(
+        self, name: str | bytes, *, codec: str | ValueCodec | None = None
+    ) -> Stream[T] | Stream[Any]:
         """A handle of a stream; nothing is created before the first add.
 
         Args:
             name: the stream's name, at most 64 KiB.
+            codec: "json", "msgpack", or an object with ``name``, ``encode`` and ``decode``: values
+                are what it holds, and its name is kept with the stream. None: values are text or
+                bytes.
 
         Returns:
             The handle.
@@ -89,8 +99,14 @@ class Store(Generic[T]):
             EntryTypeError: ``name`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
+            OptionError: ``codec`` is none. A stream that has another one says so when it is used.
         """
-        return Stream(self._opened, arguments.stream_name(name, self.encoding))
+        raw = arguments.stream_name(name, self.encoding)
+        if codec is None:
+            return Stream(self._opened, raw)
+        from logstore.api import coded
+
+        return coded.stream(self._opened, raw, codec)
 
     def __getitem__(self, name: str | bytes) -> Stream[T]:
         return self.stream(name)

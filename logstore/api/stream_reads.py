@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from logstore.api.dump import Peer
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+    from logstore.api.values import Values
 
 T = TypeVar("T", bytes, str)
 
@@ -32,6 +33,7 @@ class StreamReads(Generic[T]):
     """What :class:`logstore.Stream` reads and tells."""
 
     __slots__ = ("_name", "_opened")
+    _values: Values | None = None  # how values are decoded, of a stream with a codec
 
     def __init__(self, opened: OpenStore[T], name: bytes) -> None:
         self._opened: OpenStore[T] = opened
@@ -50,6 +52,10 @@ class StreamReads(Generic[T]):
 
     def __reduce__(self) -> Any:
         return (type(self), (self._opened, self._name))
+
+    def _viewed(self, entries: list[Entry[T]]) -> list[Entry[T]]:
+        """Entries of this stream that were read elsewhere, as this handle gives them."""
+        return entries
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:

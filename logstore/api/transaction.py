@@ -8,7 +8,7 @@ across a crash.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.delivery import Delivery
@@ -22,6 +22,9 @@ from logstore.engine.groups import ack
 from logstore.engine.streams import lifecycle
 from logstore.errors import EntryTypeError, UsageError
 from logstore.options import Sync
+
+if TYPE_CHECKING:
+    from logstore.api.values import ValueCodec
 
 T = TypeVar("T", bytes, str)
 
@@ -51,9 +54,16 @@ class Transaction(Generic[T]):
             self.commit()
         self._steps.over = True
 
-    def stream(self, name: str | bytes) -> TransactionStream[T]:
-        """A stream, inside this transaction."""
-        return TransactionStream(self._steps, self._stream_name(name))
+    def stream(
+        self, name: str | bytes, *, codec: str | ValueCodec | None = None
+    ) -> TransactionStream[T]:
+        """A stream, inside this transaction; ``codec`` as in ``Store.stream``."""
+        stream = TransactionStream(self._steps, self._stream_name(name))
+        if codec is not None:
+            from logstore.api import values
+
+            stream._values = values.Values(values.value_codec(codec), self._opened.encoding)
+        return stream
 
     def create(self, name: str | bytes) -> Pending[bool]:
         """Make an empty stream; the result: False if there is one already."""

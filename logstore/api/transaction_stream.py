@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.api import arguments, producing, scheduling
 from logstore.api.delivery import Delivery
@@ -21,7 +21,7 @@ from logstore.api.stream import Stream
 from logstore.api.transaction_steps import Pending, Steps
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expiry, schedule
+from logstore.engine.features import expiry, schedule, settings
 from logstore.engine.features.expiry import Condition
 from logstore.engine.groups import ack, admin
 from logstore.engine.groups.deliver import Delivered
@@ -30,6 +30,9 @@ from logstore.engine.streams.add import Added
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import References
 
+if TYPE_CHECKING:
+    from logstore.api.values import Values
+
 T = TypeVar("T", bytes, str)
 BATCH_ROWS = 1000  # rows of one step of ``add_many``
 
@@ -37,11 +40,24 @@ BATCH_ROWS = 1000  # rows of one step of ``add_many``
 class TransactionStream(Generic[T]):
     """One stream inside a transaction; the arguments are those of :class:`logstore.Stream`."""
 
-    __slots__ = ("_name", "_steps")
+    __slots__ = ("_name", "_steps", "_values")
 
     def __init__(self, steps: Steps[T], name: bytes) -> None:
         self._steps: Steps[T] = steps
         self._name = name
+        self._values: Values | None = None  # of a stream with a codec
+
+    def _coded(self, fields: Any) -> Any:
+        """The fields of an add, encoded if there is a codec."""
+        return fields if self._values is None else self._values.row(fields)
+
+    def _keep(self, *, create: bool) -> None:
+        """Have the codec kept with the stream, before what was encoded with it is added."""
+        if self._values is not None:
+            codec = self._values.codec.name
+            self._steps.take(
+                partial(settings.keep_codec, name=self._name, codec=codec, create=create)
+            )
 
     @overload
     def add(
@@ -91,7 +107,7 @@ class TransactionStream(Generic[T]):
         encoding = self._steps.opened.encoding
         batch, request = arguments.one_add(
             self._name,
-            fields,
+            self._coded(fields),
             id,
             encoding,
             maxlen=maxlen,
@@ -105,6 +121,7 @@ class TransactionStream(Generic[T]):
         if producer is not None or idempotent_id is not None:
             asked = producing.asked(batch, id, producer, idempotent_id, encoding)
             step = partial(idempotency.add, request=request, asked=asked)
+        self._keep(create=create)
         return self._steps.take(step, _first)
 
     def add_many(
@@ -130,6 +147,8 @@ class TransactionStream(Generic[T]):
             references=references,
             optional=True,
         )
+        if self._values is not None:
+            rows = self._values.rows(rows)
         name, encoding = self._name, self._steps.opened.encoding
         steps: list[Callable[[WriteTxn], Any]] = []
         if producer is None:
@@ -147,6 +166,7 @@ class TransactionStream(Generic[T]):
                 collect(given, step(txn))
             return given
 
+        self._keep(create=create)
         return self._steps.take(run)
 
     @overload
@@ -178,8 +198,9 @@ class TransactionStream(Generic[T]):
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
         arguments.check_flag(create, "create")
         when = scheduling.when(at, after, self._steps.opened.engine().clock)
-        kept = scheduling.fields(fields, self._steps.opened.encoding)
+        kept = scheduling.fields(self._coded(fields), self._steps.opened.encoding)
         step = partial(schedule.schedule, name=self._name, fields=kept, when=when, create=create)
+        self._keep(create=create)
         return self._steps.take(step, scheduling.typed_key)
 
     def cancel(self, key: ScheduleKey | str) -> Pending[bool]:

@@ -138,7 +138,8 @@ cdef class RowBatch:
         else:
             raise EntryTypeError(
                 f"row {index}, field {field!r}: give str, bytes, int or float, "
-                f"not {type(value).__name__}"
+                f"not {type(value).__name__}; "
+                "a stream with a codec takes more: store.stream(name, codec='json')"
             )
         elem.data = <const u8*>PyBytes_AS_STRING(self.held)
         elem.size = <u64>PyBytes_GET_SIZE(self.held)

@@ -52,7 +52,8 @@ def _to_bytes(value: object, index: int, field: object) -> bytes:
     except ValueError as error:
         raise InvalidEntryError(f"row {index}, field {field!r}: {error}") from error
     raise EntryTypeError(
-        f"row {index}, field {field!r}: give str, bytes, int or float, not {type(value).__name__}"
+        f"row {index}, field {field!r}: give str, bytes, int or float, not {type(value).__name__}; "
+        "a stream with a codec takes more: store.stream(name, codec='json')"
     )
 
 

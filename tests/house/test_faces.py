@@ -30,7 +30,9 @@ NAMES = [
     if not name.startswith("_") or name in DUNDERS
 ]
 TYPES = (
-    ("Iterator[", "AsyncIterator["), ("Stream[T]", "AsyncStream[T]"), ("Group[T]", "AsyncGroup[T]"),
+    ("Iterator[", "AsyncIterator["), ("Stream[T]", "AsyncStream[T]"),
+    ("Stream[Any]", "AsyncStream[Any]"),
+    ("Group[T]", "AsyncGroup[T]"),
     ("Transaction[T]", "AsyncTransaction[T]"),
     ("pa.RecordBatchReader", "AsyncIterator[pa.RecordBatch]"),
 )  # fmt: skip

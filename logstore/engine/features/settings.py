@@ -34,6 +34,31 @@ def stream(
     return after
 
 
+def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
+    """Keep the name of a stream's codec; False if there is no stream and it is not to be made.
+
+    A stream whose entries were all deleted may change to another one.
+    """
+    record = txn.record_by_name(name)
+    if record is None and not create:
+        return False
+    kept = None if record is None else txn.settings.stream(record.number).codec
+    if record is not None and record.length:
+        check_codec(kept, codec)
+    if kept != codec:
+        stream(txn, name, {"codec": codec}, create=create)
+    return True
+
+
+def check_codec(kept: str | None, codec: str) -> None:
+    """OptionError if a stream is to be used with another codec than the one that it has."""
+    if kept is not None and kept != codec:
+        raise OptionError(
+            f"the stream has the codec {kept!r}, and not {codec!r}: give that one, or none to have "
+            "its values as they are stored"
+        )
+
+
 def _remembers(settings: StreamSettings) -> tuple[int, int]:
     return settings.idempotent_duration_s, settings.idempotent_max_ids
 
