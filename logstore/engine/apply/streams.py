@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from logstore import format as fmt
 from logstore.codec.batch import Place
 from logstore.engine.apply import groups
+from logstore.engine.runtime.append_frame import extend_node
 from logstore.engine.txn import nodes
 from logstore.features.registry import DROPPED, FRAMES
 from logstore.ids import U64_MAX, StreamID
@@ -124,7 +125,7 @@ def _append(txn: TxnView, at: int, payload_bytes: int, body: frames.Append) -> N
         node.lp = txn.joined
     else:
         run = Run(at, payload_bytes, body.entries, body.elements)
-        node = nodes.open_extended(node, run, body.data)
+        extend_node(node, [run], body.data)
     txn.put_open(body.stream, node)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from logstore import format as fmt
 from logstore.clock import Clock
 from logstore.engine.runtime import identity
+from logstore.engine.runtime.published_tail import PublishedTail
 from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
@@ -70,6 +71,7 @@ class Engine:
         self.clock: Clock = options.clock
         self.lock, self.users, self.wake = lock, users, wake
         self.segments = Segments(fs, path, self.seed)
+        self.published_tail = PublishedTail(self.segments)
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more

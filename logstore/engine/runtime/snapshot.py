@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from logstore.engine.runtime import reopen
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.overlaid_index import index_upto
 from logstore.engine.runtime.segments import NodeSource, SegmentGone
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index import env
@@ -184,14 +185,22 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
     if engine.closed or engine.gone:
         engine.check_open()
     # No local variable for WAKE: an error keeps this frame, and so it mapped behind a close.
+    # In this order. What was published by the first word must be seen. What LMDB had by the second
+    # is in a snapshot that begins behind it; it speaks of the generation that is valid then, so
+    # that is looked at next: the word of another one would hide what this one lacks.
+    published = engine.wake.applied
+    indexed = engine.wake.indexed_upto
     generation = engine.generation
     if generation is None or generation.number != engine.wake.generation():
         raise _Moved
     if engine.wake.dropped != engine.dropped_seen:
         engine.notice_drops()
     with generation.env.begin() as txn:
-        view = Snapshot(IndexTxn(generation, txn), engine.segments, engine.clock.now_ms)
-        result = batch(view, *args)
+        if indexed >= published:
+            index = IndexTxn(generation, txn)
+        else:
+            index = index_upto(engine.published_tail, generation, txn, published)
+        result = batch(Snapshot(index, engine.segments, engine.clock.now_ms), *args)
         changed = engine.wake.readers_changed
         if changed != generation.registered_at:
             if not generation.is_registered(txn):

@@ -273,17 +273,6 @@ def open_from_frame(run: Run, data: bytes | None) -> OpenNode:
     return OpenNode(data)
 
 
-def open_extended(node: OpenNode, run: Run, data: bytes | None) -> OpenNode:
-    """The open node with an append frame behind it."""
-    if node.runs:
-        node.runs.append(run)
-    else:
-        assert node.lp is not None
-        assert data is not None
-        node.lp = codec().extend(node.lp, data, run.entries, run.elements)
-    return node
-
-
 def open_deleted(node: OpenNode, ordinals: tuple[int, ...]) -> OpenNode:
     """The open node with tombstones set."""
     if node.runs:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from logstore.engine.runtime.append_frame import grow_record
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
@@ -18,7 +19,7 @@ from logstore.engine.txn.groups import GroupState
 from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import segment_of
-from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log.writer import CommitBuffer
@@ -170,10 +171,7 @@ class TxnView:
 
     def appended(self, record: StreamRecord, at: int, entries: int, last: StreamID) -> None:
         """An append frame at position ``at`` added so many entries, the last one with this ID."""
-        record.length += entries
-        record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
-        record.last = last
-        record.position = at
+        grow_record(record, at, entries, last)
         number = record.number
         self.cache.records[number] = record
         self._dirty_records.add(number)

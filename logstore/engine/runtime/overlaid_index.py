@@ -1,0 +1,89 @@
+"""The index as a reader sees it: one transaction, and over it what it lacks of the published log.
+
+Invariants: who looks at a stream sees it as it is at one position, which is ``meta().applied``: the
+record and the open node with all frames up to there, or neither; a record or node that is given out
+is the caller's own, never a part of what others see. Nothing else of the index is different: append
+frames change no sealed node, no segment's row, no group, and nothing that features store. For
+reading alone; whoever commits brings the index up to date first, and reads it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logstore.engine.runtime.append_frame import extend_node, grow_record
+from logstore.engine.runtime.published_tail import Appended, PublishedTail, Tail, unexpected
+from logstore.index.env import Generation
+from logstore.index.keys import Meta, OpenNode, StreamRecord
+from logstore.index.txn import IndexTxn
+
+
+class OverlaidIndex(IndexTxn):
+    """The index with a published tail over it."""
+
+    __slots__ = ("_applied", "_meta", "_tail")
+
+    def __init__(self, generation: Generation, txn: Any, meta: Meta, tail: Tail) -> None:
+        """``meta``: where the index itself stands."""
+        super().__init__(generation, txn)
+        self._tail = tail
+        self._applied = meta.applied
+        self._meta = Meta(
+            tail.end, tail.commit, tail.last_frame, tail.last_crc,
+            meta.active_segment, meta.next_stream, meta.next_segment,
+        )  # fmt: skip
+
+    def meta(self) -> Meta:
+        """Where the index stands, with what is laid over it."""
+        return self._meta
+
+    def record(self, number: int) -> StreamRecord | None:
+        """A stream's record by number."""
+        found = IndexTxn.record(self, number)
+        return None if found is None else self._grown(found)
+
+    def record_by_name(self, name: bytes) -> StreamRecord | None:
+        """A stream's record by name."""
+        found = IndexTxn.record_by_name(self, name)
+        return None if found is None else self._grown(found)
+
+    def records(self, after: int = 0) -> Iterator[StreamRecord]:
+        """Records with numbers above ``after``, ascending."""
+        for found in IndexTxn.records(self, after):
+            yield self._grown(found)
+
+    def open_node(self, stream: int) -> OpenNode | None:
+        """A stream's open node."""
+        node = IndexTxn.open_node(self, stream)
+        added = self._added(stream)
+        if added:
+            if node is None:
+                raise unexpected(added[0].run.position, "its stream has no open node to add to")
+            runs = [each.run for each in added]
+            extend_node(node, runs, b"".join([each.data for each in added]))
+        return node
+
+    def _added(self, stream: int) -> list[Appended]:
+        """The frames of a stream that the index itself has not."""
+        frames = self._tail.by_stream.get(stream)
+        if frames is None:
+            return []
+        return [each for each in frames if each.run.position >= self._applied]
+
+    def _grown(self, record: StreamRecord) -> StreamRecord:
+        for run, last, _ in self._added(record.number):
+            if not record.open_version or record.position >= run.position:
+                raise unexpected(run.position, "its stream has no open node to add to")
+            grow_record(record, run.position, run.entries, last)
+        return record
+
+
+def index_upto(tail: PublishedTail, generation: Generation, txn: Any, upto: int) -> IndexTxn:
+    """The index in a transaction, with what it lacks of the log up to the published position
+    ``upto``, which was looked up before the transaction began."""
+    index = IndexTxn(generation, txn)
+    meta = index.meta()
+    if meta.applied >= upto:
+        return index
+    return OverlaidIndex(generation, txn, meta, tail.behind(meta, upto))

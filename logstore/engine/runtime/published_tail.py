@@ -1,0 +1,132 @@
+"""The published tail: append frames that stand in the log, and may not be in the index yet.
+
+Plain adds are published before LMDB has their rows. Between the position where the index stands and
+the published end there are append frames to open nodes that the index has, all in the active
+segment, and nothing else: every other commit has its rows, and those of all before it, in LMDB
+before it is published. Readers lay these frames over what the index says (``overlaid_index``).
+
+Invariants: bytes below a published end never change, and positions are never used again, so what
+was read once stays true, in any generation of the index; a tail is never changed once others can
+see it, it is swapped for a longer one, so that threads need no lock; each frame was checked by the
+one reader of frames, and the numbers of commits ascend by one; what cannot be read raises, a tail
+is never silently shorter. At most KEPT_MAX_BYTES of the log are kept. The segment that frames are
+read from is the active one, which no compaction drops; that of a reader who stopped in between for
+long may be gone, and it looks again then (``SegmentGone``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logstore import format as fmt
+from logstore.engine.runtime.segments import Segments
+from logstore.engine.shm.late_free import let_go
+from logstore.errors import CorruptionError
+from logstore.ids import StreamID
+from logstore.index.keys import Meta, Run
+from logstore.log import frame as frames
+from logstore.log import reader
+
+KEPT_MAX_BYTES = 256 * 1024
+
+
+class Appended(NamedTuple):
+    """One append frame: where it stands, the last ID that it adds, its listpack bytes."""
+
+    run: Run
+    last: StreamID
+    data: bytes
+
+
+class Tail:
+    """The append frames between two positions of one segment, by stream, ascending."""
+
+    __slots__ = ("by_stream", "commit", "end", "last_crc", "last_frame", "start")
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        commit: int,
+        last_frame: int,
+        last_crc: int,
+        by_stream: dict[int, tuple[Appended, ...]],
+    ) -> None:
+        self.start = start  # the position of the first frame
+        self.end = end  # the position where the last commit ends
+        self.commit = commit  # its number
+        self.last_frame = last_frame  # the position of its last frame
+        self.last_crc = last_crc
+        self.by_stream = by_stream
+
+
+class PublishedTail:
+    """Reads the published tail of one store, and keeps what it has read."""
+
+    __slots__ = ("_kept", "_segments")
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._kept: Tail | None = None
+
+    def behind(self, meta: Meta, upto: int) -> Tail:
+        """All that stands behind an index that is at ``meta``, at least up to the published
+        position ``upto``, which is above it.
+
+        CorruptFrameError for frames that cannot be read; CorruptionError if there is anything but
+        append frames; SegmentGone.
+        """
+        start = fmt.start_of_next(meta.applied, meta.active_segment)
+        if fmt.segment_of(upto) != fmt.segment_of(start) or upto <= start:
+            raise unexpected(start, "the log goes on in another segment")
+        kept = self._kept
+        if kept is not None and kept.start <= start <= kept.end:
+            if upto <= kept.end:
+                return kept
+            if upto - kept.start <= KEPT_MAX_BYTES:
+                return self._keep(self._longer(kept, upto))
+        fresh = Tail(start, start, meta.commit, meta.last_frame, meta.last_crc, {})
+        return self._keep(self._longer(fresh, upto))
+
+    def _keep(self, tail: Tail) -> Tail:
+        if tail.end - tail.start <= KEPT_MAX_BYTES:
+            before = self._kept
+            self._kept = tail  # another thread may have put a longer one there: it is read again
+            let_go(before)
+        return tail
+
+    def _longer(self, tail: Tail, upto: int) -> Tail:
+        """The tail with the frames behind it, up to a position where a commit ends."""
+        segment, offset = fmt.position_parts(tail.end)
+        source = self._segments.source(segment, sealed=False)
+        by_stream = dict(tail.by_stream)
+        end, number = tail.end, tail.commit
+        last_frame, last_crc = tail.last_frame, tail.last_crc
+        scanned = reader.scan(source, self._segments.seed, segment, offset, fmt.offset_of(upto))
+        for commit in reader.commits(scanned, number):
+            for frame in commit.frames:
+                body = frame.body()
+                if not isinstance(body, frames.Append) or body.data is None:
+                    raise unexpected(frame.position, f"a frame of kind {frame.kind} stands there")
+                run = Run(frame.position, frame.payload_bytes, body.entries, body.elements)
+                last = StreamID(body.last_ms, body.last_seq)
+                before = by_stream.get(body.stream, ())
+                by_stream[body.stream] = (*before, Appended(run, last, body.data))
+                last_frame, last_crc = frame.position, frame.crc
+            end, number = commit.end, commit.number
+        return Tail(tail.start, end, number, last_frame, last_crc, by_stream)
+
+
+def unexpected(at: int, why: str) -> CorruptionError:
+    """The error of a published frame at position ``at`` that does not fit to the index.
+
+    Its type is the one that is doubted first: a process that lost its place among LMDB's readers
+    may see an index of long ago, and reads again (``snapshot``).
+    """
+    segment, offset = fmt.position_parts(at)
+    return CorruptionError(
+        f"the index lacks a commit that it must have: {why}; close the store, delete its index "
+        "directory, and open it again; it is rebuilt from the log",
+        segment=segment,
+        offset=offset,
+    )

@@ -1,0 +1,167 @@
+"""Prevents readers from missing, or seeing twice, what was published and is not in the index yet.
+
+The judge is the log alone: a copy of the store without its index, opened anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.api.store import Store
+from logstore.engine.runtime import snapshot
+from logstore.ids import StreamID
+from tests.engine.procs import Forked
+from tests.scan.look import make_plan, split_rows
+from tests.store.look import everything
+from tests.support import inside
+from tests.support.lagging import Lagging, commits_behind
+
+STREAMS = (b"a", b"b", b"c")
+NOW_MS = time.time_ns() // 1_000_000  # tasks of a plan ask the system's clock
+CLOCK = inside.FixedClock(NOW_MS)
+
+
+def open_at(path: Path, **options: Any) -> Store[bytes]:
+    return logstore.open(path, encoding=None, background=False, clock=CLOCK, sync="os", **options)
+
+
+def row(number: int) -> dict[bytes, bytes]:
+    """Fields like those of the node's master entry, and now and then others."""
+    if number % 3:
+        return {b"n": b"%d" % number}
+    return {b"n": b"%d" % number, b"other": b"x" * (number % 50)}
+
+
+def fill(store: Store[bytes]) -> None:
+    """Streams with sealed nodes, deleted entries, groups; each has an open node."""
+    for name in STREAMS:
+        stream = store.stream(name)
+        stream.add_many([row(number) for number in range(230)])
+        stream.delete(*[entry.id for entry in stream.range(count=20)][::2])
+        group = stream.group(b"g", start="0")
+        group.ack(*[entry.id for entry in group.read(b"one", count=5)][:2])
+
+
+def lag(store: Store[bytes], commits: int) -> None:
+    """So many plain adds, in turn to two of the streams."""
+    writer = Lagging(store)
+    for number in range(commits):
+        writer.add(STREAMS[number % 2], row(number), at=StreamID(NOW_MS + 1 + number, 0))
+    assert commits_behind(store) == commits
+
+
+def of_the_log(path: Path, to: Path) -> Path:
+    """A copy of the store, with nothing but what the log says."""
+    left_out = shutil.ignore_patterns("index", "WAKE", "LOCK", "USERS")
+    shutil.copytree(path, to, ignore=left_out)
+    return to
+
+
+def read_all(store: Store[bytes]) -> dict[Any, Any]:
+    """What every public read tells."""
+    found: dict[Any, Any] = {"all": everything(store)}
+    first = {name: store.stream(name).range(count=1).__next__().id for name in STREAMS}
+    read = store.read(first, max_count=400)
+    found["read"] = {name: [each.id for each in entries] for name, entries in read.items()}
+    for name in STREAMS:
+        stream, told = store.stream(name), {}
+        ids = [entry.id for entry in stream]
+        told["get"] = [stream.get(id) for id in ids]
+        told["none"] = stream.get(ids[-1].next()), stream.get(ids[0].previous())
+        told["ends"] = stream.first, stream.last, stream.last_id, len(stream)
+        told["some"] = [each.id for each in stream.range(ids[-3], ids[-2])]
+        told["after"] = stream.read(ids[-4]), stream.read("+"), stream.read("$")
+        told["follow"] = list(stream.follow(ids[-4], timeout=0))
+        told["info"] = stream.info(), stream.info_full(0), stream.groups()
+        told["dump"] = stream.dump()
+        told["scan"] = stream.scan().read_all().to_pylist()
+        told["plan"] = split_rows(make_plan(store, name, min_partitions=3))
+        group = stream.group(b"g")
+        told["group"] = group.info(), group.consumers(), group.pending()
+        found |= {(name, what): each for what, each in told.items()}
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store[bytes]]:
+    with open_at(tmp_path / "store") as opened:
+        fill(opened)
+        yield opened
+
+
+BEHIND = pytest.mark.parametrize("commits", [0, 1, 2, 63])
+
+
+@BEHIND
+def test_every_read_sees_it(store: Store[bytes], tmp_path: Path, commits: int) -> None:
+    lag(store, commits)
+    found = read_all(store)
+    assert commits_behind(store) == commits
+    with open_at(of_the_log(tmp_path / "store", tmp_path / "copy")) as judge:
+        assert found == read_all(judge)
+    assert read_all(store) == found
+
+
+@BEHIND
+def test_another_process_sees_it(store: Store[bytes], tmp_path: Path, commits: int) -> None:
+    before = read_all(store)
+    with beside(tmp_path / "store", lambda other: lag(other, commits)):
+        pass
+    found = read_all(store)
+    assert (found == before) == (not commits)
+    assert commits_behind(store) == commits
+    with open_at(of_the_log(tmp_path / "store", tmp_path / "copy")) as judge:
+        assert found == read_all(judge)
+
+
+def test_reads_go_on_while_another_process_adds(store: Store[bytes], tmp_path: Path) -> None:
+    """Each look sees all that was published before it, and no entry ever goes again."""
+
+    def work(other: Store[bytes]) -> None:
+        writer = Lagging(other)
+        for number in range(400):
+            writer.add_anyhow(b"a", row(number), StreamID(NOW_MS + 1000 + number, 0))
+            if number % 90 == 89:
+                other.stream(b"b").add(row(number))  # the index follows
+
+    engine, seen = inside.engine_of(store), 0
+    with beside(tmp_path / "store", work) as child:
+        ended = False
+        while not ended:
+            ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            published = engine.wake.applied
+            entries = [entry.id for entry in store.stream(b"a").range(reverse=True)]
+            assert entries == sorted(set(entries), reverse=True)
+            assert seen <= len(entries)
+            assert snapshot.read(engine, applied) >= published
+            seen = len(entries)
+    assert entries[0] == StreamID(NOW_MS + 1000 + 399, 0)
+    assert commits_behind(store)
+
+
+def applied(view: snapshot.Snapshot) -> int:
+    return view.meta.applied
+
+
+@contextmanager
+def beside(path: Path, work: Callable[[Store[bytes]], object]) -> Iterator[Forked]:
+    """Another process that has the store open does this, and ends without closing it."""
+
+    def opened() -> None:
+        KEPT_OPEN.append(open_at(path))
+        work(KEPT_OPEN[0])
+
+    with Forked(opened) as child:
+        yield child
+
+
+KEPT_OPEN: list[Store[bytes]] = []
