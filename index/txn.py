@@ -7,6 +7,7 @@ transaction; a name is only said to be absent when its twin record is absent too
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from logstore.crc import crc32c
@@ -286,6 +287,14 @@ class IndexTxn:
                     return
                 _, ms, seq = _parts(_NODE, key)
                 yield StreamID(ms, seq), Locator.unpack(_unseal(key, data))
+
+    def node_rows(self, stream: int, start: StreamID, count_max: int) -> list[tuple[bytes, bytes]]:
+        """Rows of sealed nodes from a master ID on, at most so many, with checksums that are still
+        to be checked; the last may be another stream's."""
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            if not cursor.set_range(_NODE.pack(stream, *start)):
+                return []
+            return list(islice(cursor.iternext(), count_max))
 
     def node_count(self, stream: int) -> int:
         """How many sealed nodes of a stream there are."""

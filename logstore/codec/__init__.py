@@ -17,6 +17,7 @@ from logstore.codec.interface import (
     MAX_ID,
     ZERO_ID,
     ArrowBuilder,
+    Buffer,
     Codec,
     GivenIDs,
     NodeEntry,
@@ -27,6 +28,7 @@ from logstore.codec.interface import (
     Row,
     RowBatch,
     RunList,
+    Section,
     Value,
 )
 
@@ -40,6 +42,7 @@ __all__ = [
     "MAX_ID",
     "ZERO_ID",
     "ArrowBuilder",
+    "Buffer",
     "Codec",
     "GivenIDs",
     "NodeEntry",
@@ -50,6 +53,7 @@ __all__ = [
     "Row",
     "RowBatch",
     "RunList",
+    "Section",
     "Value",
     "codec",
     "codec_name",

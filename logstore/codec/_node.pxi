@@ -107,19 +107,25 @@ cdef inline int read_entry_tail(const u8* p, u64 pos, const Master* m, Entry* e)
     return OK
 
 
-cdef inline int read_entry(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
-    """The entry whose flags are at pos; its values are walked over. Sets all but the ordinal."""
-    cdef int64_t i, items
-    cdef int code = read_entry_head(p, pos, m, e)
-    if code != OK:
-        return code
-    pos = e.body
-    items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
+cdef inline int skip_items(const u8* p, const Master* m, const Entry* e, u64* after) noexcept nogil:
+    """Walk over an entry's fields and values."""
+    cdef int64_t i, items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
+    cdef u64 pos = e.body
+    cdef int code
     for i in range(items):
         code = lp_skip(p, pos, m.end, &pos)
         if code != OK:
             return code
-    return read_entry_tail(p, pos, m, e)
+    after[0] = pos
+    return OK
+
+
+cdef inline int read_entry(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
+    """The entry whose flags are at pos; its values are walked over. Sets all but the ordinal."""
+    cdef int code = read_entry_head(p, pos, m, e)
+    if code == OK:
+        code = skip_items(p, m, e, &pos)
+    return read_entry_tail(p, pos, m, e) if code == OK else code
 
 
 cdef int read_entry_before(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:

@@ -19,9 +19,11 @@ from logstore.codec.interface import (
     MAX_ID,
     TIMESTAMP_MS_MAX,
     ZERO_ID,
+    Buffer,
     NodeEntry,
+    Section,
 )
-from logstore.errors import OptionError, TooLargeError
+from logstore.errors import CorruptNodeError, OptionError, TooLargeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +40,14 @@ def check_columns(columns: Sequence[str], field_columns: Sequence[str]) -> None:
     for names in (columns, field_columns):
         if len(set(names)) != len(names):
             raise OptionError(f"a column is named twice: {', '.join(names)}")
+
+
+def binary_flags(binary: bool | Sequence[bool], count: int) -> list[bool]:
+    """For each of the columns whether its values stay bytes."""
+    flags = [binary] * count if isinstance(binary, bool) else list(binary)
+    if len(flags) != count:
+        raise OptionError(f"there are {count} columns, not {len(flags)}")
+    return flags
 
 
 def arrow_type(name: str, binary: bool) -> Any:
@@ -67,13 +77,13 @@ class ArrowBuilder:
         self,
         columns: Sequence[str] = ARROW_COLUMNS,
         field_columns: Sequence[str] = (),
-        binary: bool = False,
+        binary: bool | Sequence[bool] = False,
     ) -> None:
         check_columns(columns, field_columns)
         self._columns = tuple(columns)
         self._field_columns = tuple(field_columns)
         self._field_keys = [name.encode() for name in field_columns]
-        self._binary = binary
+        self._binary = binary_flags(binary, len(self._columns) + len(self._field_columns))
         self._clear()
 
     def _clear(self) -> None:
@@ -104,8 +114,14 @@ class ArrowBuilder:
         """Add the live entries with start <= ID <= end; return how many."""
         entries = node.entries(lp, master_ms, master_seq, vector, start, end)
         name = _text(stream_name)
-        made = [self._column(column, name, entries) for column in self._columns]
-        made += [self._field_column(key, entries) for key in self._field_keys]
+        made = [
+            self._column(column, name, entries, binary)
+            for column, binary in zip(self._columns, self._binary, strict=False)
+        ]
+        made += [
+            self._field_column(key, entries, binary)
+            for key, binary in zip(self._field_keys, self._binary[len(made) :], strict=True)
+        ]
         sizes = [
             before + sum(map(_size, column))
             for before, column in zip(self._bytes, made, strict=True)
@@ -118,7 +134,38 @@ class ArrowBuilder:
         self._rows += len(entries)
         return len(entries)
 
-    def _column(self, column: str, name: str, entries: list[NodeEntry]) -> list[Any]:
+    def add_located(
+        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        rows_max: int, bytes_max: int,
+    ) -> int:  # fmt: skip
+        """Add nodes by their locators; the place of the first that was not added."""
+        from logstore.codec.located import frame_listpack, read_item
+
+        if at > len(items):
+            raise ValueError("items begin inside of the bytes")
+        name, stream, start, end = section
+        view = bytes(data)
+        while (found := read_item(items, at)) is not None:
+            item, after = found
+            full = self._rows + item.live > rows_max or self.nbytes >= bytes_max
+            if self._rows and full:
+                break
+            if not self._data and start <= item.master and item.last <= end:
+                self._rows += item.live
+            else:
+                lp: bytes | None = item.lp
+                if item.position:
+                    lp = frame_listpack(view, item.position - position, item, stream, seed)
+                if lp is None:
+                    break
+                try:
+                    self.add(name, lp, *item.master, item.vector, start, end)
+                except (CorruptNodeError, TooLargeError):
+                    break
+            at = after
+        return at
+
+    def _column(self, column: str, name: str, entries: list[NodeEntry], binary: bool) -> list[Any]:
         match column:
             case "stream":
                 return [name] * len(entries)
@@ -135,29 +182,23 @@ class ArrowBuilder:
             case "ms_exact" | "seq_exact":
                 return [entry[1 if column == "ms_exact" else 2] for entry in entries]
             case _:
-                pairs = [self._pairs(flat) for _, _, _, flat in entries]
+                pairs = [_pairs(flat, binary) for _, _, _, flat in entries]
                 return pairs if column == "pairs" else [list(dict(each).items()) for each in pairs]
 
-    def _pairs(self, flat: list[bytes]) -> list[tuple[str, str | bytes]]:
-        return [(_text(flat[i]), self._value(flat[i + 1])) for i in range(0, len(flat), 2)]
-
-    def _field_column(self, key: bytes, entries: list[NodeEntry]) -> list[Any]:
+    def _field_column(self, key: bytes, entries: list[NodeEntry], binary: bool) -> list[Any]:
         column: list[Any] = []
         for _, _, _, flat in entries:
             at = [i for i in range(0, len(flat), 2) if flat[i] == key]
-            column.append(self._value(flat[at[-1] + 1]) if at else None)
+            column.append(_value(flat[at[-1] + 1], binary) if at else None)
         return column
-
-    def _value(self, value: bytes) -> str | bytes:
-        return value if self._binary else _text(value)
 
     def finish(self) -> pa.RecordBatch:
         """The batch; the builder is empty again."""
         import pyarrow as pa
 
         names = self._columns + self._field_columns
-        types = [arrow_type(name, self._binary) for name in self._columns]
-        types += [arrow_type("", self._binary) for _ in self._field_columns]
+        kinds = (*self._columns, *[""] * len(self._field_columns))
+        types = [arrow_type(*kind) for kind in zip(kinds, self._binary, strict=True)]
         arrays = [pa.array(data, kind) for data, kind in zip(self._data, types, strict=True)]
         schema = pa.schema(list(zip(names, types, strict=True)))
         if not names:
@@ -166,6 +207,14 @@ class ArrowBuilder:
             batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         self._clear()
         return batch
+
+
+def _pairs(flat: list[bytes], binary: bool) -> list[tuple[str, str | bytes]]:
+    return [(_text(flat[i]), _value(flat[i + 1], binary)) for i in range(0, len(flat), 2)]
+
+
+def _value(value: bytes, binary: bool) -> str | bytes:
+    return value if binary else _text(value)
 
 
 def _text(value: bytes) -> str:

@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    import mmap
+
     import pyarrow as pa
 
 ID: TypeAlias = tuple[int, int]
 NodeEntry: TypeAlias = tuple[int, int, int, list[bytes]]  # ordinal, ms, seq, flat
 NodePart: TypeAlias = tuple[bytes, int, int, bytes]  # lp, master ms, master seq, vector
+# What is read of a stream: its name, its number, and the closed interval of IDs.
+Section: TypeAlias = tuple[bytes, int, ID, ID]
+Buffer: TypeAlias = "bytes | mmap.mmap"
 Value: TypeAlias = str | bytes | int | float
 Row: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]]  # of Value to Value
 
@@ -166,6 +171,24 @@ class ArrowBuilder(Protocol):
         """
         ...
 
+    def add_located(
+        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        rows_max: int, bytes_max: int,
+    ) -> int:  # fmt: skip
+        """Add nodes by their locators, without holding the interpreter's lock.
+
+        ``items``: a list of nodes (`located`), from ``at`` on; ``data``: bytes of a segment from
+        ``position`` on; ``seed``: of the checksums of the store. Without columns, a node that lies
+        wholly in the interval is counted and not read.
+
+        Returns:
+            The offset in ``items`` of the first node that was not added: because its frame is not
+            in ``data``, or it would make more rows than ``rows_max`` or there are ``bytes_max``
+            already (but a builder without rows takes any node), or its bytes are not sound. It
+            never raises for what stands in a node: whoever reads looks at that one by itself.
+        """
+        ...
+
     @property
     def rows(self) -> int:
         """Rows added since the last `finish`."""
@@ -191,7 +214,8 @@ class ArrowBuilderFactory(Protocol):
     does), pairs list<struct<field: string, value: string>>, ms_exact and seq_exact uint64, field
     columns string. Of a repeated field the last value counts, in the map (at the place of the
     first) and in field columns; names are the same if their text is; pairs has all of them.
-    ``binary`` makes the values of map and pairs and the field columns binary. What is not UTF-8 has
+    ``binary`` makes the values of map and pairs and the field columns binary: of all, or of those
+    of the columns, field columns behind the others, for which it is true. What is not UTF-8 has
     U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
     """
 
@@ -199,7 +223,7 @@ class ArrowBuilderFactory(Protocol):
         self,
         columns: Sequence[str] = ARROW_COLUMNS,
         field_columns: Sequence[str] = (),
-        binary: bool = False,
+        binary: bool | Sequence[bool] = False,
     ) -> ArrowBuilder: ...
 
 
@@ -304,6 +328,9 @@ class Codec(Protocol):
 
     @property
     def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)
+
+    @property
+    def NodeList(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of located.py)
 
     @property
     def FrameSearch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of search.py)

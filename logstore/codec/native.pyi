@@ -4,9 +4,20 @@ from typing import Any
 import pyarrow as pa
 
 from logstore.codec.batch import Place
-from logstore.codec.interface import ID, NodeEntry, NodeHead, NodePart, NodeSurvey, Packed, Row
+from logstore.codec.interface import (
+    ID,
+    Buffer,
+    NodeEntry,
+    NodeHead,
+    NodePart,
+    NodeSurvey,
+    Packed,
+    Row,
+    Section,
+)
 from logstore.codec.interface import GivenIDs as GivenIDsLike
 from logstore.codec.interface import RowBatch as RowBatchLike
+from logstore.codec.located import Piece
 from logstore.codec.pending_run import Due, Item, Pending
 
 class RowBatch:
@@ -81,7 +92,7 @@ class ArrowBuilder:
         self,
         columns: Sequence[str] = ...,
         field_columns: Sequence[str] = (),
-        binary: bool = False,
+        binary: bool | Sequence[bool] = False,
     ) -> None: ...
     def add(
         self,
@@ -93,11 +104,37 @@ class ArrowBuilder:
         start: ID = ...,
         end: ID = ...,
     ) -> int: ...
+    def add_located(
+        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        rows_max: int, bytes_max: int,
+    ) -> int: ...  # fmt: skip
     @property
     def rows(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
     def finish(self) -> pa.RecordBatch: ...
+
+class NodeList:
+    live: int
+    size_bytes: int
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def add(
+        self, position: int, size_bytes: int, live: int, master: ID, last: ID, vector: bytes,
+        lp: bytes = b"",
+    ) -> None: ...  # fmt: skip
+    def add_rows(
+        self, rows: Sequence[tuple[bytes, bytes]], at: int, stream: int, start: ID, end: ID,
+        nodes_max: int,
+    ) -> int: ...  # fmt: skip
+    def mark(self) -> tuple[int, int, int, int, ID]: ...
+    def cut(self, mark: tuple[int, int, int, int, ID]) -> None: ...
+    def items(self, start: int = 0, end: int = -1) -> bytes: ...
+    def last(self) -> ID: ...
+    def segments(self) -> set[int]: ...
+    def places(self, sums: Sequence[int]) -> list[tuple[int, int, int]]: ...
+    def pieces(self, ends: Sequence[int], bytes_max: int) -> list[Piece]: ...
 
 class FrameSearch:
     def __init__(

@@ -4,10 +4,10 @@
 
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
-(changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _columns.pxi and _arrow.pxi (Arrow),
-_run.pxi (runs of pending entries), _batch.pxi with _crc32c.pxi (nodes that come from
-elsewhere), _search.pxi (frames behind damage), _lzf.pxi (what servers compress), _resp.pxi
-(requests of clients).
+(changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
+entries), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _located.pxi (nodes by their
+locators), _columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _search.pxi (frames behind damage),
+_lzf.pxi (what servers compress), _resp.pxi (requests of clients).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -16,6 +16,7 @@ that are there before it is used; memory grows only with what was really read. C
 It may not know more than the pure codec knows.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -26,7 +27,7 @@ from logstore.codec.interface import (
     PackedNode,
 )
 from logstore.errors import (
-    CorruptNodeError, EntryTypeError, InvalidEntryError, TooLargeError,
+    CorruptNodeError, EntryTypeError, InvalidEntryError, TooLargeError, UsageError,
 )
 
 include "_base.pxi"
@@ -40,10 +41,12 @@ include "_rows.pxi"
 include "_given.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
-include "_arrow.pxi"
 include "_run.pxi"
 include "_lzf.pxi"
 include "_crc32c.pxi"
 include "_batch.pxi"
+include "_located.pxi"
+include "_entries.pxi"
+include "_arrow.pxi"
 include "_search.pxi"
 include "_resp.pxi"

@@ -19,6 +19,7 @@ from logstore.codec.edit import (
     rewrite,
 )
 from logstore.codec.given import RunList, given
+from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.node import (
     counts,
@@ -40,6 +41,7 @@ __all__ = [
     "ArrowBuilder",
     "FrameSearch",
     "NodeBatch",
+    "NodeList",
     "PendingRun",
     "RowBatch",
     "RunList",

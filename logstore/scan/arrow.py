@@ -11,10 +11,10 @@ an entry has no such field, the last value where it has several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, codec
+from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, Buffer, Section, codec
 from logstore.errors import OptionError
 from logstore.tuples import NamedTuple
 
@@ -54,10 +54,12 @@ class Gather:
             else Source(each, each in ARROW_COLUMNS, each in binary)
             for each in (ARROW_COLUMNS if columns is None else columns)
         ]
-        # a builder makes all values text, or all bytes; what is asked for twice is one column
-        of_text = _Columns([each for each in self._sources if not each.binary], binary=False)
-        of_bytes = _Columns([each for each in self._sources if each.binary], binary=True)
-        self._parts = [each for each in (of_text, of_bytes) if each.order] or [of_text]
+        # what is asked for twice is one column; a builder has it as text or as bytes, not as both
+        first: dict[tuple[str, bool], Source] = {}
+        for each in self._sources:
+            first.setdefault((each.name, each.standard), each)
+        both = dict.fromkeys(each for each in self._sources if each not in first.values())
+        self._parts = [_Columns(list(first.values()))] + [_Columns(list(both))] * bool(both)
         self._builders = [each.builder for each in self._parts]
         self._batch_rows = batch_rows
         self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = (
@@ -69,6 +71,16 @@ class Gather:
         self, name: bytes, lp: bytes, ms: int, seq: int, vector: bytes, start: ID, end: ID
     ) -> int:
         return max([each.add(name, lp, ms, seq, vector, start, end) for each in self._builders])
+
+    def add_located(
+        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int
+    ) -> int:
+        """Add nodes by their locators, as `ArrowBuilder.add_located` does."""
+        if len(self._builders) > 1:  # none: a node goes to all of them or to none
+            return at
+        return self._builders[0].add_located(
+            section, items, at, data, position, seed, self._batch_rows, BATCH_BYTES
+        )
 
     def is_full(self, more_rows: int) -> bool:
         """Whether the batch must be taken before a node of so many rows is added."""
@@ -107,10 +119,12 @@ class Gather:
 class _Columns:
     """A builder, and what its columns are in order."""
 
-    def __init__(self, sources: Sequence[Source], *, binary: bool) -> None:
-        standard = list(dict.fromkeys(each for each in sources if each.standard))
-        fields = list(dict.fromkeys(each for each in sources if not each.standard))
+    def __init__(self, sources: Iterable[Source]) -> None:
+        standard = [each for each in sources if each.standard]
+        fields = [each for each in sources if not each.standard]
         self.order = standard + fields
         self.builder: ArrowBuilder = codec().ArrowBuilder(
-            [each.name for each in standard], [each.name for each in fields], binary
+            [each.name for each in standard],
+            [each.name for each in fields],
+            [each.binary for each in self.order],
         )

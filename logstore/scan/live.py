@@ -1,8 +1,8 @@
 """Scanning a stream of an open store: some nodes on one snapshot, then the next snapshot.
 
-Invariants: no snapshot lives longer than NODES_MAX nodes or BYTES_MAX bytes take to decode, none is
-held while the caller has a batch; the walk goes on by ID behind the last entry it took, so that
-nodes that were rewritten, merged or moved in between are neither skipped nor read twice.
+Invariants: no snapshot lives longer than NODES_MAX nodes take to decode, none is held while the
+caller has a batch; the walk goes on by ID behind the last entry it took, so that nodes that were
+rewritten, merged or moved in between are neither skipped nor read twice.
 """
 
 from __future__ import annotations
@@ -10,28 +10,50 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from logstore.codec import Buffer, Section
+from logstore.codec.located import Item, read_item
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.segments import Segments
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.txn import nodes
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.keys import StreamRecord
+from logstore.index.keys import Locator, StreamRecord
+from logstore.scan import walk
 from logstore.scan.arrow import BATCH_ROWS, Gather
+from logstore.scan.located import Stretch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from logstore.scan.shape import Shape
 
-NODES_MAX = 64
-BYTES_MAX = 1 << 20
+NODES_MAX = 256
+
+
+class _Nodes:
+    """The bytes of the nodes of one snapshot."""
+
+    def __init__(self, segments: Segments, active: int) -> None:
+        self._segments = segments
+        self._active = active
+
+    def around(self, position: int, size_bytes: int) -> tuple[Buffer, int]:
+        """Unchecked bytes of a segment."""
+        return self._segments.around(position, size_bytes, self._active)
+
+    def listpack(self, section: Section, item: Item) -> bytes:
+        """The listpack of one node, checked."""
+        locator = Locator(item.position, item.size_bytes, item.live, StreamID(*item.last))
+        master = StreamID(*item.master)
+        return self._segments.node(section[1], master, locator, self._active)
 
 
 class Walk:
     """Where a scan stands. ``step`` may be cut short by an error and called again."""
 
-    def __init__(self, name: bytes, start: StreamID, end: StreamID) -> None:
+    def __init__(self, engine: Engine, name: bytes, start: StreamID, end: StreamID) -> None:
+        self._engine = engine
         self.name = name
         self.start = start
         self.end = end
@@ -51,22 +73,24 @@ class Walk:
         return self._nodes(view, record, gather)
 
     def _nodes(self, view: Snapshot, record: StreamRecord, gather: Gather) -> bool:
-        count = size = 0
-        name, end = self.name, self.end
-        for ref in nodes.refs(view, record, self.start, end):
-            if not ref.live:
-                continue
-            if gather.is_full(ref.live):
-                return True
-            if count >= NODES_MAX or size >= BYTES_MAX:
-                return False
-            lp, vector = nodes.listpack(view, record, ref)
-            gather.add(name, lp, *ref.master, vector, self.start, end)
-            if ref.last >= end or ref.last == MAX_ID:
-                break
-            self.start = ref.last.next()
-            count += 1
-            size += len(lp)
+        found = walk.new_list()
+        follows, _ = walk.piece(view, record, self.start, self.end, found, NODES_MAX)
+        items = found.items()
+        engine = self._engine
+        stretch = Stretch(_Nodes(engine.segments, view.meta.active_segment), engine.seed)
+        section = self.name, record.number, self.start, self.end
+        try:
+            full = stretch.add(gather, section, items, 0) < len(items)
+        finally:  # also where a segment is gone, or damaged: what was added is not added again
+            left = read_item(items, stretch.at)
+            if left is not None:
+                # The nodes before this one have no live entry above its master ID.
+                self.start = max(self.start, StreamID(*left[0].master))
+        if full:
+            return True
+        if follows is not None:
+            self.start = follows
+            return False
         if self._whole:
             view.confirm_nodes(record, given=True)
         self.done = True
@@ -77,9 +101,9 @@ def _batches(
     engine: Engine, name: bytes, start: StreamID, end: StreamID, gather: Gather
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a scan."""
-    walk = Walk(name, start, end)
-    while not walk.done:
-        while not snapshot.read(engine, lambda view: walk.step(view, gather)):
+    here = Walk(engine, name, start, end)
+    while not here.done:
+        while not snapshot.read(engine, lambda view: here.step(view, gather)):
             pass
         yield from gather.take()
 

@@ -5,8 +5,9 @@ snapshot file; a split names a byte range of it. Nodes that are still in the act
 from there like others: bytes before the applied position never change, and the pin keeps the file.
 
 Invariants: each stream is planned as it stood at one moment: the index is read in pieces of
-PIECE_NODES nodes, a snapshot each, what was added since the first piece is left out, and if
-anything was deleted meanwhile the walk begins again, the last time on one snapshot. The pin is
+PIECE_NODES nodes, a snapshot each, many small streams in one; of a larger stream what was added
+since the first piece is left out, and if anything was deleted meanwhile the walk begins again, the
+last time on one snapshot. The pin is
 durable before the first snapshot is taken; until the plan is done it holds every segment, and for
 PLANNING_MS only. A plan that fails leaves neither pin nor file.
 """
@@ -14,38 +15,40 @@ PLANNING_MS only. A plan that fails leaves neither pin nor file.
 from __future__ import annotations
 
 import hashlib
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgpack
 
+from logstore.codec import ID, Section
+from logstore.codec.located import NodeList
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
-from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
-from logstore.format import segment_of
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import pinfile
 from logstore.row_seal import LostRowsError
 from logstore.scan import snapshot as snapshotfile
-from logstore.scan.snapshot import Item, Section, Split, Writer
+from logstore.scan import walk
+from logstore.scan.snapshot import Split, Writer
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
+PIECE_STREAMS = 256
 WALKS_MAX = 3
 BLOCK_BYTES = 64 << 10
 SPLIT_BYTES = 16 << 20
 TTL_MS = pins.LEASE_MS_MAX
 PLANNING_MS = 10 * 60 * 1000
 MIN_PARTITIONS_MAX = 100_000
+
+
+Mark: TypeAlias = tuple[int, int, int, int, ID]
 
 
 class Plan(NamedTuple):
@@ -57,41 +60,6 @@ class Plan(NamedTuple):
     data_bytes: int
 
 
-class Items:
-    """Packed items of the nodes found, compact: a plan may name millions of nodes."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.ends = array("Q")  # where in ``data`` each item ends
-        self.sizes = array("Q")  # bytes of each node
-        self.lives = array("Q")
-        self.edges = array("Q")  # master ID and last ID of each node: four numbers
-        self.segments: set[int] = set()
-        self.sections: list[tuple[int, Section]] = []  # from which item on
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def add(self, item: Item) -> None:
-        """Add one node."""
-        self.data += item.pack()
-        self.ends.append(len(self.data))
-        self.sizes.append(item.payload_bytes)
-        self.lives.append(item.live)
-        self.edges.extend((*item.master, *item.last))
-        if item.position:
-            self.segments.add(segment_of(item.position))
-
-    def cut(self, count: int) -> None:
-        """Forget all but the first nodes; a segment pinned for nothing does no harm."""
-        del self.ends[count:], self.sizes[count:], self.lives[count:], self.edges[4 * count :]
-        del self.data[self.ends[-1] if count else 0 :]
-
-    def start_of(self, item: int) -> int:
-        """Where in ``data`` an item starts."""
-        return self.ends[item - 1] if item else 0
-
-
 def partition_count(
     data_bytes: int, node_count: int, *, min_partitions: int | None, cores: int
 ) -> int:
@@ -100,17 +68,18 @@ def partition_count(
     return min(wanted, node_count)
 
 
-def bounds(sizes: Sequence[int], parts: int) -> list[int]:
-    """Where each of ``parts`` runs of about equal sums begins, and the end; none is empty."""
-    sums = list(accumulate(sizes))
+def bounds(found: NodeList, parts: int) -> list[int]:
+    """Where each of ``parts`` runs of nodes of about equal bytes begins, and the end; none is
+    empty."""
+    count, total = len(found), found.size_bytes
+    sums = [total * part // parts for part in range(1, parts)]
     cuts = [0]
-    for part in range(1, parts):
-        target = sums[-1] * part // parts
-        at = bisect_left(sums, target) + 1
-        if at > 1 and target - sums[at - 2] < sums[at - 1] - target:
-            at -= 1
-        cuts.append(min(max(at, cuts[-1] + 1), len(sums) - parts + part))
-    return [*cuts, len(sums)]
+    for part, (at, reached, size) in enumerate(found.places(sums), 1):
+        wanted = sums[part - 1]
+        if at > 1 and wanted - (reached - size) < reached - wanted:
+            at -= 1  # noqa: PLW2901  (the sum before is nearer)
+        cuts.append(min(max(at, cuts[-1] + 1), count - parts + part))
+    return [*cuts, count]
 
 
 def make(
@@ -149,24 +118,23 @@ def make(
         return shared
     pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=purpose)
     try:
-        items = Items()
-        for name in names:
-            _collect(engine, name, start, end, items)
-        if not len(items):
+        found = _Found(engine, names, start, end)
+        if not len(found.nodes):
             pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
-        total = sum(items.sizes)
-        parts = partition_count(total, len(items), min_partitions=min_partitions, cores=cores)
+        total, count = found.nodes.size_bytes, len(found.nodes)
+        parts = partition_count(total, count, min_partitions=min_partitions, cores=cores)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(str(engine.path), str(home), engine.uuid, pin.id, 0, 0, start, end, 0, 0, 0)
-        splits, table_at = _write(writer, place, items, bounds(items.sizes, parts))
+        splits, table_at = _write(writer, place, found, bounds(found.nodes, parts))
         # Another plan can only find it once it names all this; the file is durable before that.
         pin = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
-        pins.narrow(fs, home, pin, items.segments, engine.clock.now_ms(), ttl_ms, owner)
+        segments = found.nodes.segments()
+        pins.narrow(fs, home, pin, segments, engine.clock.now_ms(), ttl_ms, owner)
     except BaseException:
         pins.release(fs, home, pin.id)
         raise
-    return Plan(pin.id, splits, sum(items.lives), total)
+    return Plan(pin.id, splits, found.nodes.live, total)
 
 
 # -- plans that are there already -----------------------------------------------------------
@@ -228,46 +196,102 @@ class _Changed(Exception):  # noqa: N818  (control flow of one walk)
     """Something was deleted since the first piece."""
 
 
-def _collect(engine: Engine, name: bytes, start: StreamID, end: StreamID, items: Items) -> None:
-    before = len(items)
-    for walk in range(1, WALKS_MAX + 1):
-        items.cut(before)
-        limit = PIECE_NODES if walk < WALKS_MAX else None
-        try:
-            section = _walk(engine, name, start, end, items, limit)
-        except _Changed:
-            continue
-        except LostRowsError:  # the index was built anew
-            if walk == WALKS_MAX:
-                raise
-            continue
-        if len(items) > before:
-            items.sections.append((before, section))
-        return
+class _Found:
+    """The nodes of streams; ``sections``: what they are of, each from which node on."""
+
+    def __init__(
+        self, engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID
+    ) -> None:
+        self.nodes = walk.new_list()
+        self.sections: list[tuple[int, Section]] = []
+        self._engine = engine
+        self._start = start
+        self._end = end
+        at = 0
+        while at < len(names):
+            after = snapshot.read(engine, self._small, names, at, self.nodes.mark())
+            if after == at:
+                self._large(names[at])
+                after += 1
+            at = after
+
+    def _add(self, name: bytes, number: int, end: StreamID, before: int) -> None:
+        if len(self.nodes) > before:
+            self.sections.append((before, (name, number, self._start, end)))
+
+    def _small(self, view: Snapshot, names: Sequence[bytes], at: int, mark: Mark) -> int:
+        """Streams from one on, each whole, as far as they fit into a piece; the next one.
+
+        It may be called again: it begins with what there was before.
+        """
+        found = self.nodes
+        found.cut(mark)
+        while self.sections and self.sections[-1][0] >= len(found):
+            self.sections.pop()
+        first = len(found)
+        for place in range(at, min(at + PIECE_STREAMS, len(names))):
+            record = _record(view, names[place])
+            mark, before = found.mark(), len(found)
+            room = PIECE_NODES - (before - first)
+            end = min(self._end, record.last)
+            follows, seen = walk.piece(view, record, self._start, end, found, max(room, 1))
+            if follows is not None:
+                found.cut(mark)
+                return place
+            if self._start <= record.first and record.last <= self._end:
+                _confirm(view, record, seen)
+            self._add(names[place], record.number, end, before)
+        return min(at + PIECE_STREAMS, len(names))
+
+    def _large(self, name: bytes) -> None:
+        """One stream, in pieces."""
+        mark, before = self.nodes.mark(), len(self.nodes)
+        for tries in range(1, WALKS_MAX + 1):
+            self.nodes.cut(mark)
+            try:
+                number, end = self._walk(name, at_once=tries == WALKS_MAX)
+            except _Changed:
+                continue
+            except LostRowsError:  # the index was built anew
+                if tries == WALKS_MAX:
+                    raise
+                continue
+            self._add(name, number, end, before)
+            return
+
+    def _walk(self, name: bytes, *, at_once: bool) -> tuple[int, StreamID]:
+        """The stream's number and the end of what was read of it."""
+        engine, found = self._engine, self.nodes
+        first: StreamRecord | None = None
+        at: StreamID | None = self._start
+        end = self._end
+        while at is not None:
+            record, at = snapshot.read(engine, _piece, found, found.mark(), name, at, end, at_once)
+            if first is None:
+                first, end = record, min(end, record.last)
+            elif _deleted(record) != _deleted(first):
+                raise _Changed
+        assert first is not None
+        if self._start <= first.first and first.last <= self._end:
+            snapshot.read(engine, _confirm_all, name)
+        return first.number, end
 
 
-def _walk(
-    engine: Engine, name: bytes, start: StreamID, end: StreamID, items: Items, limit: int | None
-) -> Section:
-    first: StreamRecord | None = None
-    at: StreamID | None = start
-    upto = end
-    while at is not None:
-        record, found, at = snapshot.read(engine, _piece(name, at, end, limit))
-        if first is None:
-            first, end = record, min(end, record.last)
-        elif _deleted(record) != _deleted(first):
-            raise _Changed
-        for item in found:
-            items.add(item)
-    assert first is not None
-    if start <= first.first and first.last <= upto:
-        snapshot.read(engine, partial(_confirm, name=name))
-    return Section(first.number, name, start, end)
+def _record(view: Snapshot, name: bytes) -> StreamRecord:
+    record = view.record(name)
+    if record is None:
+        raise StreamNotFoundError("there is no such stream", stream=name)
+    return record
 
 
-def _confirm(view: Snapshot, name: bytes) -> None:
+def _confirm(view: Snapshot, record: StreamRecord, seen: int) -> None:
     """LostRowsError if nodes of a stream were not met because the index lost them."""
+    lost = record.open_version and view.open_node(record.number) is None
+    if lost or seen != record.nodes:  # dead ones before the first entry were not looked at
+        view.confirm_nodes(record)
+
+
+def _confirm_all(view: Snapshot, name: bytes) -> None:
     record = view.record(name)
     if record is not None:
         view.confirm_nodes(record, given=True)
@@ -279,79 +303,54 @@ def _deleted(record: StreamRecord) -> tuple[int, int]:
 
 
 def _piece(
-    name: bytes, start: StreamID, end: StreamID, limit: int | None
-) -> Callable[[Snapshot], tuple[StreamRecord, list[Item], StreamID | None]]:
-    """The record, the next nodes with live entries, and where to go on; None at the end."""
-
-    def piece(view: Snapshot) -> tuple[StreamRecord, list[Item], StreamID | None]:
-        record = view.record(name)
-        if record is None:
-            raise StreamNotFoundError("there is no such stream", stream=name)
-        found: list[Item] = []
-        for ref in nodes.refs(view, record, start, end):
-            if not ref.live or ref.last < start:
-                continue
-            if limit is not None and len(found) >= limit:
-                return record, found, found[-1].last.next()
-            found.append(_item(view, record, ref))
-        return record, found, None
-
-    return piece
-
-
-def _item(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> Item:
-    if ref.locator is not None:
-        return Item(
-            ref.locator.position,
-            ref.locator.payload_bytes,
-            ref.live,
-            ref.master,
-            ref.last,
-            ref.locator.vector,
-            b"",
-        )
-    lp, vector = nodes.listpack(view, record, ref)
-    return Item(0, len(lp), ref.live, ref.master, ref.last, vector, lp)
+    view: Snapshot,
+    found: NodeList,
+    mark: Mark,
+    name: bytes,
+    start: StreamID,
+    end: StreamID,
+    at_once: bool,
+) -> tuple[StreamRecord, StreamID | None]:
+    """List the next nodes with live entries, or all; where to go on, None at the end."""
+    found.cut(mark)  # of a snapshot that was given up
+    record = _record(view, name)
+    upto = min(end, record.last)
+    at, _ = walk.piece(view, record, start, upto, found, PIECE_NODES)
+    while at_once and at is not None:
+        at, _ = walk.piece(view, record, at, upto, found, PIECE_NODES)
+    return record, at
 
 
 # -- the snapshot file ----------------------------------------------------------------------
-def _write(writer: Writer, place: Split, items: Items, cuts: list[int]) -> tuple[list[Split], int]:
-    """The splits, and where in the file they are listed."""
+def _write(
+    writer: Writer, place: Split, found: _Found, cuts: Sequence[int]
+) -> tuple[list[Split], int]:
+    """The splits, and where in the file they are listed. A block ends with its split, with its
+    stream, or at BLOCK_BYTES."""
     splits: list[Split] = []
+    ends = sorted({*cuts, *(first for first, _ in found.sections)})
+    pieces = iter(found.nodes.pieces(ends, BLOCK_BYTES))
+    at = node = number = 0
     try:
-        for low, high in pairwise(cuts):
-            offset = writer.offset
-            _blocks(writer, items, low, high)
-            split = place._replace(
-                offset=offset,
-                size_bytes=writer.offset - offset,
-                first=StreamID(*items.edges[4 * low : 4 * low + 2]),
-                last=StreamID(*items.edges[4 * high - 2 : 4 * high]),
-                nodes=high - low,
-                entries=sum(items.lives[low:high]),
-                data_bytes=sum(items.sizes[low:high]),
-            )
-            splits.append(split)
+        for high in cuts[1:]:
+            split = place._replace(offset=writer.offset)
+            while node < high:
+                one = next(pieces)
+                while number + 1 < len(found.sections) and found.sections[number + 1][0] <= node:
+                    number += 1
+                writer.block(found.sections[number][1], one.nodes, found.nodes.items(at, one.end))
+                split = split._replace(
+                    first=split.first if split.nodes else StreamID(*one.first),
+                    last=StreamID(*one.last),
+                    nodes=split.nodes + one.nodes,
+                    entries=split.entries + one.live,
+                    data_bytes=split.data_bytes + one.size_bytes,
+                )
+                at, node = one.end, node + one.nodes
+            splits.append(split._replace(size_bytes=writer.offset - split.offset))
         table_at = writer.offset
-        writer.block(Section(0, b"", ZERO_ID, ZERO_ID), 0, _table(splits))
+        writer.block((b"", 0, ZERO_ID, ZERO_ID), 0, _table(splits))
         writer.finish()
     finally:
         writer.close()
     return splits, table_at
-
-
-def _blocks(writer: Writer, items: Items, low: int, high: int) -> None:
-    """Write the items of one split: a block ends with the split, its stream or BLOCK_BYTES."""
-    number = bisect_right(items.sections, low, key=lambda each: each[0]) - 1
-    at = low
-    while at < high:
-        section = items.sections[number][1]
-        number += 1
-        stop = min(high, items.sections[number][0] if number < len(items.sections) else high)
-        while at < stop:
-            after = at + 1
-            while after < stop and items.ends[after] - items.start_of(at) <= BLOCK_BYTES:
-                after += 1
-            data = items.data[items.start_of(at) : items.start_of(after)]
-            writer.block(section, after - at, data)
-            at = after

@@ -1,8 +1,8 @@
 """Reading a split: from its part of the snapshot file and the segments, without any index.
 
-Invariants: every node is proven by its frame's CRC, stream and master ID; a pin that ran out, a
-snapshot or a segment that is gone raises SnapshotExpired, damage raises CorruptionError, and never
-are there fewer rows. Segments are read with positional reads, so that a file that is cut off is an
+Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
+reads only those at the ends of the interval); a pin that ran out, a snapshot or a segment that is
+gone raises SnapshotExpired, damage raises CorruptionError, and never are there fewer rows. Segments are read with positional reads, so that a file that is cut off is an
 error and not a signal; reads that follow each other are done ahead, in pieces of READ_AHEAD_BYTES.
 Neither the engine nor the index may be imported here.
 """
@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
+from logstore.codec import Section
+from logstore.codec.located import Item
 from logstore.errors import SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.ids import StreamID
 from logstore.log import located, names, pinfile
 from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
+from logstore.scan.located import Stretch
 from logstore.scan.snapshot import Split
-from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,105 +35,55 @@ GAP_MAX_BYTES = 64 << 10
 OPEN_FILES_MAX = 16
 
 
-class FoundNode(NamedTuple):
-    """A node of a split, and the closed interval of IDs that is asked for."""
-
-    name: bytes
-    lp: bytes
-    master: StreamID
-    vector: bytes
-    start: StreamID
-    end: StreamID
-    live: int
-
-
-class _Ahead:
-    """A segment file, read ahead while the reads go forward."""
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self._data = b""
-        self._offset = 0
-
-    def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Up to ``size_bytes`` from ``offset``."""
-        at = offset - self._offset
-        if at < 0 or at + size_bytes > len(self._data):
-            gap = at - len(self._data)
-            forward = bool(self._data) and at >= 0 and gap <= GAP_MAX_BYTES
-            want = max(size_bytes, READ_AHEAD_BYTES) if forward else size_bytes
-            self._data, self._offset, at = self.file.pread(want, offset), offset, 0
-        return self._data[at : at + size_bytes]
-
-
 class _Files:
     """The open segments of one split."""
 
-    def __init__(self, fs: FileSystem, store: Path) -> None:
+    def __init__(self, fs: FileSystem, split: Split, seed: int) -> None:
         self._fs = fs
-        self._store = store
-        self._open: OrderedDict[int, _Ahead] = OrderedDict()
+        self._store = Path(split.store)
+        self._seed = seed
+        self._open: OrderedDict[int, File] = OrderedDict()
+        self._read_upto = 0  # the position where the last read ended
 
-    def source(self, number: int) -> _Ahead:
+    def _file(self, number: int) -> File:
         """A segment; SnapshotExpired if its file is gone."""
         found = self._open.get(number)
         if found is not None:
             self._open.move_to_end(number)
             return found
         try:
-            found = _Ahead(self._fs.open(names.segment(self._store, number)))
+            found = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
             raise SnapshotExpired(
                 "a segment that this snapshot names was removed: load again", segment=number
             ) from None
         self._open[number] = found
         if len(self._open) > OPEN_FILES_MAX:
-            self._open.popitem(last=False)[1].file.close()
+            self._open.popitem(last=False)[1].close()
         return found
+
+    def around(self, position: int, size_bytes: int) -> tuple[bytes, int]:
+        """Unchecked bytes of a segment from a position on; more of them while reads go forward."""
+        segment, offset = fmt.position_parts(position)
+        gap = position - self._read_upto
+        if self._read_upto and -READ_AHEAD_BYTES <= gap <= GAP_MAX_BYTES:
+            size_bytes = max(size_bytes, READ_AHEAD_BYTES)
+        data = self._file(segment).pread(size_bytes, offset)
+        self._read_upto = position + len(data)
+        return data, position
+
+    def listpack(self, section: Section, item: Item) -> bytes:
+        """The listpack of one node, checked."""
+        file = self._file(fmt.segment_of(item.position))
+        return located.listpack(
+            file, self._seed, item.position, item.size_bytes, section[1], item.master
+        )
 
     def close(self) -> None:
         """Close all of them."""
         for each in self._open.values():
-            each.file.close()
+            each.close()
         self._open.clear()
-
-
-def nodes(
-    split: Split, *, fs: FileSystem = LOCAL, now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms
-) -> Iterator[FoundNode]:
-    """The nodes of a split in the order of the plan; the pin is renewed as they are read."""
-    home = Path(split.home)
-    lease = pinfile.Lease(fs, home, split.pin_id, now_ms())
-    seed = crc_seed(split.uuid)
-    files = _Files(fs, Path(split.store))
-    blocks = snapshot.read(fs, home, split.uuid, split.pin_id, split.offset, split.size_bytes)
-    try:
-        for section, items in blocks:
-            for item in items:
-                lease.keep(now_ms())
-                lp = item.lp
-                if item.position:
-                    source = files.source(fmt.segment_of(item.position))
-                    lp = located.listpack(
-                        source,
-                        seed,
-                        item.position,
-                        item.payload_bytes,
-                        section.stream,
-                        item.master,
-                    )
-                yield FoundNode(
-                    section.name,
-                    lp,
-                    item.master,
-                    item.vector,
-                    section.start,
-                    section.end,
-                    item.live,
-                )
-    finally:
-        blocks.close()
-        files.close()
 
 
 def batches(
@@ -142,12 +93,26 @@ def batches(
     fs: FileSystem = LOCAL,
     now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of a split as record batches."""
-    for node in nodes(split, fs=fs, now_ms=now_ms):
-        if gather.is_full(node.live):
-            yield from gather.take()
-        gather.add(node.name, node.lp, *node.master, node.vector, node.start, node.end)
-    yield from gather.take()
+    """The entries of a split as record batches, in the order of the plan; the pin is renewed as
+    they are read."""
+    home = Path(split.home)
+    lease = pinfile.Lease(fs, home, split.pin_id, now_ms())
+    seed = crc_seed(split.uuid)
+    files = _Files(fs, split, seed)
+    stretch = Stretch(files, seed)
+    blocks = snapshot.read(fs, home, split.uuid, split.pin_id, split.offset, split.size_bytes)
+    try:
+        for section, items in blocks:
+            at = 0
+            while at < len(items):
+                lease.keep(now_ms())
+                at = stretch.add(gather, section, items, at)
+                if at < len(items):
+                    yield from gather.take()
+        yield from gather.take()
+    finally:
+        blocks.close()
+        files.close()
 
 
 def read_split(

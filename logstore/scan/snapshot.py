@@ -15,6 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from logstore import format as fmt
+from logstore.codec import Section
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
@@ -41,41 +42,8 @@ class Split(NamedTuple):
 
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK
-_ITEM = fmt.SNAPSHOT_ITEM
+WRITE_BYTES = 256 << 10
 BODY_MAX_BYTES = (1 << 32) - 1
-
-
-class Item(NamedTuple):
-    """A node. ``position`` is 0 if ``lp`` holds its listpack."""
-
-    position: int
-    payload_bytes: int
-    live: int
-    master: StreamID
-    last: StreamID
-    vector: bytes
-    lp: bytes
-
-    def pack(self) -> bytes:
-        """The item in a block."""
-        head = _ITEM.pack(
-            self.position,
-            self.payload_bytes,
-            self.live,
-            *self.master,
-            *self.last,
-            len(self.vector),
-        )
-        return head + self.vector + self.lp
-
-
-class Section(NamedTuple):
-    """The stream that a block is of, and the closed interval of IDs that is asked for."""
-
-    stream: int
-    name: bytes
-    start: StreamID
-    end: StreamID
 
 
 def _head(uuid: bytes, pin_id: str, made_ms: int) -> bytes:
@@ -99,22 +67,27 @@ class Writer:
         self._file = fs.open(self._path, write=True, exclusive=True)
         head = _head(uuid, pin_id, made_ms)
         self._head_crc = int.from_bytes(head[-4:], "little")
-        self._file.pwrite(head, 0)
+        self._pending = bytearray(head)
         self.offset = len(head)
 
     def block(self, section: Section, items: int, data: bytes | bytearray) -> None:
         """Append a block of packed items."""
-        body = section.name + data
-        head = _BLOCK.pack(
-            0, len(body), len(section.name), items, section.stream, *section.start, *section.end
-        )[4:]
+        name, stream, start, end = section
+        body = name + data
+        head = _BLOCK.pack(0, len(body), len(name), items, stream, *start, *end)[4:]
         crc = _block_crc(self._head_crc, self.offset, head, body)
-        whole = crc.to_bytes(4, "little") + head + body
-        self._file.pwrite(whole, self.offset)
-        self.offset += len(whole)
+        self._pending += crc.to_bytes(4, "little") + head + body
+        self.offset += 4 + len(head) + len(body)
+        if len(self._pending) >= WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.pwrite(self._pending, self.offset - len(self._pending))
+        self._pending = bytearray()
 
     def finish(self) -> None:
         """Data and name are durable after it."""
+        self._write()
         self._file.sync()
         self._fs.sync_directory(self._path.parent)
 
@@ -142,8 +115,9 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 
 def read(
     fs: FileSystem, home: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
-) -> Generator[tuple[Section, list[Item]], None, None]:
-    """The blocks of a byte range, checked; SnapshotExpired if the file is gone."""
+) -> Generator[tuple[Section, bytes], None, None]:
+    """The blocks of a byte range, checked: what they are of, and a list of nodes as the codec has
+    it (`logstore.codec.located`). SnapshotExpired if the file is gone."""
     file = _opened(fs, home, pin_id)
     try:
         crc = _check_head(file, uuid, pin_id)
@@ -178,13 +152,11 @@ def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
     return int(crc)
 
 
-def _read_block(
-    file: File, head_crc: int, offset: int, end: int
-) -> tuple[Section, list[Item], int]:
+def _read_block(file: File, head_crc: int, offset: int, end: int) -> tuple[Section, bytes, int]:
     head, body, after = _read_body(file, head_crc, offset, end)
-    _, _, name_bytes, count, stream, *ids = _BLOCK.unpack(head)
-    section = Section(stream, body[:name_bytes], StreamID(*ids[:2]), StreamID(*ids[2:]))
-    return section, _items(body, name_bytes, count), after
+    _, _, name_bytes, _, stream, *ids = _BLOCK.unpack(head)
+    section = body[:name_bytes], stream, (ids[0], ids[1]), (ids[2], ids[3])
+    return section, body[name_bytes:], after
 
 
 def _read_body(file: File, head_crc: int, offset: int, end: int) -> tuple[bytes, bytes, int]:
@@ -200,24 +172,3 @@ def _read_body(file: File, head_crc: int, offset: int, end: int) -> tuple[bytes,
     if len(body) < size or _block_crc(head_crc, offset, head[4:], body) != crc:
         raise _damaged(file.path, "a block is not what was written", offset)
     return head, body, after
-
-
-def _items(body: bytes, at: int, count: int) -> list[Item]:
-    items: list[Item] = []
-    for _ in range(count):
-        position, size, live, ms, seq, last_ms, last_seq, vector_bytes = _ITEM.unpack_from(body, at)
-        lp_at = at + _ITEM.size + vector_bytes
-        vector = body[at + _ITEM.size : lp_at]
-        at = lp_at if position else lp_at + size
-        items.append(
-            Item(
-                position,
-                size,
-                live,
-                StreamID(ms, seq),
-                StreamID(last_ms, last_seq),
-                vector,
-                b"" if position else body[lp_at:at],
-            )
-        )
-    return items

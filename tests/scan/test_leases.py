@@ -23,6 +23,7 @@ from logstore.errors import OptionError, SnapshotExpired
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
+from logstore.scan.arrow import Gather
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 
 HOUR_MS = 3_600_000
@@ -125,14 +126,15 @@ def test_a_pin_lives_as_long_as_somebody_reads(store: Store[bytes], tmp_path: Pa
         fill(store)
         split = make_plan(store, b"x", min_partitions=1).splits[0]
         clock = ticking(10 * 60 * 1000)
-        found = sum(node.live for node in read.nodes(split, now_ms=clock))
+        batches = read.batches(split, Gather(batch_rows=4), now_ms=clock)
+        found = sum(batch.num_rows for batch in batches)
         assert found == 2000
         assert clock() - time.time_ns() // 1_000_000 > 24 * HOUR_MS
         pin = pinfile.read(LOCAL, tmp_path / "s", split.pin_id)
         assert pin is not None
         assert pin.expires_ms - clock() <= HOUR_MS
         with pytest.raises(SnapshotExpired, match="ran out"):
-            list(read.nodes(split, now_ms=ticking(40 * HOUR_MS)))
+            list(read.batches(split, Gather(batch_rows=4), now_ms=ticking(40 * HOUR_MS)))
 
 
 def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
@@ -141,11 +143,11 @@ def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
         fill(store)
         split = make_plan(store, b"x", min_partitions=1).splits[0]
         now = [time.time_ns() // 1_000_000]
-        nodes = read.nodes(split, now_ms=lambda: now[0])
-        next(nodes)
+        batches = read.batches(split, Gather(batch_rows=4), now_ms=lambda: now[0])
+        next(batches)
         now[0] += HOUR_MS + 1
         with pytest.raises(SnapshotExpired):
-            list(nodes)
+            list(batches)
 
 
 def test_a_lease_is_an_hour_at_most(store: Store[bytes]) -> None:

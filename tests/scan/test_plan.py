@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore.api.store import Store
+from logstore.codec import codec
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
@@ -61,7 +62,10 @@ def test_splits_cover_every_live_entry_once(
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=300), st.integers(1, 40))
 def test_runs_are_of_about_equal_sums(sizes: list[int], parts: int) -> None:
     parts = min(parts, len(sizes))
-    cuts = plan.bounds(sizes, parts)
+    nodes = codec().NodeList()
+    for size in sizes:
+        nodes.add(1, size, 1, (1, 1), (1, 1), b"")
+    cuts = plan.bounds(nodes, parts)
     runs = [sum(sizes[low:high]) for low, high in itertools.pairwise(cuts)]
     assert cuts[0] == 0
     assert cuts[-1] == len(sizes)

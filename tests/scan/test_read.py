@@ -123,16 +123,16 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     for path in lost:
         aside = path.rename(tmp_path / "aside")
         with pytest.raises(SnapshotExpired, match="load again"):
-            list(read.nodes(split))
+            list(read.batches(split, Gather()))
         aside.rename(path)
-    assert list(read.nodes(split))
+    assert list(read.batches(split, Gather()))
 
 
 def test_a_pin_that_ran_out_is_said(planned: Plan) -> None:
     pin = pinfile.read(LOCAL, Path(planned.splits[0].store), planned.pin_id)
     assert pin is not None
     with pytest.raises(SnapshotExpired, match="ran out"):
-        list(read.nodes(planned.splits[0], now_ms=lambda: pin.expires_ms))
+        list(read.batches(planned.splits[0], Gather(), now_ms=lambda: pin.expires_ms))
 
 
 def test_every_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def test_every_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
     for offset in range(end):
         flip(path, offset, 1 << offset % 8)
         with pytest.raises(CorruptionError, match="load again"):
-            list(read.nodes(made.splits[0]))
+            list(read.batches(made.splits[0], Gather()))
         path.write_bytes(whole)
     for size in range(0, end, 7):
         path.write_bytes(whole[:size])
         with pytest.raises(CorruptionError, match="load again"):
-            list(read.nodes(made.splits[0]))
+            list(read.batches(made.splits[0], Gather()))
 
 
 def test_a_snapshot_of_another_plan_is_refused(tmp_path: Path) -> None:
@@ -163,23 +163,23 @@ def test_a_snapshot_of_another_plan_is_refused(tmp_path: Path) -> None:
         pinfile.snapshot_path(tmp_path / "s", one.pin_id),
     )
     with pytest.raises(CorruptionError, match="another store or pin"):
-        list(read.nodes(one.splits[0]))
+        list(read.batches(one.splits[0], Gather()))
 
 
 def test_damage_in_a_segment_is_found(planned: Plan, tmp_path: Path) -> None:
     path = tmp_path / "s" / "log" / f"{1:020d}.log"
     whole = path.read_bytes()
-    nodes = len(list(read.nodes(planned.splits[0])))
+    rows = len(split_rows(planned))
     at = whole.index(b"t" * 90)
     flip(path, at)
     with pytest.raises(CorruptFrameError) as raised:
-        list(read.nodes(planned.splits[0]))
+        list(read.batches(planned.splits[0], Gather()))
     assert raised.value.segment == 1
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CorruptFrameError):
-        list(read.nodes(planned.splits[0]))
+        list(read.batches(planned.splits[0], Gather()))
     path.write_bytes(whole)
-    assert len(list(read.nodes(planned.splits[0]))) == nodes
+    assert len(split_rows(planned)) == rows
 
 
 def test_ids_past_two_to_the_63(store: Store[bytes]) -> None:

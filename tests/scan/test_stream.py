@@ -7,17 +7,25 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logstore
+from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.codec import codec_name
-from logstore.errors import ClosedError, OptionError
+from logstore.crc import crc32c
+from logstore.engine.runtime.segments import SegmentGone, Segments
+from logstore.errors import ClosedError, CorruptNodeError, OptionError
+from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.scan import arrow, live
-from tests.scan.look import batch_rows, make_store, rows_of
+from logstore.log import storefile
+from logstore.log.writer import crc_seed
+from logstore.scan import arrow, live, plan
+from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
 ROOT = Path(__file__).parent.parent.parent
@@ -166,3 +174,68 @@ def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
     rows, most = map(int, done.stdout.split())
     assert rows == count
     assert most < ANON_MAX_KB, f"{most} kB of anonymous memory"
+
+
+def test_what_was_added_before_an_error_is_not_added_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that goes between two nodes of one snapshot: the rest is looked up again."""
+    with make_store(tmp_path / "s") as store:
+        stream = store["x"]
+        stream.add_many((((n, 0), {"n": n, "text": "t" * 900}) for n in range(1, 500)), batch=10)
+        whole = Segments.around
+        looks = []
+
+        def around(self: Segments, *place: Any) -> Any:
+            looks.append(place)
+            if len(looks) in (2, 4):
+                raise SegmentGone(1)
+            return whole(self, *place)
+
+        monkeypatch.setattr(Segments, "around", around)
+        found = [row[0] for row in batch_rows(stream.scan())]
+        assert found == [f"{n}-0" for n in range(1, 500)]
+        assert len(looks) > 4
+
+
+def test_a_last_id_that_was_lowered_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then a node may begin below the last ID of the one before it."""
+    monkeypatch.setattr(live, "NODES_MAX", 1)
+    monkeypatch.setattr(plan, "PIECE_NODES", 1)
+    with make_store(tmp_path / "s") as store:
+        stream = store["x"]
+        stream.add_many((((n, 0), {"n": n}) for n in range(1, 25)), batch=4)
+        stream.trim(minid=(25, 0))  # the last node stays, without live entries
+        stream.set_id((18, 0))
+        wanted: list[int] = []
+        for last in range(19, 40):
+            stream.add({"n": last}, id=(last, 0))
+            wanted.append(last)
+            found = [int(row[0].partition("-")[0]) for row in batch_rows(stream.scan())]
+            assert found == wanted
+            rows = split_rows(make_plan(store, b"x", min_partitions=3))
+            assert [int(row[0].partition("-")[0]) for row in rows] == wanted
+
+
+def test_a_node_that_breaks_its_rules_in_a_sound_frame_is_named(tmp_path: Path) -> None:
+    with make_store(tmp_path / "s") as store:
+        store["x"].add_many(({"n": n} for n in range(40)), batch=40)
+        store["x"].delete(next(iter(store["x"])).id)
+    path = tmp_path / "s" / "log" / f"{1:020d}.log"
+    data = bytearray(path.read_bytes())
+    seed = crc_seed(storefile.read(LOCAL, tmp_path / "s").uuid)
+    at = fmt.SEGMENT_HEAD_BYTES
+    while data[at + fmt.FRAME_MARK_OFFSET - 2] != fmt.Kind.NODE:
+        at += fmt.FRAME_HEAD_BYTES + int.from_bytes(data[at + 4 : at + 8], "little")
+    end = at + fmt.FRAME_HEAD_BYTES + int.from_bytes(data[at + 4 : at + 8], "little")
+    data[end - 3] ^= 0xFF  # an element of the last entry, and then the checksum that goes with it
+    place = fmt.position(1, at).to_bytes(8, "little")
+    data[at : at + 4] = crc32c(bytes(data[at + 4 : end]), crc32c(place, seed)).to_bytes(4, "little")
+    path.write_bytes(data)
+    with logstore.open(tmp_path / "s", readonly=True) as store:
+        with pytest.raises(CorruptNodeError) as raised:
+            store["x"].scan().read_all()
+        assert (raised.value.stream, raised.value.segment, raised.value.offset) == (b"x", 1, at)
+        assert store["x"].scan(columns=[]).read_all().num_rows == 39, "a count reads no node"

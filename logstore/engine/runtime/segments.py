@@ -26,6 +26,7 @@ from logstore.log import located, names, reader
 from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
+READ_AHEAD_BYTES = 256 * 1024  # of the active segment, which is not mapped
 KEPT_NODES_MAX = 16
 KEPT_NODE_MAX_BYTES = 16 * 1024
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
@@ -65,6 +66,10 @@ class MappedSegment:
     def size_bytes(self) -> int:
         """The size of the segment."""
         return len(self._map)
+
+    def whole(self) -> mmap.mmap:
+        """All of its bytes; who has them keeps the segment mapped."""
+        return self._map
 
 
 class Segments:
@@ -146,6 +151,16 @@ class Segments:
                     self._nodes.clear()
                 self._nodes[key] = lp
         return lp
+
+    def around(self, position: int, size_bytes: int, active: int) -> tuple[bytes | mmap.mmap, int]:
+        """Unchecked bytes of a segment that hold so many from a position on, as far as they are
+        there, and more for who goes on reading behind them; the position where they begin."""
+        segment, offset = fmt.position_parts(position)
+        self.body_reads += 1
+        source = self.source(segment, sealed=segment != active)
+        if isinstance(source, MappedSegment):
+            return source.whole(), fmt.position(segment, 0)
+        return source.pread(max(size_bytes, READ_AHEAD_BYTES), offset), position
 
     def run_bytes(self, run: Run, active: int) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""

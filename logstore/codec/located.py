@@ -1,0 +1,214 @@
+"""Nodes by their locators: lists of them, and frames that prove to be the ones that were meant.
+
+A list of nodes is bytes, an *item* a node, as `format.SNAPSHOT_ITEM` lays it out: so it goes into a
+snapshot file as it is, and into columns without an object a node (``ArrowBuilder.add_located``). A
+node whose listpack stands in no frame as a whole has it in its item.
+
+Invariants: an item is only made of a row of the index whose checksum fits; nothing of a frame is
+used before its checksum, bound to store and place, fits, and it names the stream and the master ID.
+
+It may not know where bytes come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from logstore import format as fmt
+from logstore.codec.interface import ID
+from logstore.crc import crc32c
+from logstore.tuples import NamedTuple
+
+_ITEM = fmt.SNAPSHOT_ITEM
+_HEAD = fmt.FRAME_HEAD
+_BODY_BYTES = fmt.NODE_BODY.size
+_KINDS = (fmt.Kind.NODE, fmt.Kind.OPEN)
+
+
+class Item(NamedTuple):
+    """A node. ``position`` is 0 if ``lp`` holds its listpack; ``size_bytes``: of its frame's
+    payload, or of that listpack; ``last``: no entry of it has a larger ID."""
+
+    position: int
+    size_bytes: int
+    live: int
+    master: ID
+    last: ID
+    vector: bytes
+    lp: bytes
+
+    def pack(self) -> bytes:
+        """The item in a list."""
+        head = _ITEM.pack(
+            self.position, self.size_bytes, self.live, *self.master, *self.last, len(self.vector)
+        )
+        return head + self.vector + self.lp
+
+
+class Piece(NamedTuple):
+    """Some neighbouring items: how many, where in the list they end, and of their nodes the live
+    entries, the bytes, the first master ID and the last ID."""
+
+    nodes: int
+    end: int
+    live: int
+    size_bytes: int
+    first: ID
+    last: ID
+
+
+def read_item(items: bytes | bytearray, at: int) -> tuple[Item, int] | None:
+    """The item at an offset and where the next one begins; None if it is cut off."""
+    body = at + _ITEM.size
+    if body > len(items):
+        return None
+    position, size, live, ms, seq, last_ms, last_seq, vector_bytes = _ITEM.unpack_from(items, at)
+    lp_at = body + vector_bytes
+    end = lp_at if position else lp_at + size
+    if end > len(items):
+        return None
+    vector, lp = bytes(items[body:lp_at]), bytes(items[lp_at:end])
+    return Item(position, size, live, (ms, seq), (last_ms, last_seq), vector, lp), end
+
+
+def frame_listpack(data: bytes, at: int, item: Item, stream: int, seed: int) -> bytes | None:
+    """The listpack of the node frame at an index; None if it is not the one that is meant."""
+    end = at + fmt.FRAME_HEAD_BYTES + item.size_bytes
+    if at < 0 or end > len(data) or item.size_bytes < _BODY_BYTES:
+        return None
+    crc, size, _, _, _, kind, _, mark = _HEAD.unpack_from(data, at)
+    body = at + fmt.FRAME_HEAD_BYTES
+    if size != item.size_bytes or mark != fmt.FRAME_MARK or kind not in _KINDS:
+        return None
+    if fmt.NODE_BODY.unpack_from(data, body)[:3] != (stream, *item.master):
+        return None
+    place = crc32c(item.position.to_bytes(8, "little"), seed)
+    if crc32c(bytes(data[at + 4 : end]), place) != crc:
+        return None
+    return bytes(data[body + _BODY_BYTES : end])
+
+
+class NodeList:
+    """A list of nodes that grows.
+
+    ``nbytes``: of the list itself; ``live`` and ``size_bytes``: the live entries and the bytes of
+    its nodes.
+    """
+
+    __slots__ = ("_count", "_data", "_last", "live", "size_bytes")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._count = self.live = self.size_bytes = 0
+        self._last: ID = (0, 0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the list itself."""
+        return len(self._data)
+
+    def add(
+        self, position: int, size_bytes: int, live: int, master: ID, last: ID, vector: bytes,
+        lp: bytes = b"",
+    ) -> None:  # fmt: skip
+        """Add one node."""
+        self._data += Item(position, size_bytes, live, master, last, vector, lp).pack()
+        self._count += 1
+        self.live += live
+        self.size_bytes += size_bytes
+        self._last = (last[0], last[1])
+
+    def add_rows(
+        self, rows: Sequence[tuple[bytes, bytes]], at: int, stream: int, start: ID, end: ID,
+        nodes_max: int,
+    ) -> int:  # fmt: skip
+        """Add what has live entries of the sealed nodes that rows of the index tell of.
+
+        Returns:
+            The place of the first row that was not looked at: because it is another stream's, or
+            its master ID is above ``end``, or ``nodes_max`` were added, or it is damaged.
+        """
+        before = self._count
+        while at < len(rows) and self._count - before < nodes_max:
+            key, data = rows[at]
+            if len(key) != fmt.NODE_KEY.size or len(data) < fmt.LOCATOR.size + 4:
+                break
+            number, *master = fmt.NODE_KEY.unpack(key)
+            value = data[:-4]
+            if number != stream or (master[0], master[1]) > end:
+                break
+            if crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
+                break
+            position, size, entries, *last = fmt.LOCATOR.unpack_from(value)
+            vector = value[fmt.LOCATOR.size :]
+            live = entries - int.from_bytes(vector, "little").bit_count()
+            if live > 0 and (last[0], last[1]) >= start:
+                self.add(position, size, live, (master[0], master[1]), (last[0], last[1]), vector)
+            at += 1
+        return at
+
+    def mark(self) -> tuple[int, int, int, int, ID]:
+        """How it stands, for `cut`."""
+        return len(self._data), self._count, self.live, self.size_bytes, self._last
+
+    def cut(self, mark: tuple[int, int, int, int, ID]) -> None:
+        """Forget what was added since it stood so."""
+        size, self._count, self.live, self.size_bytes, self._last = mark
+        del self._data[size:]
+
+    def items(self, start: int = 0, end: int = -1) -> bytes:
+        """A part of the list, from one offset to another; all of it."""
+        return bytes(self._data[start:] if end < 0 else self._data[start:end])
+
+    def _walk(self) -> Iterator[tuple[Item, int]]:
+        at = 0
+        while (one := read_item(self._data, at)) is not None:
+            yield one
+            at = one[1]
+
+    def last(self) -> ID:
+        """The last ID of the node that was added last; of none it is 0-0."""
+        return self._last
+
+    def segments(self) -> set[int]:
+        """The segments in which nodes lie."""
+        return {fmt.segment_of(item.position) for item, _ in self._walk() if item.position}
+
+    def places(self, sums: Sequence[int]) -> list[tuple[int, int, int]]:
+        """For each of the sums, which ascend: how many nodes it takes for their bytes to reach it,
+        the sum that they then have, and the bytes of the last of these."""
+        found: list[tuple[int, int, int]] = []
+        total, count, size = 0, 0, 0
+        items = self._walk()
+        for wanted in sums:
+            while total < wanted and (one := next(items, None)) is not None:
+                size = one[0].size_bytes
+                total, count = total + size, count + 1
+            found.append((count, total, size))
+        return found
+
+    def pieces(self, ends: Sequence[int], bytes_max: int) -> list[Piece]:
+        """The whole list in pieces of at most so many bytes, but for single items that are larger;
+        a piece ends at each of the ``ends``, which are numbers of nodes and ascend."""
+        found: list[Piece] = []
+        begin = at = count = live = size = 0
+        first: ID = (0, 0)
+        last: ID = (0, 0)
+        stops = iter(ends)
+        stop = next(stops, -1)
+        for number, (item, end) in enumerate(self._walk()):
+            while 0 <= stop < number:
+                stop = next(stops, -1)
+            if count and (stop == number or end - begin > bytes_max):
+                found.append(Piece(count, at, live, size, first, last))
+                begin, count, live, size = at, 0, 0, 0
+            if not count:
+                first = item.master
+            count, live, size = count + 1, live + item.live, size + item.size_bytes
+            last, at = item.last, end
+        if count:
+            found.append(Piece(count, at, live, size, first, last))
+        return found
