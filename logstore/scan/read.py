@@ -2,9 +2,10 @@
 
 Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
 reads only those at the ends of the interval); a pin that ran out, a snapshot or a segment that is
-gone raises SnapshotExpired, damage raises CorruptionError, and never are there fewer rows. Segments are read with positional reads, so that a file that is cut off is an
-error and not a signal; reads that follow each other are done ahead, in pieces of READ_AHEAD_BYTES.
-Neither the engine nor the index may be imported here.
+gone raises SnapshotExpired, damage raises CorruptionError, and never are there fewer rows. Segments
+are read with positional reads, so that a file that is cut off is an error and not a signal; reads
+that follow each other are done ahead, in pieces of READ_AHEAD_BYTES. Neither the engine nor the
+index may be imported here.
 """
 
 from __future__ import annotations
