@@ -20,7 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine.commit import log_tail
+from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import identity, maintenance_locks, reserve
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import process
@@ -453,8 +453,13 @@ def _mark_clean(engine: Engine) -> None:
     words = engine.wake.log()
     if words.in_progress:
         words = log_tail.finish_locked(engine)
-    generation = engine.index()
     _sync_active(engine, words)
+    try:
+        write_back.follow_locked(engine, words)
+    except DiskFullError as exc:  # all is durable; the next opener takes it in from the log
+        log.warning("the store was closed with an index that lags behind: %s", exc)
+        return
+    generation = engine.index()
     generation.sync()
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()

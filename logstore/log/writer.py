@@ -113,6 +113,10 @@ class CommitBuffer:
             at += _HEAD_BYTES + len(each)
         return None
 
+    def holds_only(self, kind: int) -> bool:
+        """Whether all of its frames are of this kind."""
+        return all(each == kind for each, _ in self._payloads)
+
     def encode(self, seed: int, durable_upto: int) -> bytes:
         """All frames as bytes; the last one ends the commit."""
         at, number = self.start, self.number

@@ -15,7 +15,6 @@ import pytest
 import logstore
 from logstore.engine.commit import pipeline
 from logstore.engine.shm.control_block import Wake
-from logstore.index.txn import IndexTxn
 from tests.support import inside
 
 Store = logstore.Store[bytes]
@@ -23,13 +22,6 @@ Store = logstore.Store[bytes]
 
 def _open(path: Path) -> Store:
     return logstore.open(path, encoding=None, background=False)
-
-
-def _indexed(store: Store) -> int:
-    """Up to where LMDB has the log, of the generation that is valid."""
-    generation = inside.engine_of(store).index()
-    with generation.env.begin() as txn:
-        return IndexTxn(generation, txn).meta().applied
 
 
 def _words(store: Store) -> tuple[int, int]:
@@ -45,20 +37,20 @@ def test_it_follows_every_kind_of_commit(tmp_path: Path) -> None:
         stream.group("g").create()
         stream.group("g").read("c", count=1)
         inside.roll(store)
-        assert _words(store) == (_indexed(store),) * 2 != (0, 0)
+        assert _words(store) == (inside.indexed(store),) * 2 != (0, 0)
         stream.add_many([{b"f": b"%d" % number} for number in range(500)])
-        assert _words(store) == (_indexed(store),) * 2
+        assert _words(store) == (inside.indexed(store),) * 2
 
 
 def test_it_is_known_when_a_store_is_opened_again(tmp_path: Path) -> None:
     for again in range(3):
         with _open(tmp_path / "s") as store:
-            assert _words(store) == (_indexed(store),) * 2
+            assert _words(store) == (inside.indexed(store),) * 2
             store.stream("a").add({b"f": b"1"})
         if again == 1:
             shutil.rmtree(tmp_path / "s" / "index")
     with logstore.open(tmp_path / "s", readonly=True) as store:
-        assert _words(store) == (_indexed(store),) * 2 != (0, 0)  # type: ignore[arg-type]
+        assert _words(store) == (inside.indexed(store),) * 2 != (0, 0)  # type: ignore[arg-type]
 
 
 def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +69,7 @@ def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.Monk
         with inside.committer_of(store).locked():
             engine.rebuild_locked()
         assert seen == [0]
-        assert _words(store) == (_indexed(store),) * 2 != (0, 0)
+        assert _words(store) == (inside.indexed(store),) * 2 != (0, 0)
 
 
 @pytest.mark.parametrize("point", ["appended", "indexed"])
@@ -104,7 +96,7 @@ def test_a_dead_writers_commit_is_in_it_when_it_is_finished(tmp_path: Path, poin
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         assert _words(store) == before  # a lower bound: LMDB may have committed
-        assert _indexed(store) >= before[0]
+        assert inside.indexed(store) >= before[0]
         store.stream("a").add({b"f": b"3"})
-        assert _words(store) == (_indexed(store),) * 2
+        assert _words(store) == (inside.indexed(store),) * 2
         assert len(store.stream("a")) == 3

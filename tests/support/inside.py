@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from logstore.api.store import Store
+from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
+from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer
 
 __all__ = [
     "Engine", "FixedClock", "add_frame", "committer_of", "delete_index", "do_due_work",
-    "engine_of", "log_bytes", "roll",
+    "engine_of", "indexed", "let_lag", "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -43,6 +47,19 @@ def engine_of(store: Store[Any]) -> Engine:
 def committer_of(store: Store[Any]) -> Committer:
     """What commits for a handle."""
     return store._live().committer
+
+
+def let_lag(patch: pytest.MonkeyPatch, commits: int, size_bytes: int = 64 * 1024) -> None:
+    """The index may be so far behind plain commits, here and in processes forked from here."""
+    patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", commits)
+    patch.setattr(write_back, "INDEX_LAG_MAX_BYTES", size_bytes)
+
+
+def indexed(store: Store[Any]) -> int:
+    """Up to where LMDB has the log, whatever WAKE says of it."""
+    generation = engine_of(store).index()
+    with generation.env.begin() as txn:
+        return IndexTxn(generation, txn).meta().applied
 
 
 def do_due_work(store: Store[Any]) -> None:

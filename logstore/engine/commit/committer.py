@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from logstore.engine.commit import write_back
 from logstore.engine.commit.pipeline import Batch, CommitQueue, Op, Request, ready_locked, resolve
 from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine
@@ -111,8 +112,12 @@ class Committer:
             return self.run(op, sync, dead=dead)
 
     @contextmanager
-    def locked(self) -> Iterator[LogWords]:
-        """The mutex and LOCK, the tail checked: for work that must not meet a commit."""
+    def locked(self, *, follow: bool = True) -> Iterator[LogWords]:
+        """The mutex and LOCK, the tail checked: for work that must not meet a commit.
+
+        The index has all that is published then; but without ``follow`` it may lag behind it, for
+        who neither reads the index nor copies it, and must not fail where that cannot be written.
+        """
         self._check_call()
         engine = self._engine
         timeout_s = engine.options.lock_timeout_s
@@ -125,7 +130,10 @@ class Committer:
                     try:
                         if engine.lock.acquired(engine.wake, timeout_s, deadline_ns):
                             with healing(engine):
-                                yield ready_locked(engine)
+                                words = ready_locked(engine)
+                                if follow:
+                                    words = write_back.follow_locked(engine, words)
+                                yield words
                             return
                     finally:
                         through(engine.lock.release, engine.wake)

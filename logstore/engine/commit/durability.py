@@ -38,7 +38,7 @@ def flush(engine: Engine, committer: Committer) -> int:
     applied = engine.wake.applied
     if applied > engine.wake.durable_upto:
         _sync_segment(engine, fmt.segment_of(applied))
-        with committer.locked() as now:
+        with committer.locked(follow=False) as now:
             engine.wake.raise_durable(applied)
             # What came meanwhile is not covered, and may be as old as the beginning of the sync.
             unsynced = now.applied > engine.wake.durable_upto
@@ -54,7 +54,7 @@ def flush_seen(engine: Engine, committer: Committer) -> int:
     engine.check_open()
     engine.check_failed()
     if engine.wake.in_progress:  # looked at before ``applied`` is
-        with committer.locked():
+        with committer.locked(follow=False):
             pass
     return flush(engine, committer)
 

@@ -1,9 +1,11 @@
 """The end of the log: the tail check, and the step from a full segment to the next one.
 
 The tail is what stands in the log behind what the index has applied. One code path serves a dead
-writer's commit, a dirty open and the end of a rebuild.
+writer's commit, a dirty open and the end of a rebuild. The part of it that is published is no
+dead writer's: the index only lags behind it (``write_back``), and follows.
 
-Invariants: the mutex and LOCK are held; what is accepted is synced before it is published; complete
+Invariants: the mutex and LOCK are held; what is accepted is synced before it is published, and what
+was published keeps the promise that it had; complete
 commits are never cut off with ftruncate, the header of a new segment voids them; whether bad bytes
 are a torn tail or damage is decided here, at one place (``_segment``), by ``durable_upto`` of the
 valid frames behind them and by the positions that clean closes and checkpoints recorded; the log
@@ -54,17 +56,21 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
     try:
         words, report = check_locked(engine, sync=sync)
     except Exception as exc:
-        error = env.typed(exc)
-        again = reopen.revive(engine)
-        # What is in the log has happened: its way into the index is what space was set aside for.
-        if isinstance(error, DiskFullError):
-            again = reserve.release(engine) or again
-        if not again:
+        if not _made_room(engine, error := env.typed(exc)):
             raise error from exc
         words, report = check_locked(engine, sync=sync)
     if report.torn_bytes:
         engine.metrics.count("torn_tails")
     return words
+
+
+def _made_room(engine: Engine, error: BaseException) -> bool:
+    """Whether the index may take in now what it refused with this error: what is in the log has
+    happened, and its way into the index is what space was set aside for."""
+    again = reopen.revive(engine)
+    if isinstance(error, DiskFullError):
+        again = reserve.release(engine) or again
+    return again
 
 
 def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailReport]:
@@ -77,6 +83,9 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     generation = engine.index()
     torn = NOTHING
     count = 0
+    foreign: int = 1
+    # What living processes have published is whole, or damaged, but never torn.
+    published, in_progress = engine.wake.applied, engine.wake.in_progress
     engine.cache.clear()
     with generation.env.begin(write=True) as index_txn:
         index = IndexTxn(generation, index_txn)
@@ -87,14 +96,16 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
             file = engine.fs.open(names.segment(engine.path, link.number), write=True)
             try:
                 last = place == len(links) - 1
-                finished, torn = _segment(engine, txn, file, link, last=last)
+                finished, torn = _segment(engine, txn, file, link, published, last=last)
                 count += finished
                 # Also without a find: the dead writer may have died right behind LMDB's commit,
                 # and what others committed under a weaker policy is not durable either.
-                if sync and (last or finished):
+                foreign = in_progress or torn.torn_bytes or txn.meta.applied > published
+                if sync and foreign and (last or finished):
                     engine.sync_file(file, meta.applied)
             finally:
                 file.close()
+        sync = sync and bool(foreign)
         _complete_roll(engine, txn)
         if sync and txn.meta.active_segment != meta.active_segment:
             # Its maker may have died, or failed, between the rename and the directory's sync.
@@ -114,8 +125,50 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     return words, torn._replace(commits=count)
 
 
+def follow_locked(engine: Engine, words: LogWords) -> None:
+    """The index takes in what is published and it lacks, from the log; nothing is synced for that.
+
+    No commit is in progress. The record cache stands where the log does then. DamagedStoreError.
+    """
+    try:
+        _follow(engine, words)
+    except Exception as exc:
+        if not _made_room(engine, error := env.typed(exc)):
+            raise error from exc
+        _follow(engine, words)
+
+
+def _follow(engine: Engine, words: LogWords) -> None:
+    generation = engine.index()
+    number = words.active_segment
+    cache = engine.cache
+    cache.clear()
+    with generation.env.begin(write=True) as index_txn:
+        index = IndexTxn(generation, index_txn)
+        meta = index.meta()
+        txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
+        if meta.active_segment == number:
+            start = fmt.offset_of(fmt.start_of_next(meta.applied, number))
+            end = fmt.offset_of(fmt.start_of_next(words.applied, number))
+            scanned = reader.scan(engine.active_file(number), engine.seed, number, start, end)
+            try:
+                for commit in reader.commits(scanned, meta.commit):
+                    apply_commit(txn, commit)
+            except CorruptFrameError as exc:
+                raise _damaged(exc, fmt.position(number, start)) from exc
+        if meta.applied < txn.meta.applied == words.applied:
+            txn.flush()
+        else:
+            index_txn.abort()
+    if txn.meta.applied != words.applied:
+        check_locked(engine)  # it lacks more than a tail that lags: all is looked at
+        return
+    engine.wake.indexed_upto = words.applied
+    cache.applied, cache.meta, cache.generation = words.applied, txn.meta, generation.number
+
+
 def _segment(
-    engine: Engine, txn: WriteTxn, file: File, link: chain.Link, *, last: bool
+    engine: Engine, txn: WriteTxn, file: File, link: chain.Link, published: int, *, last: bool
 ) -> tuple[int, TailReport]:
     """Apply the commits of one segment that lie behind the index."""
     start = link.start_offset
@@ -144,18 +197,23 @@ def _segment(
             link.number,
             good,
             link.end_offset if last else good,
-            engine.promised,
+            max(engine.promised, published),
             txn.meta.commit,
         )
         if not last or behind.damaged:
-            raise DamagedStoreError(
-                f"the log is damaged before its durable end: {exc.message}; run "
-                "'logstore check' to see what is affected, then 'logstore recover'",
-                segment=link.number,
-                offset=good,
-            ) from exc
+            raise _damaged(exc, fmt.position(link.number, good)) from exc
         return count, _cut(engine, txn, file, link, good, void=behind.complete)
     return count, NOTHING
+
+
+def _damaged(exc: CorruptFrameError, at: int) -> DamagedStoreError:
+    number, offset = fmt.position_parts(at)
+    return DamagedStoreError(
+        f"the log is damaged before its durable end: {exc.message}; run "
+        "'logstore check' to see what is affected, then 'logstore recover'",
+        segment=number,
+        offset=offset,
+    )
 
 
 def apply_commit(txn: WriteTxn, commit: reader.Commit) -> None:
@@ -234,6 +292,8 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
     seal frame leaves a tail whose last commit is the seal: the tail check makes the segment.
     """
     identity.check_whole(engine)
+    if engine.wake.indexed_upto < words.applied:  # it lags behind one segment at most
+        follow_locked(engine, words)
     generation = engine.index()
     with generation.env.begin(write=True) as index_txn:
         index = IndexTxn(generation, index_txn)

@@ -36,7 +36,7 @@ from typing import Any
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.commit import log_tail
+from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import futex
@@ -84,7 +84,8 @@ class Request:
 class Batch:
     """The requests of one commit, and how far it came."""
 
-    index_txn: Any = None  # LMDB's write transaction
+    generation: Any = None  # of the index that it writes to
+    index_txn: Any = None  # LMDB's write transaction, once something was asked of it
     number = 0  # of the commit; 0: nothing of it can be in the log
     start = 0
     last_frame = 0
@@ -101,6 +102,16 @@ class Batch:
         self.rank = requests[0].rank if requests else 0  # the strictest policy asked for
         if len(requests) > 1:
             self.rank = max([request.rank for request in requests])
+
+    def open_index(self) -> IndexTxn:
+        """Begin LMDB's transaction: an ``IndexOpener``."""
+        self.index_txn = index_txn = self.generation.env.begin(write=True)
+        return IndexTxn(self.generation, index_txn)
+
+    def abort_index(self) -> None:
+        """Take back what was written to the index, if anything was. May be repeated."""
+        if self.index_txn is not None:
+            self.index_txn.abort()
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """No request that has no outcome of its own happened."""
@@ -278,35 +289,27 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
     cache, generation = engine.cache, engine.generation
     if generation is None or generation.number != words.generation:
         generation = engine.index()
-    number, start = words.commit + 1, fmt.start_of_next(words.applied, words.active_segment)
-    offset = fmt.offset_of(start)
+    batch.generation = generation
     try:
-        batch.index_txn = index_txn = generation.env.begin(write=True)
-        index = IndexTxn(generation, index_txn)
-        if cache.applied != words.applied or cache.generation != generation.number:
-            cache.clear()
-        if cache.meta is None:
-            cache.meta = index.meta()
-            if cache.meta.applied != words.applied:  # WAKE and the index differ: the log decides
-                index_txn.abort()
-                log_tail.finish_locked(engine)
-                return AGAIN
-        txn = WriteTxn(engine, index, cache.meta, start, number)
-        buffer, batch.handed = txn.buffer, txn.handed
-        cache.applied = -1  # valid again only when this commit is through
+        if (begun := _begin(engine, batch, words)) is None:
+            return AGAIN
+        txn, buffer, number, start = begun, begun.buffer, begun.buffer.number, begun.buffer.start
+        offset = fmt.offset_of(start)
         step = _decide(engine, batch, txn, words)
         size = offset + buffer.end - start  # of the segment; one commit alone may be larger
         if step < 0 and size > engine.limits.segment_bytes and offset > fmt.SEGMENT_HEAD_BYTES:
             step = ROLL
         if step >= 0:
-            index_txn.abort()
+            batch.abort_index()
             engine.wake.waits.withdraw_locked(txn.handed)
             return step
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
         meta = txn.meta = _new(
             Meta, (buffer.end, number, buffer.last_start, buffer.last_crc, *txn.meta[4:])
         )
-        txn.flush()  # before the append: an index that is full refuses while nothing happened
+        plain = txn.is_plain() and write_back.may_lag(engine, buffer.end)
+        if not plain:
+            txn.flush()  # before the append: a full index refuses while nothing happened
         batch.start, batch.number, batch.last_frame, batch.last_crc = (
             start,
             number,
@@ -320,16 +323,41 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         file.pwrite(data, offset)
         batch.appended = True
         _keep_promise(engine, file, batch.rank, start, buffer.end)
-        index_txn.commit()
-        _publish(engine, txn, meta)
+        if not plain:
+            batch.index_txn.commit()
+        _publish(engine, txn, meta, engine.wake.indexed_upto if plain else buffer.end)
         batch.over = True
     except BaseException:
-        if batch.index_txn is not None:
-            batch.index_txn.abort()
+        batch.abort_index()
         raise
+    if plain:
+        txn.owe()
+    else:
+        cache.paid()
     cache.applied, cache.meta, cache.generation = buffer.end, meta, generation.number
     engine.metrics.committed(len(batch.requests) - batch.refused, len(data), txn.counts)
     return DONE
+
+
+def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
+    """A transaction on what is published; None if the index had to follow before that is known."""
+    cache, index = engine.cache, None
+    if cache.applied != words.applied or cache.generation != words.generation:
+        write_back.catch_up_locked(engine, words)
+    if cache.meta is None:
+        index = batch.open_index()
+        cache.meta = index.meta()
+        if cache.meta.applied != words.applied:  # the index lags, or differs: the log decides
+            batch.abort_index()
+            log_tail.follow_locked(engine, words)
+            return None
+    elif write_back.is_due(engine, words):
+        write_back.follow_locked(engine, words)
+    start = fmt.start_of_next(words.applied, words.active_segment)
+    txn = WriteTxn(engine, index, cache.meta, start, words.commit + 1, batch)
+    batch.handed = txn.handed
+    cache.applied = -1  # valid again only when this commit is through
+    return txn
 
 
 def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int:
@@ -394,12 +422,12 @@ def _keep_promise(engine: Engine, file: Any, rank: int, start: int, end: int) ->
         wake.oldest_unsynced_ms = monotonic_ms()
 
 
-def _publish(engine: Engine, txn: WriteTxn, meta: Meta) -> None:
-    """Tell all processes where the log stands now, and what came."""
+def _publish(engine: Engine, txn: WriteTxn, meta: Meta, indexed_upto: int) -> None:
+    """Tell all processes where the log stands now, and the index, and what came."""
     wake = engine.wake
     if txn.next_due_ms is not None:
         wake.next_due_ms = txn.next_due_ms  # or the tail check does it
-    wake.publish(meta)
+    wake.publish(meta, indexed_upto)
     waits = wake.waits
     if txn.handed:  # before the word of all streams: who saw it looks for what was given
         waits.given_locked(txn.handed)
@@ -413,8 +441,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
     were not interrupted, and they are tried again.
     """
     exc = env.typed(exc)
-    if batch.index_txn is not None:
-        batch.index_txn.abort()
+    batch.abort_index()
     engine.cache.clear()
     if batch.over:
         return
@@ -437,7 +464,8 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
             # The append was cut short, so its bytes never were a complete commit.
             number, offset = fmt.position_parts(batch.start)
             engine.active_file(number).truncate(offset)
-        if engine.wake.log().in_progress:
+            engine.wake.begin(0)  # the log ends where it is published, whatever the index has
+        if engine.wake.in_progress:
             log_tail.finish_locked(engine)
         committed = _in_log(engine, batch)
     except Exception as second:  # noqa: BLE001  LMDB's too: the commit's fate is not known

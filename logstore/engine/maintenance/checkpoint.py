@@ -24,11 +24,13 @@ from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.errors import CorruptionError
 from logstore.features.feature import Copied
 from logstore.features.registry import FEATURES
 from logstore.format import Kind
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.keys import RECORD_BYTES
+from logstore.index.txn import IndexTxn
 from logstore.log import chain, checkpoint, hint, names, reader
 
 STREAMS_A_CHUNK = 2000
@@ -48,7 +50,7 @@ def take(engine: Engine, committer: Committer) -> int:
 def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) -> int:
     """As ``take``, if the maintenance lock is held; ``pause`` is called between snapshots."""
     with committer.locked() as words:
-        pass
+        _check_followed(engine, words.applied)
     if not words.applied:
         return 0  # there is no commit that it could follow
     head = checkpoint.CheckpointHead(
@@ -78,6 +80,21 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
         engine.fs.remove(names.checkpoint(engine.path, old))
     engine.metrics.count("checkpoints")
     return size
+
+
+def _check_followed(engine: Engine, position: int) -> None:
+    """CorruptionError if the index has not all of the log up to the checkpoint's position: what it
+    lacks would be lost with the frames that the checkpoint stands for. It is asked itself, as no
+    other word counts here."""
+    generation = engine.index()
+    with generation.env.begin() as txn:
+        upto = IndexTxn(generation, txn).meta().applied
+    if upto < position:
+        raise CorruptionError(
+            f"the index ends at {fmt.position_parts(upto)} and the log at "
+            f"{fmt.position_parts(position)}, so no checkpoint is taken: close the store, delete "
+            "its index directory, and open it again; it is rebuilt from the log"
+        )
 
 
 def _links(engine: Engine, position: int) -> list[tuple[chain.Link, int]]:

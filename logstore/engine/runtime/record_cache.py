@@ -5,6 +5,10 @@ generation, so they are forgotten when somebody else committed or a commit was t
 by name outlive that: a number is never given twice, and who uses one looks at the name in the
 record that it names. So does a node: what stands at a committed position never changes, and it is
 used again when its locator is still the one in the index.
+
+It is a write-back cache: rows that plain commits changed may be *owed* to the index, which lags
+behind them. Then record and open node are here, and a write that fails or is aborted leaves them
+owed. Whoever forgets them by ``clear`` may do so at any time: the index can follow from the log.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
 CACHED_STREAMS_MAX = 2000
+SHRINK_COMMITS = 64
 
 
 class BeforeImage(NamedTuple):
@@ -78,6 +83,24 @@ class RecordCache:
         self.node_is_sure = False
         self.groups = GroupCache()
         self.settings = SettingCache()
+        # Streams whose record, or open node, LMDB does not have as it is here; and of how many
+        # commits, at most, LMDB has no row.
+        self.owed_records: set[int] = set()
+        self.owed_opens: set[int] = set()
+        self.owed_commits = 0
+        self._shrunk_at = 0  # the number of a commit
+
+    def owe(self, records: set[int], opens: set[int], commits: int = 1) -> None:
+        """So many commits changed these streams' records and open nodes, and not the index."""
+        self.owed_records |= records
+        self.owed_opens |= opens
+        self.owed_commits += commits
+
+    def paid(self) -> None:
+        """LMDB has committed all that was owed."""
+        self.owed_records.clear()
+        self.owed_opens.clear()
+        self.owed_commits = 0
 
     def clear(self) -> None:
         """Forget what is decoded: somebody else committed, or a commit was taken back."""
@@ -88,6 +111,7 @@ class RecordCache:
         self.node_is_sure = False
         self.groups.clear()
         self.settings.clear()
+        self.paid()
 
     def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> CachedNode | None:
         """The node that was read last, if this ID belongs into it."""
@@ -101,8 +125,12 @@ class RecordCache:
             self.node_is_sure = True
         return node
 
-    def shrink(self) -> None:
-        """Forget what would grow without end."""
+    def shrink(self, commit: int) -> None:
+        """Forget what would grow without end; only now and then, told by the commit's number. All
+        that is owed was written, to LMDB's transaction at least."""
+        if 0 <= commit - self._shrunk_at < SHRINK_COMMITS:
+            return
+        self._shrunk_at = commit
         most = CACHED_STREAMS_MAX
         if len(self.records) > most or len(self.opens) > most:
             self.clear()

@@ -213,11 +213,12 @@ class Wake:
         """Publish where the log stands."""
         _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
 
-    def publish(self, stands: tuple[int, ...]) -> LogWords:
-        """The commit in progress is over, and the log stands there, as does the index: the first
-        five of ``LogWords``, and what may follow them."""
+    def publish(self, stands: tuple[int, ...], indexed_upto: int = -1) -> LogWords:
+        """The commit in progress is over, and the log stands there: the first five of ``LogWords``,
+        and what may follow them. So does the index, unless it is said where that stands.
+        """
         # First: who loads ``applied`` and then this one knows that the index lacks nothing.
-        self._words[_INDEXED_OFFSET >> 3] = stands[0]
+        self._words[_INDEXED_OFFSET >> 3] = stands[0] if indexed_upto < 0 else indexed_upto
         words = _new(LogWords, (*stands[:5], self._words[_GENERATION_OFFSET >> 3], 0))
         self.set_log(words)
         return words

@@ -33,7 +33,10 @@ AHEAD_MAX = 64  # entries that a lookup decodes at a time
 class View(Protocol):
     """What a write transaction and a read snapshot have in common."""
 
-    index: IndexTxn
+    @property
+    def index(self) -> IndexTxn:
+        """The index, in one transaction."""
+        ...
 
     @property
     def segments(self) -> NodeSource:

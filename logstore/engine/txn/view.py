@@ -1,15 +1,18 @@
 """What a write transaction sees and changes: the index plus what this commit did so far.
 
-Invariants: records and open nodes are held decoded and written back once, at ``flush``; settings
-are written through; what the record cache holds survives from one commit to the next only while
-nobody else committed in between. Nothing here decides anything, and nothing here writes to the log
+Invariants: records and open nodes are held decoded and written back once, at ``flush``, with those
+that commits before it owe to the index; settings are written through; what the record cache holds
+survives from one commit to the next only while nobody else committed in between. LMDB's transaction
+begins when the index is first asked for, or written to: a commit that changes nothing but what the
+cache holds need not begin one. Of streams that the cache has, rows of the index may be older: they
+are asked for here. Nothing here decides anything, and nothing here writes to the log
 (``apply.write_txn`` appends and applies at once).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, Protocol
 
 from logstore.engine.runtime.append_frame import grow_record
 from logstore.engine.runtime.engine import Engine
@@ -18,12 +21,20 @@ from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.engine.txn.groups import GroupState
 from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
-from logstore.format import segment_of
+from logstore.format import Kind, segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
+
+
+class IndexOpener(Protocol):
+    """Whoever begins LMDB's transaction, and commits or aborts it."""
+
+    def open_index(self) -> IndexTxn:
+        """Begin it; called once at most."""
+        ...
 
 
 class TxnView:
@@ -35,6 +46,8 @@ class TxnView:
         "_dirty_opens",
         "_dirty_records",
         "_groups",
+        "_index",
+        "_opener",
         "_segments",
         "_segments_seen",
         "_settings",
@@ -47,7 +60,6 @@ class TxnView:
         "drained",
         "grown",
         "handed",
-        "index",
         "joined",
         "limits",
         "meta",
@@ -58,10 +70,18 @@ class TxnView:
     )
 
     def __init__(
-        self, engine: Engine, index: IndexTxn, meta: Meta, start: int, number: int
+        self,
+        engine: Engine,
+        index: IndexTxn | None,
+        meta: Meta,
+        start: int,
+        number: int,
+        opener: IndexOpener | None = None,
     ) -> None:
-        """The commit has this number, and begins at position ``start``."""
-        self.index = index
+        """The commit has this number, and begins at position ``start``. Without ``index``,
+        ``opener`` gives it when it is needed."""
+        self._index = index
+        self._opener = opener
         self.cache: RecordCache = engine.cache
         self.meta = meta
         self.limits: StoreLimits = engine.limits
@@ -89,6 +109,18 @@ class TxnView:
         self._segments: dict[int, SegmentRow] = {}
         self._changes: dict[int, list[int]] = {}  # live bytes and nodes not yet in the rows
         self._tops: dict[int, StreamID] = {}  # no sealed node of the stream has a larger master ID
+
+    @property
+    def index(self) -> IndexTxn:
+        """The index, in LMDB's transaction: from here on what is owed to it is written, too."""
+        index = self._index
+        if index is None:
+            opener = self._opener
+            assert opener is not None
+            index = self._index = opener.open_index()
+            self._dirty_records |= self.cache.owed_records
+            self._dirty_opens |= self.cache.owed_opens
+        return index
 
     @property
     def segments(self) -> NodeSource:
@@ -225,9 +257,9 @@ class TxnView:
 
     def drop_open(self, stream: int) -> None:
         """The stream has no open node any more."""
+        self.index.delete_open(stream)  # first: what is owed is known from then on
         self.cache.opens.pop(stream, None)
         self._dirty_opens.discard(stream)
-        self.index.delete_open(stream)
 
     def open_listpack(self, stream: int) -> bytes | None:
         """The listpack of a stream's open node."""
@@ -320,8 +352,20 @@ class TxnView:
         self._created.clear()
 
     # -- the end ------------------------------------------------------------------------------
+    def is_plain(self) -> bool:
+        """Whether this commit only added to small open nodes that were at hand: then the index may
+        lag behind it."""
+        if self._index is not None or not self.buffer.holds_only(Kind.APPEND):
+            return False
+        opens = self.cache.opens
+        return all(not opens[stream].runs for stream in self._dirty_opens)
+
+    def owe(self) -> None:
+        """Leave what a plain commit changed to a later one to write back."""
+        self.cache.owe(self._dirty_records, self._dirty_opens)
+
     def flush(self) -> None:
-        """Write back what changed; the transaction is the caller's to commit."""
+        """Write back what changed, and what was owed; the transaction is the caller's to commit."""
         index, cache = self.index, self.cache
         if self._changes:
             self._count()
@@ -338,5 +382,4 @@ class TxnView:
         index.put_changes(records, opens, self.meta)
         self._dirty_records.clear()
         self._dirty_opens.clear()
-        if not self.meta.commit & 63:
-            cache.shrink()
+        cache.shrink(self.meta.commit)

@@ -206,7 +206,7 @@ class Ticket:
             return None
         if state != GIVEN:
             engine.check_open()
-            with committer.locked():
+            with committer.locked(follow=False):
                 came = snapshot.read(
                     engine,
                     lambda view: handoff.settle_locked(view.index.groups, waits, self.key, waiter),

@@ -253,7 +253,7 @@ class WaitSession:
         if consumer and served_ms is not None:
             ticket.takes(consumer, read.limit)
         elif consumer:
-            with read.committer.locked():  # for as short as can be
+            with read.committer.locked(follow=False):  # for as short as can be
                 if engine.wake.applied != applied:
                     applied, consumer = engine.wake.applied, snapshot.read(engine, nothing_new)
                 if consumer:

@@ -1,0 +1,133 @@
+"""The index lags behind plain commits, and follows.
+
+A *plain commit* only added entries to small open nodes that the record cache has: its frames are
+append frames, in the active segment, and it asked the index for nothing. It does not touch LMDB.
+What it changed stays in the record cache, as owed to the index (``RecordCache.owe``). The next
+commit that is not plain writes what is owed in its own LMDB transaction, which begins before its
+append. The next one of any kind, if the index is as far behind as it may be, and whoever holds LOCK
+for other work than a commit, lets the index follow first (``follow_locked``). Where it cannot, that
+one is refused while nothing of it happened, and what was published before stays published.
+
+What a compiled lane needs of this: ``is_due`` and ``follow_locked`` before it decides, ``may_lag``
+before its append, and behind it ``RecordCache.owe``; or ``RecordCache.clear``, if it does not give
+its state back: the index follows from the log then.
+
+Invariants: what the index lacks of the published log are append frames to open nodes that it has,
+all in the active segment, of at most ``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``;
+what is owed is all of that, if the cache stands where WAKE does; ``indexed_upto`` in WAKE is never
+above what LMDB has committed. Nothing here syncs: what is published keeps the promise that it had.
+"""
+
+from __future__ import annotations
+
+from logstore import format as fmt
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit import log_tail
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.record_cache import RecordCache
+from logstore.engine.shm.control_block import LogWords
+from logstore.errors import CorruptFrameError
+from logstore.format import Kind
+from logstore.index.txn import IndexTxn
+from logstore.log import reader
+
+INDEX_LAG_MAX_COMMITS = 0  # 0: every commit writes its rows
+INDEX_LAG_MAX_BYTES = 64 * 1024
+
+
+def is_due(engine: Engine, words: LogWords) -> bool:
+    """Whether the index is as far behind as it may be. The cache stands where the log does."""
+    owed = engine.cache.owed_commits
+    return owed > 0 and (
+        owed >= INDEX_LAG_MAX_COMMITS
+        or words.applied - engine.wake.indexed_upto >= INDEX_LAG_MAX_BYTES
+    )
+
+
+def may_lag(engine: Engine, end: int) -> bool:
+    """Whether the index may stay behind one more commit, a plain one that ends at this position."""
+    if engine.cache.owed_commits >= INDEX_LAG_MAX_COMMITS:
+        return False
+    # Positions of two segments are further apart: the first commit of a segment is never owed.
+    return end - engine.wake.indexed_upto <= INDEX_LAG_MAX_BYTES
+
+
+def follow_locked(engine: Engine, words: LogWords) -> LogWords:
+    """The index has all that is published when this returns; no commit is in progress. Where the
+    log stands then.
+
+    From memory, if the cache stands where the log does, else from the log.
+    """
+    if engine.wake.indexed_upto >= words.applied:
+        return words
+    cache, generation = engine.cache, engine.index()
+    if cache.applied != words.applied or cache.generation != generation.number:
+        log_tail.follow_locked(engine, words)
+        return engine.wake.log()
+    records = [cache.records[stream] for stream in cache.owed_records]
+    opens = [(stream, cache.opens[stream]) for stream in cache.owed_opens]
+    try:
+        with generation.env.begin(write=True) as index_txn:
+            IndexTxn(generation, index_txn).put_changes(records, opens, cache.meta)
+    except Exception:  # noqa: BLE001  from the log then, which makes room and raises what stays
+        log_tail.follow_locked(engine, words)
+        return engine.wake.log()
+    engine.wake.indexed_upto = words.applied
+    cache.paid()
+    return words
+
+
+def catch_up_locked(engine: Engine, words: LogWords) -> None:
+    """Bring the record cache to where the log stands, if only plain commits of others were added
+    since, to streams that it has; else it is forgotten.
+
+    Two processes that add in turn need LMDB no more often than one that adds alone.
+    """
+    cache = engine.cache
+    meta, at = cache.meta, cache.applied
+    if (
+        meta is None
+        or at < 0
+        or cache.generation != words.generation
+        or not 0 < words.applied - at <= INDEX_LAG_MAX_BYTES
+        or INDEX_LAG_MAX_COMMITS == 0
+    ):
+        cache.clear()
+        return
+    indexed = engine.wake.indexed_upto
+    cache.applied = -1  # valid again only when all of it is in
+    if indexed >= at:
+        cache.paid()  # by another process
+    number, offset = fmt.position_parts(at)
+    txn = WriteTxn(engine, None, meta, at, meta.commit)
+    try:
+        file, end_offset = engine.active_file(number), fmt.offset_of(words.applied)
+        scanned = reader.scan(file, engine.seed, number, offset, end_offset)
+        for commit in reader.commits(scanned, meta.commit):
+            streams = _grown(cache, commit)
+            if streams is None:
+                break
+            log_tail.apply_commit(txn, commit)
+            if commit.end > indexed:
+                cache.owe(streams, streams)
+    except CorruptFrameError:
+        pass  # whoever reads it for the index says what it is
+    if txn.meta.applied != words.applied:
+        cache.clear()
+        return
+    cache.applied, cache.meta = words.applied, txn.meta
+
+
+def _grown(cache: RecordCache, commit: reader.Commit) -> set[int] | None:
+    """The streams that a plain commit added to; None if it is not plain, or the cache has not all
+    of them."""
+    streams: set[int] = set()
+    for found in commit.frames:
+        if found.kind != Kind.APPEND:
+            return None
+        stream = fmt.APPEND_BODY.unpack_from(found.payload)[0]
+        node = cache.opens.get(stream)
+        if node is None or node.runs or stream not in cache.records:
+            return None
+        streams.add(stream)
+    return streams
