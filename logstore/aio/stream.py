@@ -260,6 +260,10 @@ class AsyncStream(Generic[T]):
         """The last ID ever given; it survives deletes. 0-0 before the first add."""
         return await self._run(lambda: self._stream.last_id)
 
+    async def count(self, start: IDLike = "-", end: IDLike = "+") -> int:
+        """How many entries an interval has, as ``Stream.count``."""
+        return await self._run(self._stream.count, start, end)
+
     async def scan(
         self,
         start: IDLike = "-",

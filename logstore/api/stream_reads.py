@@ -200,6 +200,27 @@ class StreamReads(Generic[T]):
         record = self._opened.record(self._name)
         return ZERO_ID if record is None else record.last
 
+    def count(self, start: IDLike = "-", end: IDLike = "+") -> int:
+        """Count the entries of an interval.
+
+        All but the nodes at its ends are counted without being read; a whole stream is ``len``.
+
+        Args:
+            start: as in ``range``.
+            end: as in ``range``.
+
+        Returns:
+            How many entries there are, at one moment; 0 without a stream.
+
+        Raises:
+            InvalidIDError: an end is no ID.
+            OptionError: ``start`` is above ``end``.
+        """
+        from logstore.scan import live
+
+        low, high = arguments.interval(start, end)
+        return live.count_stream(self._opened.engine(), self._name, low, high)
+
     # -- what it tells ------------------------------------------------------------------------
     def info(self) -> StreamInfo[T]:
         """Tell what XINFO STREAM tells, and more.

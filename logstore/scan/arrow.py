@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, Buffer, Section, codec
 from logstore.errors import OptionError
+from logstore.ids import U64_MAX
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -65,7 +66,32 @@ class Gather:
         self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = (
             self._add_to_all if len(self._builders) > 1 else self._builders[0].add
         )
-        self.schema: pa.Schema = self._finish().schema
+
+    @classmethod
+    def counting(cls) -> Gather:
+        """One that only counts, whatever the number of rows; it needs no pyarrow."""
+        made = cls([])
+        made._batch_rows = U64_MAX
+        return made
+
+    @property
+    def rows(self) -> int:
+        """Rows since the last batch was taken."""
+        return self._builders[0].rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        import pyarrow as pa
+
+        from logstore.codec.arrow import arrow_type
+
+        return pa.schema(
+            [
+                (each.name, arrow_type(each.name if each.standard else "", each.binary))
+                for each in self._sources
+            ]
+        )
 
     def _add_to_all(
         self, name: bytes, lp: bytes, ms: int, seq: int, vector: bytes, start: ID, end: ID

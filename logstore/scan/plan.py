@@ -4,10 +4,7 @@ The locators of what is in segments, the vectors, and copies of the open nodes g
 snapshot file; a split names a byte range of it. Nodes that are still in the active segment are read
 from there like others: bytes before the applied position never change, and the pin keeps the file.
 
-Invariants: each stream is planned as it stood at one moment: the index is read in pieces of
-PIECE_NODES nodes, a snapshot each, many small streams in one; of a larger stream what was added
-since the first piece is left out, and if anything was deleted meanwhile the walk begins again, the
-last time on one snapshot. The pin is
+Invariants: each stream is planned as it stood at one moment (`listing`). The pin is
 durable before the first snapshot is taken; until the plan is done it holds every segment, and for
 PLANNING_MS only. A plan that fails leaves neither pin nor file.
 """
@@ -17,38 +14,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import msgpack
 
-from logstore.codec import ID, Section
 from logstore.codec.located import NodeList
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
-from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
-from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.index.keys import StreamRecord
+from logstore.errors import CorruptionError, OptionError, SnapshotExpired
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
-from logstore.row_seal import LostRowsError
 from logstore.scan import snapshot as snapshotfile
-from logstore.scan import walk
+from logstore.scan.listing import Listing
 from logstore.scan.snapshot import Split, Writer
 from logstore.tuples import NamedTuple
 
-PIECE_NODES = 1024
-PIECE_STREAMS = 256
-WALKS_MAX = 3
 BLOCK_BYTES = 64 << 10
 SPLIT_BYTES = 16 << 20
 TTL_MS = pins.LEASE_MS_MAX
 PLANNING_MS = 10 * 60 * 1000
 MIN_PARTITIONS_MAX = 100_000
-
-
-Mark: TypeAlias = tuple[int, int, int, int, ID]
 
 
 class Plan(NamedTuple):
@@ -118,7 +104,7 @@ def make(
         return shared
     pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=purpose)
     try:
-        found = _Found(engine, names, start, end)
+        found = Listing(engine, names, start, end)
         if not len(found.nodes):
             pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
@@ -191,139 +177,9 @@ def _table(splits: Sequence[Split]) -> bytes:
     return packed
 
 
-# -- finding the nodes ----------------------------------------------------------------------
-class _Changed(Exception):  # noqa: N818  (control flow of one walk)
-    """Something was deleted since the first piece."""
-
-
-class _Found:
-    """The nodes of streams; ``sections``: what they are of, each from which node on."""
-
-    def __init__(
-        self, engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID
-    ) -> None:
-        self.nodes = walk.new_list()
-        self.sections: list[tuple[int, Section]] = []
-        self._engine = engine
-        self._start = start
-        self._end = end
-        at = 0
-        while at < len(names):
-            after = snapshot.read(engine, self._small, names, at, self.nodes.mark())
-            if after == at:
-                self._large(names[at])
-                after += 1
-            at = after
-
-    def _add(self, name: bytes, number: int, end: StreamID, before: int) -> None:
-        if len(self.nodes) > before:
-            self.sections.append((before, (name, number, self._start, end)))
-
-    def _small(self, view: Snapshot, names: Sequence[bytes], at: int, mark: Mark) -> int:
-        """Streams from one on, each whole, as far as they fit into a piece; the next one.
-
-        It may be called again: it begins with what there was before.
-        """
-        found = self.nodes
-        found.cut(mark)
-        while self.sections and self.sections[-1][0] >= len(found):
-            self.sections.pop()
-        first = len(found)
-        for place in range(at, min(at + PIECE_STREAMS, len(names))):
-            record = _record(view, names[place])
-            mark, before = found.mark(), len(found)
-            room = PIECE_NODES - (before - first)
-            end = min(self._end, record.last)
-            follows, seen = walk.piece(view, record, self._start, end, found, max(room, 1))
-            if follows is not None:
-                found.cut(mark)
-                return place
-            if self._start <= record.first and record.last <= self._end:
-                _confirm(view, record, seen)
-            self._add(names[place], record.number, end, before)
-        return min(at + PIECE_STREAMS, len(names))
-
-    def _large(self, name: bytes) -> None:
-        """One stream, in pieces."""
-        mark, before = self.nodes.mark(), len(self.nodes)
-        for tries in range(1, WALKS_MAX + 1):
-            self.nodes.cut(mark)
-            try:
-                number, end = self._walk(name, at_once=tries == WALKS_MAX)
-            except _Changed:
-                continue
-            except LostRowsError:  # the index was built anew
-                if tries == WALKS_MAX:
-                    raise
-                continue
-            self._add(name, number, end, before)
-            return
-
-    def _walk(self, name: bytes, *, at_once: bool) -> tuple[int, StreamID]:
-        """The stream's number and the end of what was read of it."""
-        engine, found = self._engine, self.nodes
-        first: StreamRecord | None = None
-        at: StreamID | None = self._start
-        end = self._end
-        while at is not None:
-            record, at = snapshot.read(engine, _piece, found, found.mark(), name, at, end, at_once)
-            if first is None:
-                first, end = record, min(end, record.last)
-            elif _deleted(record) != _deleted(first):
-                raise _Changed
-        assert first is not None
-        if self._start <= first.first and first.last <= self._end:
-            snapshot.read(engine, _confirm_all, name)
-        return first.number, end
-
-
-def _record(view: Snapshot, name: bytes) -> StreamRecord:
-    record = view.record(name)
-    if record is None:
-        raise StreamNotFoundError("there is no such stream", stream=name)
-    return record
-
-
-def _confirm(view: Snapshot, record: StreamRecord, seen: int) -> None:
-    """LostRowsError if nodes of a stream were not met because the index lost them."""
-    lost = record.open_version and view.open_node(record.number) is None
-    if lost or seen != record.nodes:  # dead ones before the first entry were not looked at
-        view.confirm_nodes(record)
-
-
-def _confirm_all(view: Snapshot, name: bytes) -> None:
-    record = view.record(name)
-    if record is not None:
-        view.confirm_nodes(record, given=True)
-
-
-def _deleted(record: StreamRecord) -> tuple[int, int]:
-    """What stays the same while a stream is only added to."""
-    return record.number, (record.entries_added - record.length) & U64_MAX
-
-
-def _piece(
-    view: Snapshot,
-    found: NodeList,
-    mark: Mark,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    at_once: bool,
-) -> tuple[StreamRecord, StreamID | None]:
-    """List the next nodes with live entries, or all; where to go on, None at the end."""
-    found.cut(mark)  # of a snapshot that was given up
-    record = _record(view, name)
-    upto = min(end, record.last)
-    at, _ = walk.piece(view, record, start, upto, found, PIECE_NODES)
-    while at_once and at is not None:
-        at, _ = walk.piece(view, record, at, upto, found, PIECE_NODES)
-    return record, at
-
-
 # -- the snapshot file ----------------------------------------------------------------------
 def _write(
-    writer: Writer, place: Split, found: _Found, cuts: Sequence[int]
+    writer: Writer, place: Split, found: Listing, cuts: Sequence[int]
 ) -> tuple[list[Split], int]:
     """The splits, and where in the file they are listed. A block ends with its split, with its
     stream, or at BLOCK_BYTES."""
@@ -333,21 +189,28 @@ def _write(
     at = node = number = 0
     try:
         for high in cuts[1:]:
-            split = place._replace(offset=writer.offset)
+            offset, low, entries, size = writer.offset, node, 0, 0
+            first = last = (0, 0)
             while node < high:
                 one = next(pieces)
                 while number + 1 < len(found.sections) and found.sections[number + 1][0] <= node:
                     number += 1
                 writer.block(found.sections[number][1], one.nodes, found.nodes.items(at, one.end))
-                split = split._replace(
-                    first=split.first if split.nodes else StreamID(*one.first),
-                    last=StreamID(*one.last),
-                    nodes=split.nodes + one.nodes,
-                    entries=split.entries + one.live,
-                    data_bytes=split.data_bytes + one.size_bytes,
-                )
+                if node == low:
+                    first = one.first
+                last, entries, size = one.last, entries + one.live, size + one.size_bytes
                 at, node = one.end, node + one.nodes
-            splits.append(split._replace(size_bytes=writer.offset - split.offset))
+            splits.append(
+                place._replace(
+                    offset=offset,
+                    size_bytes=writer.offset - offset,
+                    first=StreamID(*first),
+                    last=StreamID(*last),
+                    nodes=node - low,
+                    entries=entries,
+                    data_bytes=size,
+                )
+            )
         table_at = writer.offset
         writer.block((b"", 0, ZERO_ID, ZERO_ID), 0, _table(splits))
         writer.finish()

@@ -16,7 +16,7 @@ from logstore.codec import codec
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
-from logstore.scan import plan
+from logstore.scan import listing, plan
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
@@ -132,7 +132,7 @@ def test_a_missing_stream_leaves_no_pin(tmp_path: Path) -> None:
 def test_a_plan_is_one_moment_of_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every commit deletes one entry near the front and its partner near the back."""
     length = 2000
-    monkeypatch.setattr(plan, "PIECE_NODES", 20)
+    monkeypatch.setattr(listing, "PIECE_NODES", 20)
     with make_store(tmp_path / "s") as store:
         stream = store["x"]
         stream.add_many((((n, 0), {"n": n}) for n in range(1, length + 1)), batch=length)

@@ -19,12 +19,12 @@ from logstore.api.store import Store
 from logstore.codec import codec_name
 from logstore.crc import crc32c
 from logstore.engine.runtime.segments import SegmentGone, Segments
-from logstore.errors import ClosedError, CorruptNodeError, OptionError
+from logstore.errors import ClosedError, CorruptNodeError, DamagedStoreError, OptionError
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import storefile
 from logstore.log.writer import crc_seed
-from logstore.scan import arrow, live, plan
+from logstore.scan import arrow, listing, live
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
@@ -203,7 +203,7 @@ def test_a_last_id_that_was_lowered_hides_nothing(
 ) -> None:
     """Then a node may begin below the last ID of the one before it."""
     monkeypatch.setattr(live, "NODES_MAX", 1)
-    monkeypatch.setattr(plan, "PIECE_NODES", 1)
+    monkeypatch.setattr(listing, "PIECE_NODES", 1)
     with make_store(tmp_path / "s") as store:
         stream = store["x"]
         stream.add_many((((n, 0), {"n": n}) for n in range(1, 25)), batch=4)
@@ -239,3 +239,69 @@ def test_a_node_that_breaks_its_rules_in_a_sound_frame_is_named(tmp_path: Path) 
             store["x"].scan().read_all()
         assert (raised.value.stream, raised.value.segment, raised.value.offset) == (b"x", 1, at)
         assert store["x"].scan(columns=[]).read_all().num_rows == 39, "a count reads no node"
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=40),
+    st.integers(0, 90),
+    st.integers(0, 90),
+)
+def test_a_count_is_that_of_range(
+    store: Store[bytes], entries: list[tuple[int, bool]], low: int, high: int
+) -> None:
+    stream = store.stream(f"counted-{next(NUMBERS)}")
+    assert stream.count() == 0
+    at, gone = 0, []
+    for step, deleted in entries:
+        at += step
+        stream.add({"n": at}, id=(at, 0))
+        if deleted:
+            gone.append((at, 0))
+    if gone:
+        stream.delete(*gone)
+    low, high = sorted((low, high))
+    for start, end in ((low, high), (0, high), (low, 100), (0, 100)):
+        ends = (StreamID(start, 0), StreamID(end, 0))
+        assert stream.count(*ends) == len(list(stream.range(*ends)))
+    assert stream.count() == len(stream)
+    with pytest.raises(OptionError):
+        stream.count((5, 0), (4, 0))
+
+
+def test_a_count_looks_again_where_a_node_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make_store(tmp_path / "s") as store:
+        stream = store["x"]
+        stream.add_many((((n, 0), {"n": n}) for n in range(1, 101)), batch=10)
+        whole = Segments.around
+        looks = []
+
+        def around(self: Segments, *place: Any) -> Any:
+            looks.append(place)
+            if len(looks) == 1:
+                raise SegmentGone(1)
+            return whole(self, *place)
+
+        monkeypatch.setattr(Segments, "around", around)
+        assert stream.count((3, 0), (50, 0)) == 48
+        assert len(looks) > 1
+        monkeypatch.setattr(Segments, "around", lambda *_: (_ for _ in ()).throw(SegmentGone(1)))
+        with pytest.raises(DamagedStoreError, match="logstore check"):
+            stream.count((3, 0), (50, 0))
+
+
+def test_a_count_needs_no_pyarrow(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules["pyarrow"] = None
+import logstore
+with logstore.open({str(tmp_path / "s")!r}) as store:
+    store["x"].add_many(((n, 0), {{"n": n}}) for n in range(1, 1001))
+    print(store["x"].count((3, 0), (900, 0)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "898"
