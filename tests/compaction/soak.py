@@ -180,7 +180,7 @@ class Between(Committer):
         self._others()
         return self._below.run(op, sync)
 
-    def locked(self) -> Any:
+    def locked(self, *, follow: bool = True) -> Any:
         """The lock, others' operations first."""
         self._others()
-        return self._below.locked()
+        return self._below.locked(follow=follow)

@@ -53,6 +53,7 @@ def test_it_is_known_when_a_store_is_opened_again(tmp_path: Path) -> None:
         assert _words(store) == (inside.indexed(store),) * 2 != (0, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.inside
 def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "s") as store:
         store.stream("a").add({b"f": b"1"})

@@ -14,6 +14,7 @@ import logstore
 from logstore.errors import CommittedError
 from logstore.recovery.check import check
 from tests.faults.layer import KINDS, Faults, Kind, faulty
+from tests.support import inside
 
 
 class InARow:
@@ -42,8 +43,14 @@ INNOCENT = ("index: begin", 0)  # of the operation itself: nothing has happened 
 
 @pytest.mark.parametrize("sync", ["os", "always"])
 @pytest.mark.parametrize("failures", [1, 2, 3])
-def test_it_is_made_good(tmp_path: Path, failures: int, sync: logstore.options.Sync) -> None:
+def test_it_is_made_good(
+    tmp_path: Path,
+    failures: int,
+    sync: logstore.options.Sync,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By the same call, or by the next."""
+    inside.let_lag(monkeypatch, 0)  # each add writes the index
     path = tmp_path / "store"
     with faulty() as faults, logstore.open(path, background=False, sync=sync) as store:
         stream = store.stream("a")
