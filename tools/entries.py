@@ -68,12 +68,21 @@ def add(
 @options.store_argument
 @options.stream_argument
 @options.interval
+@options.moments
 @click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
 @click.option("--reverse", is_flag=True, help="The last one first.")
 @options.json_option
 @options.pass_output
 def range_(
-    output: Output, path: Path, name: str, start: str, end: str, count: int | None, reverse: bool
+    output: Output,
+    path: Path,
+    name: str,
+    start: str,
+    end: str,
+    since: str | None,
+    until: str | None,
+    count: int | None,
+    reverse: bool,
 ) -> None:
     """Print entries from START to END, both included.
 
@@ -82,7 +91,8 @@ def range_(
     """
     with options.reading(path) as store:
         stream = options.existing(store, name)
-        for entry in stream.range(start, end, count=count, reverse=reverse):
+        interval = {"since": since, "until": until}
+        for entry in stream.range(start, end, **interval, count=count, reverse=reverse):
             output.entry(entry)
 
 
@@ -90,16 +100,25 @@ def range_(
 @options.store_argument
 @options.stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=10, show_default=True)
+@click.option("--since", help="All from this moment on, whatever -n says: -1h, 2026-01-31.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
 @options.json_option
 @options.pass_output
-def tail(output: Output, path: Path, name: str, count: int, follow: bool) -> None:
+def tail(
+    output: Output, path: Path, name: str, count: int, since: str | None, follow: bool
+) -> None:
     """Print the last entries of STREAM, the newest at the end."""
     with options.reading(path) as store:
         stream = options.existing(store, name)
         seen = stream.last_id
-        for entry in reversed(list(stream.range(end=seen, count=count, reverse=True))):
-            output.entry(entry)
+        if since is not None:
+            for entry in stream.range(since=since):
+                if entry.id > seen:
+                    break  # it is for those that follow
+                output.entry(entry)
+        else:
+            for entry in reversed(list(stream.range(end=seen, count=count, reverse=True))):
+                output.entry(entry)
         if follow:
             output.flush()
             for entry in stream.follow(seen):

@@ -53,6 +53,16 @@ def interval(command: F) -> F:
     return click.argument("start", default="-")(command)
 
 
+def moments(command: F) -> F:
+    """The options --since and --until."""
+    command = click.option("--until", help="Up to this moment, likewise; of a day all of it.")(
+        command
+    )
+    return click.option(
+        "--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC)."
+    )(command)
+
+
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
     return open_store(path, readonly=True, create=False)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -41,6 +41,7 @@ from logstore.api.info import PinInfo, StoreInfo
 from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
+from logstore.api.times import When
 from logstore.api.transaction import Transaction
 from logstore.clock import Clock
 from logstore.engine.waiting.wait import over
@@ -311,6 +312,46 @@ class AsyncStore(Generic[T]):
             return found
         names = read.names(deadline)
         return await wait_for(self._watcher, names, partial(self._run, read.look), deadline) or {}
+
+    def follow(
+        self,
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+        *,
+        since: When | None = None,
+        timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> AsyncIterator[tuple[T, Entry[T]]]:
+        """Entries of several streams and all that come, as ``Store.follow``.
+
+        What "$" and ``since`` stand for is settled when the iteration begins.
+        """
+        arguments.check_count(count, "count")
+        arguments.deadline_of(timeout)
+        return self._follow(after, since, timeout, count or reading.FOLLOW_COUNT)
+
+    async def _follow(
+        self,
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+        since: When | None,
+        timeout: float | timedelta | None,
+        count: int,
+    ) -> AsyncIterator[tuple[T, Entry[T]]]:
+        opened = opened_of(self._store)
+
+        def begin() -> reading.Following[T]:
+            return reading.Following(opened, reading.starts(opened, after, since), count)
+
+        following = await self._run(begin)
+        while True:
+            deadline = arguments.deadline_of(timeout)
+            found = await self._run(following.look)
+            if not found and not over(deadline):
+                look = partial(self._run, following.look)
+                found = await wait_for(self._watcher, following.names, look, deadline) or []
+            if not found:
+                return
+            for each in found:
+                yield each
 
     def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction[T]:
         """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.

@@ -23,6 +23,7 @@ from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
 from logstore.api.opening import opened_of
 from logstore.api.scheduling import ScheduledEntry, ScheduleKey
 from logstore.api.stream import Stream
+from logstore.api.times import When
 from logstore.codec import Row
 from logstore.engine.features.expiry import Condition
 from logstore.ids import IDLike, StreamID
@@ -184,11 +185,16 @@ class AsyncStream(Generic[T]):
         start: IDLike = "-",
         end: IDLike = "+",
         *,
+        since: When | None = None,
+        until: When | None = None,
         count: int | None = None,
         reverse: bool = False,
     ) -> AsyncIterator[Entry[T]]:
         """Entries of an interval, lazily, as ``Stream.range``."""
-        return self._pages(self._stream.range(start, end, count=count, reverse=reverse))
+        found = self._stream.range(
+            start, end, since=since, until=until, count=count, reverse=reverse
+        )
+        return self._pages(found)
 
     def __aiter__(self) -> AsyncIterator[Entry[T]]:
         return self.range()
@@ -223,15 +229,17 @@ class AsyncStream(Generic[T]):
         self,
         after: IDLike = "$",
         *,
+        since: When | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> AsyncIterator[Entry[T]]:
         """Entries above an ID and all that come, as ``Stream.follow``.
 
-        What "$" stands for is settled when the iteration begins.
+        What "$" stands for is settled when the iteration begins, a moment at the call.
         """
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
+        after = read.beginning(opened_of(self._stream), after, since)
         return self._follow(after, timeout, count or read.FOLLOW_COUNT)
 
     async def _follow(

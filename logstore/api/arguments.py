@@ -14,8 +14,9 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
+from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.codec.given import has_id
 from logstore.engine.streams.add import AUTO, Add, AutoID
@@ -46,6 +47,9 @@ from logstore.options import (
     seconds,
 )
 from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.api.times import When
 
 _new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
@@ -225,6 +229,31 @@ def interval(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
                 f"start ({start!s}) is above end ({end!s}): give the smaller ID first, and "
                 "reverse=True to read from the newest on"
             )
+    return low, high
+
+
+def moments(
+    start: IDLike, end: IDLike, since: When | None, until: When | None, clock: Clock
+) -> tuple[StreamID, StreamID]:
+    """The first and the last ID of an interval whose ends may be moments. OptionError."""
+    if since is None and until is None:
+        return interval(start, end)
+    from logstore.api import times
+
+    low, high = parse_start(start), parse_end(end)
+    now_ms = clock.now_ms()
+    if since is not None:
+        if start not in ("-", b"-"):
+            raise OptionError("start and since are the same end: give one of them")
+        low = times.since_id(since, now_ms)
+    if until is not None:
+        if end not in ("+", b"+"):
+            raise OptionError("end and until are the same end: give one of them")
+        high = times.until_id(until, now_ms)
+    if low > high and low.previous() != high:
+        raise OptionError(
+            f"since or start ({low}) is above until or end ({high}): give the earlier one first"
+        )
     return low, high
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import takewhile
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
@@ -19,9 +19,12 @@ from logstore.api.opening import OpenStore
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting.wait import over, wait_streams
-from logstore.errors import UsageError
+from logstore.errors import OptionError, UsageError, shown
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
 from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.api.times import When
 
 T = TypeVar("T", bytes, str)
 FOLLOW_COUNT = 1000  # entries read at once while following
@@ -181,6 +184,18 @@ def read_many(
     return wait_streams(opened.engine(), names, read.look, deadline, opened.engine) or {}
 
 
+def beginning(opened: OpenStore[Any], after: IDLike, since: When | None) -> IDLike:
+    """Where to begin: ``after``, or right before a moment. OptionError if both are given."""
+    if since is None:
+        return after
+    if after not in ("$", b"$"):
+        raise OptionError("after and since are both where to begin: give one of them")
+    from logstore.api import times
+
+    first = times.since_id(since, opened.engine().clock.now_ms())
+    return first if first == ZERO_ID else first.previous()
+
+
 def follow(
     opened: OpenStore[T],
     name: bytes,
@@ -204,3 +219,86 @@ def _follow(
         yield from given
         above = max(above, given[-1].id)
         given = read_stream(opened, start.name, above, allowed, timeout)
+
+
+def starts(
+    opened: OpenStore[Any],
+    after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+    since: When | None,
+) -> dict[bytes, IDLike]:
+    """Where to begin by stream: of a mapping its IDs, of names "$" or a moment.
+
+    Raises:
+        UsageError: there is no name.
+        OptionError: ``since`` is given with IDs, or is no moment.
+    """
+    if isinstance(after, str | bytes) or not isinstance(after, Iterable):
+        raise UsageError(
+            f"give the names of the streams, or the ID to read after by stream: not {shown(after)}"
+        )
+    given: dict[Any, IDLike]
+    given = dict(after) if isinstance(after, Mapping) else dict.fromkeys(after, "$")
+    if not given:
+        raise UsageError("no stream is named: there is nothing to follow")
+    return {
+        arguments.stream_name(name, opened.encoding): beginning(opened, each, since)
+        for name, each in given.items()
+    }
+
+
+class Following(Generic[T]):
+    """A read of several streams that goes on: what it gave is not given again.
+
+    What is read at once is in the order of IDs; of each stream all is.
+    """
+
+    def __init__(self, opened: OpenStore[T], after: Mapping[bytes, IDLike], count: int) -> None:
+        self._opened: OpenStore[T] = opened
+        self._allowed = Limits(count)
+        begun = {name: start_of(opened, name, given) for name, given in after.items()}
+        self._newest: list[tuple[T, Entry[T]]] = [
+            (opened.text(name), entry) for name, start in begun.items() for entry in start.newest
+        ]
+        self._above: dict[bytes, StreamID] = {name: start.above for name, start in begun.items()}
+
+    @property
+    def names(self) -> list[bytes]:
+        """The streams."""
+        return list(self._above)
+
+    def look(self) -> list[tuple[T, Entry[T]]]:
+        """What came since, with the names of the streams."""
+        found, self._newest = self._newest, []
+        for name, above in self._above.items():
+            entries_now = Budget(self._allowed).read(self._opened, Start(name, above, []))
+            if entries_now:
+                self._above[name] = entries_now[-1].id
+                found += [(self._opened.text(name), entry) for entry in entries_now]
+        found.sort(key=lambda each: each[1].id)
+        return found
+
+
+def follow_many(
+    opened: OpenStore[T], after: dict[bytes, IDLike], timeout: float | timedelta | None, count: int
+) -> Iterator[tuple[T, Entry[T]]]:
+    """Entries of several streams, and those that come."""
+    following = Following(opened, after, count)
+    return _following(opened, following, timeout)
+
+
+def _following(
+    opened: OpenStore[T], following: Following[T], timeout: float | timedelta | None
+) -> Iterator[tuple[T, Entry[T]]]:
+    while True:
+        deadline = deadline_of(timeout)
+        found = following.look()
+        if not found and not over(deadline):
+            found = (
+                wait_streams(
+                    opened.engine(), following.names, following.look, deadline, opened.engine
+                )
+                or []
+            )
+        if not found:
+            return
+        yield from found

@@ -6,35 +6,33 @@ with one. It knows no logic of the disk.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from logstore.api import arguments, read
 from logstore.api.entry import Entry
 from logstore.api.handlers import PLAIN, check_callable
 from logstore.api.opening import OpenStore
+from logstore.api.store_care import StoreCare
 from logstore.api.stream import Stream
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
-from logstore.errors import OptionError
-from logstore.format import position_parts
 from logstore.ids import IDLike
 from logstore.options import Sync
 
 if TYPE_CHECKING:
     from logstore.api.dead_letters import OnDead
-    from logstore.api.info import PinInfo, StoreInfo
+    from logstore.api.times import When
     from logstore.api.transaction import Transaction
     from logstore.api.values import ValueCodec
 
 T = TypeVar("T", bytes, str)
 
 
-class Store(Generic[T]):
+class Store(StoreCare[T]):
     """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``.
 
     Beside the errors that a call names, calls of a store, its streams and groups raise ClosedError
@@ -308,6 +306,39 @@ class Store(Generic[T]):
         limits = arguments.limits(count, max_count, max_bytes)
         return read.read_many(self._opened, after, limits, timeout)
 
+    def follow(
+        self,
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+        *,
+        since: When | None = None,
+        timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> Iterator[tuple[T, Entry[T]]]:
+        """Entries of several streams, and all that come: pairs of a stream's name and an entry.
+
+        Args:
+            after: names of streams, for what comes from now on; or the ID to begin after by stream.
+            since: a moment to begin with instead of "$", as in ``Stream.range``.
+            timeout: seconds or timedelta without an entry that end it; None: never.
+            count: how many of each stream are read at once.
+
+        Returns:
+            An iterator, which waits for entries. Of each stream they come in order; what is read at
+            once is in the order of IDs.
+
+        Raises:
+            InvalidIDError: an ID is none.
+            OptionError: ``count``, ``timeout`` or ``since`` is none, or two beginnings are given.
+            UsageError: no stream is named.
+            EntryTypeError: a stream's name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
+        """
+        arguments.check_count(count, "count")
+        arguments.deadline_of(timeout)
+        begin = read.starts(self._opened, after, since)
+        return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT)
+
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``
 
@@ -338,151 +369,3 @@ class Store(Generic[T]):
         check_callable(callback, "the callback", coroutines=PLAIN)
         self._opened.on_dead.append(callback)
         return callback
-
-    # -- durability and care ------------------------------------------------------------------
-    def sync(self) -> None:
-        """Make everything durable that was acknowledged, or seen by a reader, before it returns.
-
-        Raises:
-            StoreFailedError: the disk refused; nothing that was not durable before is promised.
-        """
-        from logstore.engine.commit import durability
-
-        shared = self._live()
-        durability.flush_seen(shared.engine, shared.committer)
-
-    @property
-    def durable_upto(self) -> tuple[int, int]:
-        """Segment and offset up to which the log is durable; a lower bound.
-
-        (0, 0) of a store opened with ``readonly`` means that nothing in it tells, as in a copy.
-        """
-        from logstore.api import store_info
-
-        return position_parts(store_info.durable_upto(self._engine()))
-
-    def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
-        """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
-
-        Args:
-            purge: rewrite whatever still holds a deleted entry, whatever the threshold, so that its
-                bytes are in no file of the store.
-            threshold: the share, 0 to 1, of a node or segment that is dead when it is rewritten.
-
-        Returns:
-            A report.
-
-        Raises:
-            OptionError: ``threshold`` is no share.
-            ReadOnlyError: the store was opened with ``readonly``.
-            ErasureIncompleteError: ``purge`` could not reach some bytes.
-        """
-        arguments.check_flag(purge, "purge")
-        arguments.check_share(threshold, "threshold")
-        return self._opened.compact(purge=purge, threshold=threshold)
-
-    def pins(self) -> list[PinInfo]:
-        """What keeps segments from compaction: plans of Spark and exports under way.
-
-        A pin ends by itself an hour after it was last used, or when the process it is for is gone.
-
-        Returns:
-            The pins that hold, the oldest first.
-        """
-        from logstore.api import store_info
-
-        return store_info.pin_infos(self._engine())
-
-    def release_pins(self, *ids: str) -> int:
-        """Give pins back; what reads by them raises SnapshotExpired then.
-
-        Args:
-            ids: those of ``pins``; none: all pins.
-
-        Returns:
-            How many were given back.
-
-        Raises:
-            OptionError: there is no pin of an ID.
-            ReadOnlyError: the store was opened with ``readonly``.
-        """
-        from logstore.api import store_info
-
-        return store_info.release_pins(self._engine(), ids)
-
-    def retain(self) -> int:
-        """Drop at once what streams do not keep by their settings.
-
-        The background does that by itself; this is for stores opened with ``background=False``.
-
-        Returns:
-            How many entries went.
-
-        Raises:
-            ReadOnlyError: the store was opened with ``readonly``.
-        """
-        from logstore.engine.features import retention
-
-        shared = self._live()
-        return retention.run(shared.engine, shared.committer)
-
-    def checkpoint(self) -> int:
-        """Take a checkpoint now.
-
-        Returns:
-            Its size in bytes.
-
-        Raises:
-            ReadOnlyError: the store was opened with ``readonly``.
-        """
-        from logstore.engine.maintenance import checkpoint
-
-        shared = self._live()
-        with shared.maintenance.aside():
-            return checkpoint.take(shared.engine, shared.committer)
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the store into a new directory, without stopping anybody.
-
-        Args:
-            path: a directory outside the store, empty or not there.
-
-        Raises:
-            OptionError: ``path`` is none, or is in the store itself.
-            ReadOnlyError: the store was opened with ``readonly``.
-        """
-        from logstore.recovery import backup
-
-        target, shared = arguments.place(path), self._live()
-        if target.absolute().is_relative_to(shared.engine.path):
-            raise OptionError(f"{target} is in the store itself: give a directory outside it")
-        with shared.maintenance.aside():
-            backup.take(shared.engine, shared.committer, target)
-
-    def info(self) -> StoreInfo:
-        """Tell what the store holds and where it stands.
-
-        Returns:
-            Counts and sizes in bytes.
-        """
-        from logstore.api import store_info
-
-        return store_info.store_info(self._engine())
-
-    def metrics(self) -> dict[str, int | float]:
-        """Counters of this process since it opened the store, and how many pins the store has.
-
-        Returns:
-            Numbers by name, as docs/metrics.md explains; names that end in ``_s`` or ``_s_max`` are
-            seconds.
-        """
-        from logstore.api import store_info
-
-        engine = self._engine()
-        return {**engine.metrics.as_dict(), **store_info.pin_counts(engine)}
-
-    @property
-    def recovery(self) -> dict[str, Any]:
-        """What opening found and did."""
-        report: dict[str, Any] = self._live().report.as_dict()
-        return report

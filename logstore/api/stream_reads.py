@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from logstore.api.dump import Peer
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+    from logstore.api.times import When
     from logstore.api.values import Values
 
 T = TypeVar("T", bytes, str)
@@ -96,6 +97,8 @@ class StreamReads(Generic[T]):
         start: IDLike = "-",
         end: IDLike = "+",
         *,
+        since: When | None = None,
+        until: When | None = None,
         count: int | None = None,
         reverse: bool = False,
     ) -> Iterator[Entry[T]]:
@@ -104,6 +107,9 @@ class StreamReads(Generic[T]):
         Args:
             start: the smaller end, also with ``reverse``; ``(`` before an ID excludes it.
             end: the larger end, included unless ``(`` stands before it.
+            since: the smaller end as a moment: a timedelta (how long ago), an aware datetime, a
+                date, or text: ``"-1h"``, ``"2026-01-31"``, ``"2026-01-31T12:00Z"``.
+            until: the larger end, likewise; of a day all is included.
             count: at most so many entries; None: no limit, 0: none.
             reverse: from the newest entry on.
 
@@ -112,9 +118,10 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: an end is no ID.
-            OptionError: ``start`` is above ``end``, or ``count`` is negative.
+            OptionError: ``start`` is above ``end``, an end is given twice or is no moment, or
+                ``count`` is negative.
         """
-        low, high = arguments.interval(start, end)
+        low, high = arguments.moments(start, end, since, until, self._opened.engine().clock)
         arguments.check_flag(reverse, "reverse")
         arguments.check_count(count, "count")
         if count is not None and count < 0:
@@ -165,6 +172,7 @@ class StreamReads(Generic[T]):
         self,
         after: IDLike = "$",
         *,
+        since: When | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> Iterator[Entry[T]]:
@@ -172,6 +180,7 @@ class StreamReads(Generic[T]):
 
         Args:
             after: as in ``read``; what it stands for is settled at the call.
+            since: a moment to begin with instead, as in ``range``.
             timeout: seconds or timedelta without an entry that end it; None: never.
             count: how many are read at once.
 
@@ -180,8 +189,9 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: ``after`` is no ID.
-            OptionError: ``count`` or ``timeout`` is none.
+            OptionError: ``count``, ``timeout`` or ``since`` is none, or two beginnings are given.
         """
+        after = reading.beginning(self._opened, after, since)
         return reading.follow(self._opened, self._name, after, count, timeout)
 
     @property

@@ -90,6 +90,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "stream": {"name": "s"}, "create": {"name": "t"}, "drop": {"name": "t"},
         "rename": {"old": Shop.name, "new": "t"}, "copy": {"source": Shop.name, "target": "t"},
         "read": {"after": "after"}, "transaction": {}, "compact": {},
+        "follow": {"after": "after", "timeout": 0},
         "__contains__": {"name": "t"},
         "__getitem__": {"name": "t"}, "on_dead_letter": {"callback": print},
         "restore": {"name": "t", "payload": "payload"},

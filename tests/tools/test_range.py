@@ -26,10 +26,22 @@ def ids(text: str) -> list[str]:
         (("--reverse", "-n", "1"), ["3-0"]),
         (("1-2", "2-0", "--reverse"), ["2-0", "1-2"]),
         (("9", "+"), []),
+        (("--since", "-1h"), []),
+        (("--until", "1970-01-01"), ["1-1", "1-2", "2-0", "3-0"]),
+        (("2", "--until", "1970-01-01T00:00:00.002Z"), ["2-0"]),
     ],
 )
 def test_intervals(arguments: tuple[str, ...], wanted: list[str], store: Path) -> None:
     assert ids(ok("range", store, "race", *arguments)) == wanted
+
+
+def test_the_last_ones_since_a_moment(store: Path) -> None:
+    assert ids(ok("tail", store, "race", "-n", "1", "--since", "1970-01-01")) == [
+        "1-1", "1-2", "2-0", "3-0",
+    ]  # fmt: skip
+    assert ok("tail", store, "race", "--since", "-1h") == ""
+    done = invoke("range", store, "race", "--since", "yesterday")
+    assert (done.exit_code, "'-1h'" in done.stderr) == (1, True)
 
 
 def test_text(store: Path) -> None:

@@ -1,0 +1,178 @@
+"""A store, as users hold it: what keeps it durable and small, and what it tells of itself.
+
+Invariants: what gives space back runs on a full disk, too; nothing here changes an entry that is
+kept. It knows no stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from logstore.api import arguments
+from logstore.api.opening import OpenStore
+from logstore.engine.registry import Shared
+from logstore.engine.runtime.engine import Engine
+from logstore.errors import OptionError
+from logstore.format import position_parts
+
+if TYPE_CHECKING:
+    from logstore.api.info import PinInfo, StoreInfo
+
+T = TypeVar("T", bytes, str)
+
+
+class StoreCare(Generic[T]):
+    """What :class:`logstore.Store` has for its durability, its space, and its keepers."""
+
+    _opened: OpenStore[T]
+    _live: Callable[[], Shared]
+    _engine: Callable[[], Engine]
+
+    def sync(self) -> None:
+        """Make everything durable that was acknowledged, or seen by a reader, before it returns.
+
+        Raises:
+            StoreFailedError: the disk refused; nothing that was not durable before is promised.
+        """
+        from logstore.engine.commit import durability
+
+        shared = self._live()
+        durability.flush_seen(shared.engine, shared.committer)
+
+    @property
+    def durable_upto(self) -> tuple[int, int]:
+        """Segment and offset up to which the log is durable; a lower bound.
+
+        (0, 0) of a store opened with ``readonly`` means that nothing in it tells, as in a copy.
+        """
+        from logstore.api import store_info
+
+        return position_parts(store_info.durable_upto(self._engine()))
+
+    def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
+        """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
+
+        Args:
+            purge: rewrite whatever still holds a deleted entry, whatever the threshold, so that its
+                bytes are in no file of the store.
+            threshold: the share, 0 to 1, of a node or segment that is dead when it is rewritten.
+
+        Returns:
+            A report.
+
+        Raises:
+            OptionError: ``threshold`` is no share.
+            ReadOnlyError: the store was opened with ``readonly``.
+            ErasureIncompleteError: ``purge`` could not reach some bytes.
+        """
+        arguments.check_flag(purge, "purge")
+        arguments.check_share(threshold, "threshold")
+        return self._opened.compact(purge=purge, threshold=threshold)
+
+    def pins(self) -> list[PinInfo]:
+        """What keeps segments from compaction: plans of Spark and exports under way.
+
+        A pin ends by itself an hour after it was last used, or when the process it is for is gone.
+
+        Returns:
+            The pins that hold, the oldest first.
+        """
+        from logstore.api import store_info
+
+        return store_info.pin_infos(self._engine())
+
+    def release_pins(self, *ids: str) -> int:
+        """Give pins back; what reads by them raises SnapshotExpired then.
+
+        Args:
+            ids: those of ``pins``; none: all pins.
+
+        Returns:
+            How many were given back.
+
+        Raises:
+            OptionError: there is no pin of an ID.
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.api import store_info
+
+        return store_info.release_pins(self._engine(), ids)
+
+    def retain(self) -> int:
+        """Drop at once what streams do not keep by their settings.
+
+        The background does that by itself; this is for stores opened with ``background=False``.
+
+        Returns:
+            How many entries went.
+
+        Raises:
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.engine.features import retention
+
+        shared = self._live()
+        return retention.run(shared.engine, shared.committer)
+
+    def checkpoint(self) -> int:
+        """Take a checkpoint now.
+
+        Returns:
+            Its size in bytes.
+
+        Raises:
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.engine.maintenance import checkpoint
+
+        shared = self._live()
+        with shared.maintenance.aside():
+            return checkpoint.take(shared.engine, shared.committer)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the store into a new directory, without stopping anybody.
+
+        Args:
+            path: a directory outside the store, empty or not there.
+
+        Raises:
+            OptionError: ``path`` is none, or is in the store itself.
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.recovery import backup
+
+        target, shared = arguments.place(path), self._live()
+        if target.absolute().is_relative_to(shared.engine.path):
+            raise OptionError(f"{target} is in the store itself: give a directory outside it")
+        with shared.maintenance.aside():
+            backup.take(shared.engine, shared.committer, target)
+
+    def info(self) -> StoreInfo:
+        """Tell what the store holds and where it stands.
+
+        Returns:
+            Counts and sizes in bytes.
+        """
+        from logstore.api import store_info
+
+        return store_info.store_info(self._engine())
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters of this process since it opened the store, and how many pins the store has.
+
+        Returns:
+            Numbers by name, as docs/metrics.md explains; names that end in ``_s`` or ``_s_max`` are
+            seconds.
+        """
+        from logstore.api import store_info
+
+        engine = self._engine()
+        return {**engine.metrics.as_dict(), **store_info.pin_counts(engine)}
+
+    @property
+    def recovery(self) -> dict[str, Any]:
+        """What opening found and did."""
+        report: dict[str, Any] = self._live().report.as_dict()
+        return report
