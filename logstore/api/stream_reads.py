@@ -314,6 +314,10 @@ class StreamReads(Generic[T]):
                 f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
             ) from error
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What tools of Arrow take: a new scan of the whole stream, in its standard columns."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
     def dump(self, *, peer: Peer | None = None) -> bytes:
         """The stream with its groups, as DUMP gives it.
 

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -290,6 +291,16 @@ def test_a_count_looks_again_where_a_node_was_moved(
         monkeypatch.setattr(Segments, "around", lambda *_: (_ for _ in ()).throw(SegmentGone(1)))
         with pytest.raises(DamagedStoreError, match="logstore check"):
             stream.count((3, 0), (50, 0))
+
+
+def test_a_stream_is_an_arrow_stream_again_and_again(store: Store[bytes]) -> None:
+    stream = store["arrow"]
+    for count in (2, 3):
+        stream.add_many({"n": n} for n in range(count))
+        table = pa.table(stream)
+        assert table.equals(stream.scan().read_all())
+        assert table.num_rows == len(stream)
+    assert pa.RecordBatchReader.from_stream(stream).read_all().equals(table)
 
 
 def test_a_count_needs_no_pyarrow(tmp_path: Path) -> None:
