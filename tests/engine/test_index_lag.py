@@ -355,6 +355,7 @@ def test_what_another_did_besides_adding_is_not_passed_over(tmp_path: Path) -> N
             _locked(other)
             stream = other.stream("a")
             stream.delete(*[entry.id for entry in stream][:2])
+            stream.group("g").create("0")
             _add(other, 100)
             _add(other, 101)
 
@@ -364,6 +365,7 @@ def test_what_another_did_besides_adding_is_not_passed_over(tmp_path: Path) -> N
         other.join()
         _add(store, 102)
         assert _all(store) == [2, 3, 4, 5, 100, 101, 102]
+        assert [each.name for each in store.stream("a").groups()] == [b"g"]
         other.join = lambda: None  # type: ignore[method-assign]
     _is_whole(path, [2, 3, 4, 5, 100, 101, 102])
 

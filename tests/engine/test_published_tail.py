@@ -89,9 +89,12 @@ def test_a_tail_that_was_cut_off_is_an_error(store: Store[bytes]) -> None:
     assert numbers(store) == upto(23)  # kept from now on
     lag(store, 23, writer=writer)
     file = engine.active_file(engine.wake.log().active_segment)
-    file.truncate(file.size_bytes() - 1)
+    size = file.size_bytes()
+    last = file.pread(1, size - 1)
+    file.truncate(size - 1)
     with pytest.raises(CorruptFrameError):
         numbers(store)
+    file.pwrite(last, size - 1)  # a close lets the index follow, and would meet it, too
 
 
 def test_a_commit_that_the_index_must_have(store: Store[bytes]) -> None:
@@ -316,8 +319,9 @@ def test_a_read_that_waits_is_given_it(store: Store[bytes], group: bool) -> None
     assert [entry.fields for entry in found] == [row(20)]
 
 
-def test_an_index_that_is_ahead(store: Store[bytes]) -> None:
+def test_an_index_that_is_ahead(store: Store[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is laid over what LMDB knows and WAKE does not say yet."""
+    inside.let_lag(monkeypatch, 0)
     engine = inside.engine_of(store)
     words = engine.wake.log()
     store.stream(b"a").add(row(20))
