@@ -66,7 +66,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options of a load, checked."""
     given = given_by_user(options)
     _check_known(given)
-    path = _path(given, "path")
+    path = directory(given, "path")
     storefile.read(LOCAL, Path(path))
     start = _end_of_range(given, "startid", "starttime", parse_start, 0) or ZERO_ID
     end = _end_of_range(given, "endid", "endtime", parse_end, _U64_MAX) or MAX_ID
@@ -88,7 +88,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         int(hours * 3_600_000),
         mode,
         corrupt,
-        _path(given, "snapshotdir") if "snapshotdir" in given else "",
+        directory(given, "snapshotdir") if "snapshotdir" in given else "",
     )
 
 
@@ -120,7 +120,8 @@ def _check_known(given: Mapping[str, str]) -> None:
             raise OptionError(f"no option {key!r}; {hint}There are {', '.join(KNOWN)}")
 
 
-def _path(given: Mapping[str, str], key: str) -> str:
+def directory(given: Mapping[str, str], key: str) -> str:
+    """The local directory that an option names, absolute; OptionError."""
     text = given.get(key, "")
     if not text:
         raise OptionError(f"option '{_LOWER[key]}' is missing: give a directory")

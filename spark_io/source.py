@@ -21,11 +21,11 @@ from logstore.scan import read
 from logstore.scan.snapshot import Split
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
+from logstore.spark_io import sink, sink_options
 from logstore.spark_io.options import SourceOptions
 
 NAME = "logstore"
 _NO_STREAMING = "logstore has no readStream yet: use spark.read, or stream.follow() in Python"
-_NO_WRITING = "logstore cannot be written to from Spark yet: use stream.add_many() in Python"
 
 
 class SplitPartition(InputPartition):
@@ -72,13 +72,24 @@ class LogstoreSource(DataSource):
         """Refuse: there is no such source yet."""
         raise OptionError(_NO_STREAMING)
 
-    def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
-        """Refuse: there is no sink yet."""
-        raise OptionError(_NO_WRITING)
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """The batch sink; everything that can be is checked here, before a task begins."""
+        parsed = sink_options.parse(self.given, streaming=False)
+        sink.check_columns(schema, parsed)
+        from logstore.spark_io import publishing
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802
-        """Refuse: there is no sink yet."""
-        raise OptionError(_NO_WRITING)
+        stage = publishing.begin(parsed, overwrite=overwrite)
+        return sink.BatchSink(parsed, stage, overwrite=overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+        """The streaming sink."""
+        parsed = sink_options.parse(self.given, streaming=True)
+        if overwrite:
+            raise OptionError("outputMode is 'append' or 'update': a stream is never written anew")
+        sink.check_columns(schema, parsed)
+        from logstore.spark_io import publishing
+
+        return sink.StreamSink(parsed, publishing.begin(parsed, overwrite=False))
 
 
 def _parsed(given: dict[str, str]) -> SourceOptions:

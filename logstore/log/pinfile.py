@@ -26,6 +26,7 @@ from logstore.tuples import NamedTuple
 PIN_MAX_BYTES = 64 << 20
 ID_BYTES = 16
 SNAPSHOT = ".snap"
+STAGED = ".staged"  # files of ``log.stagefile``
 _NAMES = ("id", "segments", "expires_ms", "ttl_ms", "pid")
 RENEWALS = 10  # how often in the time of a pin who reads looks at it
 
@@ -73,10 +74,13 @@ def is_id(name: str) -> bool:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name in pins/ is one that we give: a pin, its snapshot file, or half of one."""
+    """Whether a name in pins/ is one that we give: a pin or half of one, or a file beside one."""
     stem, dot, rest = name.partition(".")
-    half = rest.removesuffix(names.TEMPORARY)
-    return is_id(stem) and (not dot or dot + rest == SNAPSHOT or (half != rest and is_id(half)))
+    for end in (names.TEMPORARY, STAGED):
+        own = rest.removesuffix(end)
+        if own != rest and is_id(stem) and is_id(own):
+            return True
+    return is_id(stem) and (not dot or dot + rest == SNAPSHOT)
 
 
 def write(fs: FileSystem, store: Path, pin: Pin) -> None:

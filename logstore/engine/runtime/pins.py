@@ -114,13 +114,16 @@ def told(pin: Pin) -> str:
 
 
 def held_bytes(fs: FileSystem, store: Path, held: Iterable[Pin]) -> int:
-    """Bytes of the segments and snapshot files that pins keep; each counted once."""
+    """Bytes of the segments, snapshot and staged files that pins keep; each counted once."""
     held = list(held)
     segments: set[int] = set()
     for pin in held:
         segments |= set(names.segments(fs, store)) if pin.segments is None else pin.segments
     files = [names.segment(store, number) for number in segments]
     files += [pinfile.snapshot_path(store, pin.id) for pin in held]
+    staged = {name for name in fs.names(store / names.PINS) if name.endswith(pinfile.STAGED)}
+    ids = {pin.id for pin in held}
+    files += [store / names.PINS / name for name in staged if name.partition(".")[0] in ids]
     return sum(_size(fs, file) for file in files)
 
 
@@ -132,8 +135,9 @@ def _size(fs: FileSystem, file: Path) -> int:
 
 
 def _remove_orphan(fs: FileSystem, store: Path, name: str, stem: str) -> None:
-    """A snapshot file is made after its pin; a temporary pin is renamed at once."""
-    if name.endswith(pinfile.SNAPSHOT) and not fs.exists(pinfile.path(store, stem)):
+    """Snapshot and staged files are made after their pin; a temporary pin is renamed at once."""
+    made_after = (pinfile.SNAPSHOT, pinfile.STAGED)
+    if name.endswith(made_after) and not fs.exists(pinfile.path(store, stem)):
         fs.remove(store / names.PINS / name)
 
 

@@ -297,6 +297,12 @@ def _seal_open(txn: WriteTxn, record: StreamRecord) -> None:
     txn.emit(frames.Node(record.number, *master, *last, live, lp))
 
 
+def end_open_node(txn: WriteTxn, record: StreamRecord, first: StreamID) -> None:
+    """Make way for nodes that come as they are, from ``first`` on, which is above the last ID."""
+    _drop_above(txn, record, first)
+    _seal_open(txn, record)
+
+
 def _drop_above(txn: WriteTxn, record: StreamRecord, first: StreamID) -> None:
     """Drop nodes whose master ID a lowered last ID has left above the next one.
 

@@ -1,0 +1,349 @@
+"""Arrow to nodes: which columns are the stream, the ID and the fields of an entry, and the packing.
+
+A column named ``stream`` says the stream, ``id`` (text), else ``ms`` and ``seq``, else ``ts`` say
+the ID, ``pairs`` or else ``fields`` hold fields, and every other column is a field of its name: so
+what ``scan`` and Spark read can be written as it is. Values become text as Arrow casts them, which
+is what reading casts back; a null is a field that the entry does not have.
+
+Invariants: the schema is refused before a row is looked at; IDs ascend within a stream, or the rows
+are refused; memory holds a batch, and what was packed and not taken yet. Needs no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from logstore.codec import ID, codec
+from logstore.errors import IDOrderError, InvalidEntryError, InvalidIDError, OptionError
+from logstore.ids import U64_MAX, StreamID
+from logstore.log import stagefile
+from logstore.options import ENTRY_MAX_BYTES, StoreLimits
+from logstore.tuples import NamedTuple
+
+STANDARD = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
+GIVEN = "*"  # instead of a column: the store gives the IDs
+RUN_BYTES = 4 << 20
+HELD_BYTES = 32 << 20
+_ID = r"^(?P<ms>[0-9]{1,20})-(?P<seq>[0-9]{1,20})$"
+
+
+class Layout(NamedTuple):
+    """What each column of a batch is, by place; -1: there is none."""
+
+    stream: int
+    id_kind: str  # "", "id", "ms", "ts": the store gives them, or what they are made of
+    id: int
+    seq: int
+    pairs: int
+    fields: int
+    plain: tuple[tuple[int, bytes], ...]  # columns that are fields, and their names
+
+
+def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
+    """What the columns of an Arrow schema are; OptionError names the one that cannot be.
+
+    ``id_column`` names the column of the ID, ``*`` says that there is none; ``streams``: a column
+    says which stream a row is for.
+    """
+    names = [name.lower() for name in schema.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"column {name!r} is there twice (names differ by case only)")
+    at = {name: names.index(name) if name in names else -1 for name in STANDARD}
+    if streams and at["stream"] < 0:
+        raise OptionError("which stream? Give option 'stream', or a column 'stream' of text")
+    kind, id, seq = _id(schema, names, at, id_column)
+    used = {at[name] for name in STANDARD}
+    if id_column == GIVEN:
+        used = {at[name] for name in ("stream", "fields", "pairs")}
+    plain = tuple(
+        (place, name.encode())
+        for place, name in enumerate(schema.names)
+        if place not in used and place not in (id, seq)
+    )
+    for place, _ in plain:
+        _check_field(schema.field(place))
+    pairs, fields = at["pairs"], at["fields"]
+    _check_nested(schema, pairs, fields)
+    if not plain and pairs < 0 and fields < 0:
+        raise OptionError("an entry needs a field: there is no column for one")
+    return Layout(
+        at["stream"] if streams else -1, kind, id, seq, pairs, -1 if pairs >= 0 else fields, plain
+    )
+
+
+def _id(
+    schema: Any, names: Sequence[str], at: dict[str, int], id_column: str
+) -> tuple[str, int, int]:
+    import pyarrow as pa
+
+    if id_column == GIVEN:
+        return "", -1, -1
+    place = at["id"] if at["id"] >= 0 else at["ms"] if at["ms"] >= 0 else at["ts"]
+    if id_column:
+        if id_column.lower() not in names:
+            raise OptionError(f"there is no column {id_column!r}, which is to be the ID")
+        place = names.index(id_column.lower())
+    if place < 0:
+        return "", -1, -1
+    field = schema.field(place)
+    if _is_text(field.type):
+        return "id", place, -1
+    if pa.types.is_timestamp(field.type):
+        return "ts", place, -1
+    if (pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)) and (
+        id_column or names[place] == "ms"
+    ):
+        return "ms", place, at["seq"] if names[place] == "ms" else -1
+    raise OptionError(
+        f"column {field.name!r} of {field.type} cannot be the ID, which is text such as '1-0', "
+        "milliseconds, or a timestamp: name the right one with option 'idColumn', or give "
+        "idColumn='*' and the store gives the IDs"
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_plain(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return any(
+        test(kind)
+        for test in (
+            _is_text,
+            types.is_binary,
+            types.is_large_binary,
+            types.is_integer,
+            types.is_floating,
+            types.is_decimal,
+            types.is_boolean,
+            types.is_timestamp,
+            types.is_date,
+            types.is_null,
+        )
+    )
+
+
+def _check_field(field: Any) -> None:
+    import pyarrow as pa
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if not _is_plain(kind):
+        raise OptionError(
+            f"column {field.name!r} of {field.type} cannot be a field, which is text, bytes, a "
+            "number, a date or a timestamp: cast it, as with to_json, or leave it out"
+        )
+
+
+def _check_nested(schema: Any, pairs: int, fields: int) -> None:
+    import pyarrow as pa
+
+    if fields >= 0:
+        kind = schema.field(fields).type
+        if not pa.types.is_map(kind) or not _is_text(kind.key_type):
+            raise OptionError(f"column 'fields' must be a map of text to text, not {kind}")
+    if pairs >= 0:
+        kind = schema.field(pairs).type
+        inner = kind.value_type if pa.types.is_list(kind) else None
+        if inner is None or not pa.types.is_struct(inner) or inner.num_fields != 2:
+            raise OptionError(f"column 'pairs' must be an array of (field, value), not {kind}")
+
+
+# -- rows ------------------------------------------------------------------------------------
+def _values(column: Any) -> list[Any]:
+    """A column as text or bytes, null as None."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    # The codec takes text and bytes as they are, and makes the text of integers.
+    types = pa.types
+    as_is = (_is_text, types.is_binary, types.is_large_binary, types.is_integer)
+    if not any(test(kind) for test in as_is):
+        column = column.cast(pa.string())
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _rows(batch: Any, wanted: Layout) -> list[Any]:
+    """Each row as what the codec takes: a mapping, or pairs where there is a column of them."""
+    columns = [_values(batch.column(place)) for place, _ in wanted.plain]
+    names = [name for _, name in wanted.plain]
+    nested = wanted.pairs if wanted.pairs >= 0 else wanted.fields
+    if nested < 0:
+        if not any(batch.column(place).null_count for place, _ in wanted.plain):
+            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            for values in zip(*columns, strict=True)
+        ]
+    rows: list[Any] = []
+    for place, found in enumerate(batch.column(nested).to_pylist()):
+        pairs = [pair if wanted.pairs < 0 else tuple(pair.values()) for pair in found or ()]
+        pairs += [(name, column[place]) for name, column in zip(names, columns, strict=True)]
+        rows.append([pair for pair in pairs if pair[1] is not None])
+    return rows
+
+
+def _ids(batch: Any, wanted: Layout) -> list[ID]:
+    """The IDs of the rows; InvalidIDError names the first that is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = batch.column(wanted.id)
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True)
+        raise InvalidIDError(f"row {row}: the ID is null")
+    if wanted.id_kind == "id":
+        parts = pc.extract_regex(column.cast(pa.string()), _ID)
+        if parts.null_count:
+            bad = column[parts.is_null().to_pylist().index(True)].as_py()
+            raise InvalidIDError(f"{bad!r} is no ID: write it as <ms>-<seq>, such as 1-0")
+        ms, seq = (pc.struct_field(parts, [place]) for place in (0, 1))
+        return list(zip(_numbers(ms, "id"), _numbers(seq, "id"), strict=True))
+    if wanted.id_kind == "ts":
+        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        return [(us // 1000, -1) for us in _numbers(column, "the timestamp")]
+    if wanted.seq < 0:
+        return [(ms, -1) for ms in _numbers(column, "ms")]
+    seq = batch.column(wanted.seq)
+    if seq.null_count:
+        raise InvalidIDError("a row's seq is null")
+    return list(zip(_numbers(column, "ms"), _numbers(seq, "seq"), strict=True))
+
+
+def _numbers(column: Any, what: str) -> list[int]:
+    found = [int(each) for each in column.to_pylist()]
+    if found and not (min(found) >= 0 and max(found) <= U64_MAX):
+        raise InvalidIDError(f"{what} of an ID is 0 to {U64_MAX}, not {min(found)} or {max(found)}")
+    return found
+
+
+# -- nodes -----------------------------------------------------------------------------------
+class _Growing:
+    """The nodes of one stream that were packed and not taken yet; the last one still grows."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.rows = 0
+        self.first: ID = (0, 0)
+        self.last: ID = (0, 0)  # of all that was added, also before what was taken
+        self.master: ID = (0, 0)
+        self.lp: bytes | None = None
+
+    def close(self) -> None:
+        """The node that grows is whole."""
+        if self.lp is not None:
+            stagefile.put(self.data, self.master, self.lp)
+            self.lp = None
+
+
+# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID.
+Take = Callable[[bytes, bool, bytearray, int, ID, ID], None]
+
+
+class Packer:
+    """Packs batches to nodes, stream by stream, and hands runs of them to ``take``."""
+
+    def __init__(self, wanted: Layout, stream: bytes, limits: StoreLimits, take: Take) -> None:
+        self._wanted = wanted
+        self._stream = stream
+        self._limits = limits
+        self._take = take
+        self._growing: dict[bytes, _Growing] = {}
+        self._held = 0
+
+    def add(self, batch: Any) -> None:
+        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError."""
+        if not batch.num_rows:
+            return
+        ids = _ids(batch, self._wanted) if self._wanted.id_kind else []
+        rows = codec().rows(_rows(batch, self._wanted))
+        for name, first, end in self._runs(batch):
+            self._pack(name, rows, first, end, ids[first:end])
+        if self._held > HELD_BYTES:
+            self.finish()
+
+    def _runs(self, batch: Any) -> Iterator[tuple[bytes, int, int]]:
+        """Neighbouring rows of one stream."""
+        if self._wanted.stream < 0:
+            yield self._stream, 0, batch.num_rows
+            return
+        names = batch.column(self._wanted.stream).to_pylist()
+        first = 0
+        for at in range(1, len(names) + 1):
+            if at == len(names) or names[at] != names[first]:
+                name = names[first]
+                if not name:
+                    raise InvalidEntryError(f"row {first}: the name of the stream is missing")
+                yield name if isinstance(name, bytes) else name.encode(), first, at
+                first = at
+
+    def _pack(self, name: bytes, rows: Any, first: int, end: int, ids: list[ID]) -> None:
+        to = self._growing.get(name)
+        if to is None:
+            to = self._growing[name] = _Growing()
+        start: ID | list[ID]
+        if self._wanted.id_kind:
+            start = ids = _settled(name, to.last, ids)
+            low, high = ids[0], ids[-1]
+        else:
+            # It has IDs of its own in each run, counted from 0-1, which the store replaces.
+            start = low = (0, to.rows + 1)
+            high = (0, to.rows + end - first)
+        limits = self._limits
+        most = limits.node_max_bytes or ENTRY_MAX_BYTES
+        packed = codec().pack(
+            rows, first, end, start, to.lp, *to.master, most, limits.node_max_entries
+        )
+        if not to.rows:
+            to.first = low
+        before = len(to.data) + len(to.lp or b"")
+        to.lp = packed.open_lp
+        for node in packed.nodes:
+            to.close()
+            to.master, to.lp = (node.master_ms, node.master_seq), node.lp
+        to.rows += end - first
+        to.last = high
+        self._held += len(to.data) + len(to.lp or b"") - before
+        if len(to.data) >= RUN_BYTES:
+            self._hand(name, to)
+
+    def _hand(self, name: bytes, to: _Growing) -> None:
+        to.close()
+        if to.rows:
+            self._take(name, bool(self._wanted.id_kind), to.data, to.rows, to.first, to.last)
+            self._held -= len(to.data)
+        to.data, to.rows = bytearray(), 0
+
+    def finish(self) -> None:
+        """Hand over what is left."""
+        for name, to in self._growing.items():
+            self._hand(name, to)
+        self._held = 0
+
+
+def _settled(name: bytes, last: ID, ids: list[ID]) -> list[ID]:
+    """IDs with their sequences, checked to ascend above the last one."""
+    found: list[ID] = []
+    for ms, seq in ids:
+        id = (ms, seq)
+        if seq < 0:  # of a time without one: as an add gives it
+            id = (ms, last[1] + 1) if ms == last[0] and (found or last != (0, 0)) else (ms, 0)
+        if id <= last:
+            raise IDOrderError(
+                f"rows of stream {name!r} do not come in the order of their IDs: "
+                f"{StreamID(*id)} after {StreamID(*last)}. Sort by ID before you write: "
+                "df.orderBy('id_key'), or by the columns that the ID is made of",
+                stream=name,
+            )
+        found.append(id)
+        last = id
+    return found

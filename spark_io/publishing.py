@@ -1,0 +1,119 @@
+"""Publishing for Spark: the part of the sinks that opens the store, beside the driver.
+
+Crash order: the stage (a pin) is durable before a task writes a file; tasks sync their files before
+they tell of them; then one commit has everything; then the files go, and a batch write's stage with
+them. A kill before the commit leaves files that go with the stage, when the driver is gone; a kill
+after it leaves files that nobody needs, which go likewise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from logstore.api import arguments
+from logstore.api.open_store import open_store
+from logstore.api.opening import opened_of
+from logstore.engine.dump import publish
+from logstore.engine.dump.publish import Progress, Staged
+from logstore.engine.dump.restore import INSTALL_MAX_BYTES
+from logstore.engine.runtime import pins
+from logstore.errors import OptionError, StreamExistsError, TooLargeError
+from logstore.fs import LOCAL
+from logstore.log import stagefile
+from logstore.log.pinfile import Pin
+from logstore.log.stagefile import Run
+from logstore.spark_io.planning import driver
+from logstore.spark_io.sink_options import ERROR, SinkOptions
+
+PROGRESS = "spark:sink:"  # and the producer: the name of the stream with the last batch
+_METADATA_BYTES = 1 << 16
+
+
+def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
+    """A stage for a write; StreamExistsError where that is known before it begins."""
+    path = Path(options.path)
+    with open_store(path, create=False, background=False) as store:
+        if options.if_exists == ERROR and options.stream and options.stream in store:
+            raise StreamExistsError(
+                "there is a stream of this name already, and option 'ifExists' is 'error'",
+                stream=arguments.stream_name(options.stream),
+            )
+        if overwrite and options.if_exists != publish.APPEND:
+            raise OptionError("option 'ifExists' goes with mode 'append' only")
+        now_ms = opened_of(store).engine().clock.now_ms()
+        pins.living(LOCAL, path, now_ms)  # what killed jobs left goes
+        return stagefile.begin(LOCAL, path, *driver(), now_ms)
+
+
+def commit(
+    options: SinkOptions,
+    tasks: Sequence[Sequence[Run]],
+    *,
+    overwrite: bool,
+    progress: Progress | None = None,
+) -> int:
+    """Publish what the tasks staged, in the order of the tasks; how many entries."""
+    path = Path(options.path)
+    runs = [run for task in tasks for run in task]
+    mode = publish.OVERWRITE if overwrite else options.if_exists
+    size = sum(run.size_bytes for run in runs)
+    if size > INSTALL_MAX_BYTES:
+        raise TooLargeError(
+            f"{size} bytes of nodes cannot be written as one commit ({INSTALL_MAX_BYTES} "
+            "at most): nothing was written; write the DataFrame in parts"
+        )
+    with open_store(path, create=False, background=False) as store:
+        streams = _streams(path, runs)
+        if overwrite and options.stream and not streams:
+            streams = [Staged(arguments.stream_name(options.stream), False, ())]
+        step = partial(publish.publish, streams=streams, mode=mode, progress=progress)
+        rows: int = opened_of(store).commit(step, "always")
+    stagefile.remove(LOCAL, path, runs)
+    return rows
+
+
+def commit_batch(options: SinkOptions, tasks: Sequence[Sequence[Run]], batch: int) -> int:
+    """Publish a batch of a streaming query, unless it is there already; how many entries."""
+    name, query = PROGRESS + options.producer, query_of(options.checkpoint)
+    progress = Progress(arguments.stream_name(name), query.encode(), batch)
+    return commit(options, tasks, overwrite=False, progress=progress)
+
+
+def _streams(path: Path, runs: Iterable[Run]) -> list[Staged]:
+    """What was staged, stream by stream."""
+    runs = list(runs)
+    found: dict[bytes, list[tuple[Run, bytes]]] = {}
+    for run, data in zip(runs, stagefile.read(LOCAL, path, runs), strict=True):
+        found.setdefault(run.stream, []).append((run, data))
+    return [
+        publish.staged(name, some, own_ids=all(run.own_ids for run, _ in some))
+        for name, some in found.items()
+    ]
+
+
+def end(path: str, stage: Pin) -> None:
+    """The write is over: its stage goes, with all that is left of its files."""
+    with suppress(FileNotFoundError):
+        pins.release(LOCAL, Path(path), stage.id)
+
+
+def discard(path: str, tasks: Iterable[Iterable[Run]]) -> None:
+    """Remove what tasks staged for nothing."""
+    stagefile.remove(LOCAL, Path(path), [run for task in tasks for run in task])
+
+
+def query_of(checkpoint: str) -> str:
+    """The ID of the streaming query whose checkpoint this is; empty where it cannot be read."""
+    path = checkpoint.removeprefix("file://") if checkpoint.startswith("file:/") else checkpoint
+    path = path.removeprefix("file:")
+    if not path or "://" in path:
+        return checkpoint
+    try:
+        found = json.loads(LOCAL.read_named(Path(path) / "metadata", _METADATA_BYTES))
+        return str(found["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return checkpoint

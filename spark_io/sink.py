@@ -1,0 +1,119 @@
+"""The Spark sinks: tasks pack rows to nodes in staged files, the driver publishes all at once.
+
+A task that is tried again, or run twice, writes a file of another name, and only what a task told
+when it ended is published. So a job is in the store as a whole or not at all. A streaming query
+also keeps the number of its last batch in the store, in the same commit: a batch that Spark repeats
+after a crash is known, and not written again.
+
+Invariants: nothing that is sent anywhere holds an open file or the index; tasks need no LMDB.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from logstore.fs import LOCAL
+from logstore.log import stagefile
+from logstore.log.pinfile import Pin
+from logstore.log.stagefile import Run
+from logstore.scan import intake
+from logstore.spark_io.sink_options import SinkOptions
+
+
+class Wrote(WriterCommitMessage):
+    """What a task staged."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self.runs = runs
+
+
+def check_columns(schema: Any, options: SinkOptions) -> None:
+    """OptionError for columns that cannot be written, before a task begins."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    intake.layout(arrow, options.id_column, streams=not options.stream)
+
+
+class _Tasks:
+    """What a task does, alike in both sinks."""
+
+    def __init__(self, options: SinkOptions, stage: Pin) -> None:
+        self.options = options
+        self.stage = stage
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        """Pack the batches of one partition to a staged file."""
+        options, path = self.options, Path(self.options.path)
+        writer = stagefile.Writer(LOCAL, path, self.stage)
+        packer: intake.Packer | None = None
+        try:
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                stagefile.keep(LOCAL, path, self.stage, time.time_ns() // 1_000_000)
+                if packer is None:
+                    wanted = intake.layout(
+                        batch.schema, options.id_column, streams=not options.stream
+                    )
+                    packer = intake.Packer(
+                        wanted, options.stream.encode(), options.limits, writer.add
+                    )
+                packer.add(batch)
+            if packer is not None:
+                packer.finish()
+            return Wrote(writer.finish())
+        except BaseException:
+            writer.abandon()
+            raise
+
+
+def _runs(messages: Any) -> list[list[Run]]:
+    """What the tasks told, in their order; one without a partition tells nothing."""
+    return [each.runs if isinstance(each, Wrote) else [] for each in messages]
+
+
+class BatchSink(_Tasks, DataSourceArrowWriter):
+    """``df.write.format("logstore")``."""
+
+    def __init__(self, options: SinkOptions, stage: Pin, *, overwrite: bool) -> None:
+        super().__init__(options, stage)
+        self.overwrite = overwrite
+
+    def commit(self, messages: Any) -> None:
+        """Publish everything, in one commit."""
+        from logstore.spark_io import publishing  # with LMDB, which tasks must not need
+
+        publishing.commit(self.options, _runs(messages), overwrite=self.overwrite)
+        publishing.end(self.options.path, self.stage)
+
+    def abort(self, messages: Any) -> None:  # noqa: ARG002  (some of them may be None)
+        """Nothing is published, and the files go."""
+        from logstore.spark_io import publishing
+
+        publishing.end(self.options.path, self.stage)
+
+
+class StreamSink(_Tasks, DataSourceStreamArrowWriter):
+    """``df.writeStream.format("logstore")``."""
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803  (Spark's name)
+        """Publish a batch, unless it is there already."""
+        from logstore.spark_io import publishing
+
+        publishing.commit_batch(self.options, _runs(messages), batchId)
+
+    def abort(self, messages: Any, batchId: int) -> None:  # noqa: ARG002, N803
+        """Nothing is published, and the files go."""
+        from logstore.spark_io import publishing
+
+        publishing.discard(self.options.path, _runs([each for each in messages if each]))
