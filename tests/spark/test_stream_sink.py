@@ -56,7 +56,7 @@ def test_a_batch_that_is_repeated_is_written_once(spark: Any, tmp_path: Path) ->
 
 
 def test_batches_by_number(tmp_path: Path) -> None:
-    """As the driver's commits come after kills: twice, once more with other files, then the next."""
+    """As the commits of killed drivers come: twice, once more with other files, then the next."""
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyspark")
     from logstore.spark_io import publishing, sink_options
