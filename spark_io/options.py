@@ -42,6 +42,7 @@ PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
 _OF_TABLE = "option."
+_WILD = "*?["
 _LEASE = " (it is renewed while tasks read: more is not needed)"
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is to be read. ``streams`` is empty for all streams of the store."""
+    """What is to be read; all streams of the store without a name or a pattern."""
 
     path: str
     streams: tuple[str, ...]
@@ -60,6 +61,7 @@ class SourceOptions:
     mode: str
     corrupt: str  # the name of the column for malformed records
     snapshot_dir: str  # empty: the store itself
+    patterns: tuple[str, ...] = ()  # of names, beside ``streams``
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -79,9 +81,10 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     corrupt = given.get("columnnameofcorruptrecord", CORRUPT_RECORD)
     if not corrupt:
         raise OptionError("option 'columnNameOfCorruptRecord' must name a column")
+    names, patterns = _streams(given)
     return SourceOptions(
         path,
-        _streams(given),
+        names,
         start,
         end,
         _number(given, "minpartitions", int, 1, PARTITIONS_MAX),
@@ -89,6 +92,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         mode,
         corrupt,
         directory(given, "snapshotdir") if "snapshotdir" in given else "",
+        patterns,
     )
 
 
@@ -133,7 +137,8 @@ def directory(given: Mapping[str, str], key: str) -> str:
     return str(Path(text).absolute())
 
 
-def _streams(given: Mapping[str, str]) -> tuple[str, ...]:
+def _streams(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names, and patterns of names; neither: all streams."""
     one, several = given.get("stream"), given.get("streams")
     if (one is None) == (several is None):
         raise OptionError(
@@ -141,14 +146,15 @@ def _streams(given: Mapping[str, str]) -> tuple[str, ...]:
             "('*' for all streams)"
         )
     if one is not None:
-        return (one,)
+        return (one,), ()
     assert several is not None
     names = [name.strip() for name in several.split(",")]
     if names == ["*"]:
-        return ()
+        return (), ()
     if not all(names) or len(set(names)) != len(names):
         raise OptionError(f"option 'streams' has an empty name, or a name twice: {several!r}")
-    return tuple(names)
+    patterns = tuple(name for name in names if any(each in name for each in _WILD))
+    return tuple(name for name in names if name not in patterns), patterns
 
 
 def _end_of_range(

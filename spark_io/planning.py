@@ -7,6 +7,7 @@ durable before a task can read it, so that a task never finds other bytes there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from logstore.api import arguments
@@ -34,25 +35,35 @@ def driver() -> Identity:
     return process.identity(process.ancestor("java"))
 
 
-def _open(options: SourceOptions) -> Store[bytes]:
+def open_for(options: SourceOptions) -> Store[bytes]:
+    """The store of a load."""
     readonly = bool(options.snapshot_dir)
     return open_store(Path(options.path), create=False, background=False, readonly=readonly)
 
 
 def check_streams(options: SourceOptions) -> None:
     """StreamNotFoundError, naming it, for a stream that is not there."""
-    with _open(options) as store:
-        _names(options, store)
+    with open_for(options) as store:
+        stream_names(options, store)
 
 
-def _names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
-    for name in options.streams:
-        if name not in store:
+def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
+    """The streams of a load, by name or pattern; StreamNotFoundError for a name that is none."""
+    for wanted in options.streams:
+        if wanted not in store:
             raise StreamNotFoundError(
                 f"there is no such stream in {options.path}; see store.streams()",
-                stream=arguments.stream_name(name),
+                stream=arguments.stream_name(wanted),
             )
-    return [arguments.stream_name(name) for name in options.streams] or store.streams()
+    names = [arguments.stream_name(name) for name in options.streams]
+    if names and not options.patterns:
+        return names
+    for name in store.streams():
+        text = name.decode("utf-8", "replace")
+        every = not options.patterns
+        if name not in names and (every or any(fnmatchcase(text, p) for p in options.patterns)):
+            names.append(name)
+    return names
 
 
 def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Split]:
@@ -60,8 +71,8 @@ def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Sp
 
     OptionError for one of the ``fields`` that entries have under a name of other case only.
     """
-    with _open(options) as store:
-        names = _names(options, store)
+    with open_for(options) as store:
+        names = stream_names(options, store)
         for name in names[:SAMPLED_STREAMS]:
             _check_case(store.stream(name), options, fields)
         made = plan.make(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -47,6 +47,8 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
 class _Tasks:
     """What a task does, alike in both sinks."""
 
+    again: ClassVar[bool] = False  # whether a stage that is gone is made again
+
     def __init__(self, options: SinkOptions, stage: Pin) -> None:
         self.options = options
         self.stage = stage
@@ -60,7 +62,8 @@ class _Tasks:
             for batch in iterator:
                 if not batch.num_rows:
                     continue
-                stagefile.keep(LOCAL, path, self.stage, time.time_ns() // 1_000_000)
+                now_ms = time.time_ns() // 1_000_000
+                stagefile.keep(LOCAL, path, self.stage, now_ms, again=self.again)
                 if packer is None:
                     wanted = intake.layout(
                         batch.schema, options.id_column, streams=not options.stream
@@ -105,6 +108,8 @@ class BatchSink(_Tasks, DataSourceArrowWriter):
 
 class StreamSink(_Tasks, DataSourceStreamArrowWriter):
     """``df.writeStream.format("logstore")``."""
+
+    again = True
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Publish a batch, unless it is there already."""

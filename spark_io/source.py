@@ -18,22 +18,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from logstore.errors import OptionError
 from logstore.scan import read
-from logstore.scan.snapshot import Split
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
-from logstore.spark_io import sink, sink_options
+from logstore.spark_io import sink, sink_options, stream_options
 from logstore.spark_io.options import SourceOptions
+from logstore.spark_io.partition import SplitPartition
 
 NAME = "logstore"
-_NO_STREAMING = "logstore has no readStream yet: use spark.read, or stream.follow() in Python"
-
-
-class SplitPartition(InputPartition):
-    """A split on its way to a task."""
-
-    def __init__(self, split: Split) -> None:
-        super().__init__(split.offset)
-        self.split = split
 
 
 class LogstoreSource(DataSource):
@@ -55,7 +46,10 @@ class LogstoreSource(DataSource):
         """The standard columns; the options are checked first, for Spark asks when it loads."""
         from logstore.spark_io import planning  # with LMDB, which tasks must not need
 
-        planning.check_streams(_parsed(self.given))
+        if stream_options.is_streaming(self.given):
+            planning.check_streams(stream_options.parse(self.given).source)
+        else:
+            planning.check_streams(_parsed(self.given))
         return columns.of_table(self.given) if self.of_table else columns.DDL
 
     def reader(self, schema: Any) -> LogstoreReader:
@@ -64,13 +58,13 @@ class LogstoreSource(DataSource):
         cores = self.cores or os.cpu_count() or 1
         return LogstoreReader(parsed, columns.columns(schema, parsed.corrupt), cores)
 
-    def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802  (Spark's names)
-        """Refuse: there is no such source yet."""
-        raise OptionError(_NO_STREAMING)
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
+        """The reader of a streaming query."""
+        from logstore.spark_io.stream_source import LogstoreStreamReader
 
-    def simpleStreamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802
-        """Refuse: there is no such source yet."""
-        raise OptionError(_NO_STREAMING)
+        parsed = stream_options.parse(self.given)
+        wanted = columns.columns(schema, parsed.source.corrupt)
+        return LogstoreStreamReader(parsed, wanted, self.cores or os.cpu_count() or 1)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """The batch sink; everything that can be is checked here, before a task begins."""

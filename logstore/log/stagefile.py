@@ -70,13 +70,18 @@ def begin(
     return pin
 
 
-def keep(fs: FileSystem, store: Path, stage: Pin, now_ms: int) -> None:
-    """Let a stage live its whole time again, once half of it is over, or if it went.
+def keep(fs: FileSystem, store: Path, stage: Pin, now_ms: int, *, again: bool) -> None:
+    """Let a stage live its whole time again, once half of it is over; SnapshotExpired if it went.
 
-    A streaming query writes to one stage for as long as it runs, and may be idle for longer than a
-    stage lives.
+    With ``again`` it is made again: a streaming query writes to one stage for as long as it runs,
+    and may be idle for longer than a stage lives. A task of a job that was given up must not.
     """
     found = pinfile.read(fs, store, stage.id)
+    if found is None and not again:
+        raise SnapshotExpired(
+            f"the stage {stage.id} of this write is gone: the job was given up, an erasure "
+            "(purge=True) took it, or it stood still for an hour. Run the job again"
+        )
     if found is None or found.expires_ms - now_ms <= stage.ttl_ms // 2:
         pinfile.write(fs, store, stage._replace(expires_ms=now_ms + stage.ttl_ms))
 

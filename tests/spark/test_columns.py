@@ -202,8 +202,10 @@ def test_what_cannot_begin_is_refused_in_one_line(spark: Any, path: Path, tmp_pa
         with pytest.raises(Exception, match="NotAStoreError"):
             frame.write.format("logstore").mode(mode).save(str(tmp_path / "none"))
     frames = {
-        "has no readStream yet": (
-            spark.readStream.format("logstore").options(path=str(path), stream="weather").load(),
+        "for batch reads": (
+            spark.readStream.format("logstore")
+            .options(path=str(path), stream="weather", startId="1")
+            .load(),
             "noop",
         ),
         "option 'producer' is missing": (spark.readStream.format("rate").load(), "logstore"),

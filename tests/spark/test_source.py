@@ -247,7 +247,8 @@ def test_what_is_sent_is_small(spark: Any, tmp_path: Path) -> None:
     """The splits and the reader of a stream of 100,000 nodes."""
     from pyspark import cloudpickle
 
-    from logstore.spark_io.source import LogstoreSource, SplitPartition
+    from logstore.spark_io.partition import SplitPartition
+    from logstore.spark_io.source import LogstoreSource
 
     with logstore.open(tmp_path / "s", sync="os", node_max_entries=1) as store:
         store.stream("x").add_many(({"n": n} for n in range(100_000)), batch=10_000)

@@ -1,0 +1,74 @@
+"""Options of the streaming source, checked before the query begins.
+
+Invariants: as of ``options``, which checks all that both sources know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logstore.errors import InvalidIDError, OptionError
+from logstore.ids import ZERO_ID, StreamID, parse_id
+from logstore.spark_io import options as source_options
+from logstore.spark_io.options import SourceOptions
+from logstore.tuples import NamedTuple
+
+EARLIEST, LATEST = "earliest", "latest"
+KNOWN = ("startingOffsets", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
+_LOWER = {name.lower(): name for name in KNOWN}
+_BATCH_ONLY = {"startid", "endid", "starttime", "endtime", "snapshotdir"}
+_LIMIT_MAX = 2**62
+
+
+class StreamOptions(NamedTuple):
+    """What a streaming query reads, and how much of it in a batch (0: no limit)."""
+
+    source: SourceOptions
+    latest: bool
+    after: StreamID  # unless ``latest``: entries above this ID
+    max_rows: int
+    max_bytes: int
+    fail_on_loss: bool
+
+
+def is_streaming(given: Mapping[str, str]) -> bool:
+    """Whether an option of the streaming source is among these."""
+    return any(key in _LOWER for key in given)
+
+
+def parse(options: Mapping[str, str]) -> StreamOptions:
+    """The options of a streaming read, checked."""
+    given = source_options.given_by_user(options)
+    own = {key: given.pop(key) for key in _LOWER if key in given}
+    for key in _BATCH_ONLY & given.keys():
+        raise OptionError(
+            f"option {key!r} is for batch reads: give 'startingOffsets', and filter what you read"
+        )
+    start = own.get("startingoffsets", EARLIEST)
+    after = ZERO_ID
+    if start not in (EARLIEST, LATEST):
+        try:
+            after = parse_id(start)
+        except InvalidIDError as error:
+            raise OptionError(
+                f"option 'startingOffsets' is {EARLIEST}, {LATEST}, or the ID behind which to "
+                f"begin: {error}"
+            ) from None
+    fail = own.get("failondataloss", "true").lower()
+    if fail not in ("true", "false"):
+        raise OptionError(f"option 'failOnDataLoss' is true or false, not {fail!r}")
+    return StreamOptions(
+        source_options.parse(given),
+        start == LATEST,
+        after,
+        _limit(own, "maxrowspertrigger"),
+        _limit(own, "maxbytespertrigger"),
+        fail == "true",
+    )
+
+
+def _limit(own: Mapping[str, str], key: str) -> int:
+    text = own.get(key, "0")
+    if not text.isascii() or not text.isdigit() or (key in own and not 0 < int(text) < _LIMIT_MAX):
+        raise OptionError(f"option '{_LOWER[key]}' must be a number from 1 on: {text!r}")
+    return int(text)

@@ -1,0 +1,135 @@
+"""The streaming source: ``spark.readStream.format("logstore")``.
+
+Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read. A batch is
+what lies between two of them, so a batch that is repeated has the same entries, and a query that is
+started again goes on where it stood.
+
+Invariants: as of ``source``. What a first batch begins at stands in its end, too: Spark asks for
+the beginning anew when that batch is repeated, and "latest" would be another one by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from logstore.ids import StreamID, parse_id
+from logstore.scan import read
+from logstore.spark_io import schema as columns
+from logstore.spark_io.partition import SplitPartition
+from logstore.spark_io.stream_options import StreamOptions
+
+if TYPE_CHECKING:
+    from logstore.spark_io.tailing import Offsets
+
+_STREAMS, _FROM, _INITIAL = "streams", "from", "initial"
+
+
+def _packed(offsets: Offsets) -> dict[str, list[Any]]:
+    return {name: [str(each.last), each.added] for name, each in sorted(offsets.items())}
+
+
+def _unpacked(found: dict[str, list[Any]]) -> Offsets:
+    from logstore.spark_io.tailing import Offset
+
+    return {name: Offset(StreamID(*parse_id(each[0])), each[1]) for name, each in found.items()}
+
+
+class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets and plans on the driver's side, reading in tasks."""
+
+    def __init__(
+        self, options: StreamOptions, wanted: tuple[columns.Column, ...], cores: int
+    ) -> None:
+        self.options = options
+        self.wanted = wanted
+        self.cores = cores
+        self._target: Offsets | None = None
+        self._held: list[tuple[str, list[str]]] = []  # the end of a batch, and its pins
+
+    # -- on the driver's side -----------------------------------------------------------------
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
+        """Where a new query begins."""
+        if not self.options.latest:
+            return {_INITIAL: True, _STREAMS: {}}
+        from logstore.spark_io import tailing
+
+        return {_INITIAL: True, _STREAMS: _packed(tailing.ends(self.options))}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say of a batch's size."""
+        if self.options.max_rows:
+            return ReadMaxRows(self.options.max_rows)
+        if self.options.max_bytes:
+            return ReadMaxBytes(self.options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is added from now on is for the next run."""
+        from logstore.spark_io import tailing
+
+        self._target = tailing.ends(self.options)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends; ``start`` if there is nothing new."""
+        from logstore.spark_io import tailing
+
+        rows = size = 0
+        if not isinstance(limit, ReadAllAvailable):
+            rows, size = self.options.max_rows, self.options.max_bytes
+        before = _unpacked(start[_STREAMS])
+        found = tailing.latest(self.options, before, self._target, rows, size)
+        if found == before:
+            return start
+        end: dict[str, Any] = {_STREAMS: _packed(found)}
+        if start.get(_INITIAL):
+            end[_FROM] = start[_STREAMS]
+        return end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of a batch, pinned until it is committed."""
+        from logstore.spark_io import tailing
+
+        began = end.get(_FROM, start[_STREAMS]) if start.get(_INITIAL) else start[_STREAMS]
+        splits, held = tailing.splits(
+            self.options, _unpacked(began), _unpacked(end[_STREAMS]), self.cores
+        )
+        self._held.append((repr(end[_STREAMS]), held))
+        return [SplitPartition(split) for split in splits]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """All up to there was processed: its pins go, and those of batches before it."""
+        from logstore.spark_io import tailing
+
+        ends = [each for each, _ in self._held]
+        if repr(end[_STREAMS]) in ends:
+            done = len(ends) - ends[::-1].index(repr(end[_STREAMS]))
+            for _, held in self._held[:done]:
+                tailing.release(self.options.source.path, held)
+            del self._held[:done]
+
+    def stop(self) -> None:
+        """The query ended: what is pinned is given back."""
+        from logstore.spark_io import tailing
+
+        for _, held in self._held:
+            tailing.release(self.options.source.path, held)
+        self._held = []
+
+    # -- in tasks -----------------------------------------------------------------------------
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of one split; SnapshotExpired if its pin is over."""
+        if not isinstance(partition, SplitPartition):
+            return
+        rows, gather = columns.rows(self.wanted, self.options.source)
+        for batch in read.batches(partition.split, gather):
+            yield rows.batch(batch)

@@ -1,0 +1,175 @@
+"""Prevents a streaming query that loses a row, gives one twice, or passes over what was trimmed.
+
+Each query runs until there is nothing new, and is started again on its checkpoint.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logstore.errors import OptionError, SnapshotExpired
+from tests.scan.look import make_store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with make_store(tmp_path / "store") as store:
+        store["race:1"].add_many(({"n": n} for n in range(30)), batch=7)
+        store["race:2"].add_many(({"n": n} for n in range(100, 110)), batch=7)
+        store["other"].add({"n": "-1"})
+    return tmp_path / "store"
+
+
+def reader_of(path: Path, **options: Any) -> Any:
+    """The reader as Spark's planner has it."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from logstore.spark_io.source import LogstoreSource
+
+    given = {"path": str(path), "streams": "race:*"} | options
+    source = LogstoreSource({key.lower(): str(value) for key, value in given.items()})
+    return source.streamReader(StructType([StructField("n", StringType())]))
+
+
+def batch(reader: Any, start: dict[str, Any]) -> tuple[list[int], dict[str, Any]]:
+    """The rows of the next batch, and its end."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return ([] if end == start else rows(reader, start, end)), end
+
+
+def rows(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    found: list[int] = []
+    for partition in reader.partitions(start, end):
+        for each in reader.read(partition):
+            found += map(int, each.column(0).to_pylist())
+    return sorted(found)
+
+
+def pins(path: Path) -> int:
+    return len(list((path / "pins").iterdir()))
+
+
+def test_a_query_restarted_gives_each_row_once(spark: Any, path: Path, tmp_path: Path) -> None:
+    """Batches of a few rows; a stream that appears between two runs; then through the sink."""
+
+    def run() -> list[tuple[str, int]]:
+        frame = spark.readStream.format("logstore").schema("stream string, n int")
+        frame = frame.options(path=str(path), streams="race:*", maxRowsPerTrigger=9).load()
+        writer = frame.writeStream.format("logstore").trigger(availableNow=True)
+        writer = writer.options(path=str(path), stream="copied", producer="copy", idColumn="*")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            assert query.awaitTermination(120)
+            assert len([each for each in query.recentProgress if each.numInputRows]) > 1
+        finally:
+            query.stop()
+        with make_store(path) as store:
+            return sorted(
+                (each.fields["n"].decode(), each.id.ms > 0) for each in store["copied"].range()
+            )
+
+    first = run()
+    assert sorted(int(n) for n, _ in first) == [*range(30), *range(100, 110)]
+    with make_store(path) as store:
+        store["race:1"].add({"n": "30"})
+        store["race:3"].add_many({"n": n} for n in range(200, 220))
+    again = run()
+    assert sorted(int(n) for n, _ in again) == [*range(31), *range(100, 110), *range(200, 220)]
+
+
+def test_batches_end_where_limits_say(path: Path) -> None:
+    """Nothing twice, nothing left out; a batch that is repeated is the same; pins go with it."""
+    reader = reader_of(path, maxRowsPerTrigger=9)
+    start = reader.initialOffset()
+    assert start == reader.initialOffset()
+    found: list[int] = []
+    while True:
+        some, end = batch(reader, start)
+        if end == start:
+            break
+        assert 0 < len(some) <= 9
+        assert rows(reader, start, end) == some
+        with make_store(path) as store:
+            store["race:1"].add({"n": 1000 + len(found)}) if len(found) < 20 else None
+        assert rows(reader, start, end) == some
+        found += some
+        assert pins(path) > 0
+        reader.commit(end)
+        assert pins(path) == 0
+        start = end
+    with make_store(path) as store:
+        wanted = [int(each.fields["n"]) for n in (1, 2) for each in store[f"race:{n}"].range()]
+    assert sorted(found) == sorted(wanted)
+    by_bytes = reader_of(path, maxBytesPerTrigger=100)
+    some, _ = batch(by_bytes, by_bytes.initialOffset())
+    assert 0 < len(some) < 20
+
+
+def test_available_now_ends_at_what_there_was(path: Path) -> None:
+    reader = reader_of(path)
+    reader.prepareForTriggerAvailableNow()
+    with make_store(path) as store:
+        store["race:1"].add({"n": "30"})
+        store["race:3"].add({"n": "31"})
+    some, end = batch(reader, reader.initialOffset())
+    assert some == [*range(30), *range(100, 110)]
+    assert batch(reader, end) == ([], end)
+    assert batch(reader_of(path), end)[0] == [30, 31]
+    reader.stop()
+
+
+def test_latest_keeps_where_its_first_batch_began(path: Path) -> None:
+    """Spark asks for the beginning anew when the first batch is repeated."""
+    reader = reader_of(path, startingOffsets="latest")
+    start = reader.initialOffset()
+    with make_store(path) as store:
+        store["race:1"].add({"n": "30"})
+    some, end = batch(reader, start)
+    assert some == [30]
+    other = reader_of(path, startingOffsets="latest")
+    assert rows(other, other.initialOffset(), end) == [30]
+    for each in (reader, other):
+        each.stop()
+    assert pins(path) == 0
+
+
+def test_what_was_trimmed_unread_is_told(path: Path) -> None:
+    """And what was read before it was trimmed, or deleted, is no loss."""
+    reader = reader_of(path)
+    _, end = batch(reader, reader.initialOffset())
+    with make_store(path) as store:
+        store["race:1"].delete(store["race:1"].first.id)
+        store["race:1"].trim(maxlen=0)
+        ids = [store["race:1"].add({"n": n}) for n in range(40, 50)]
+    some, end = batch(reader, end)
+    assert some == list(range(40, 50))
+    with make_store(path) as store:
+        store["race:1"].add_many({"n": n} for n in range(50, 60))
+        store["race:1"].trim(maxlen=4)
+    with pytest.raises(SnapshotExpired, match="6 entries of stream 'race:1' behind"):
+        batch(reader, end)
+    assert batch(reader_of(path, failOnDataLoss="false"), end)[0] == [56, 57, 58, 59]
+    with make_store(path) as store:
+        store.drop("race:1")
+        store["race:1"].add({"n": "1"}, id=ids[0])
+    with pytest.raises(SnapshotExpired, match="dropped, and made anew"):
+        batch(reader, end)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "x"}, "option 'startingOffsets'"),
+        ({"startId": "1-0"}, "for batch reads"),
+        ({"maxRowsPerTrigger": "0"}, "'maxRowsPerTrigger' must be a number"),
+        ({"failOnDataLoss": "no"}, "'failOnDataLoss' is true or false"),
+        ({"maxRowPerTrigger": "1"}, "no option"),
+    ],
+)
+def test_options_that_cannot_be(path: Path, options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        reader_of(path, **options)
