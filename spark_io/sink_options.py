@@ -35,9 +35,19 @@ class SinkOptions(NamedTuple):
     checkpoint: str
 
 
+def of_table(options: Mapping[str, str]) -> dict[str, str]:
+    """What of a table's options says where rows go; the others say what is read of it."""
+    return {key: value for key, value in options.items() if key in ("path", "stream")}
+
+
 def parse(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """The options of a write, checked."""
     given = source_options.given_by_user(options)
+    if not given:
+        raise OptionError(
+            "no options: give at least 'path'. (Of a table that was created with columns of its "
+            "own Spark hands none over: write a DataFrame instead)"
+        )
     for key in given:
         if key not in _LOWER and key not in _OF_SPARK:
             near = difflib.get_close_matches(key, _LOWER, 1)

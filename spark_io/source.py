@@ -68,7 +68,8 @@ class LogstoreSource(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """The batch sink; everything that can be is checked here, before a task begins."""
-        parsed = sink_options.parse(self.given, streaming=False)
+        given = self.given or sink_options.of_table(columns.table_options(schema))
+        parsed = sink_options.parse(given, streaming=False)
         sink.check_columns(schema, parsed)
         from logstore.spark_io import publishing
 

@@ -68,9 +68,7 @@ def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
     _check_nested(schema, pairs, fields)
     if not plain and pairs < 0 and fields < 0:
         raise OptionError("an entry needs a field: there is no column for one")
-    return Layout(
-        at["stream"] if streams else -1, kind, id, seq, pairs, -1 if pairs >= 0 else fields, plain
-    )
+    return Layout(at["stream"] if streams else -1, kind, id, seq, pairs, fields, plain)
 
 
 def _id(
@@ -176,8 +174,7 @@ def _rows(batch: Any, wanted: Layout) -> list[Any]:
     """Each row as what the codec takes: a mapping, or pairs where there is a column of them."""
     columns = [_values(batch.column(place)) for place, _ in wanted.plain]
     names = [name for _, name in wanted.plain]
-    nested = wanted.pairs if wanted.pairs >= 0 else wanted.fields
-    if nested < 0:
+    if wanted.pairs < 0 and wanted.fields < 0:
         if not any(batch.column(place).null_count for place, _ in wanted.plain):
             return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         return [
@@ -185,11 +182,24 @@ def _rows(batch: Any, wanted: Layout) -> list[Any]:
             for values in zip(*columns, strict=True)
         ]
     rows: list[Any] = []
-    for place, found in enumerate(batch.column(nested).to_pylist()):
-        pairs = [pair if wanted.pairs < 0 else tuple(pair.values()) for pair in found or ()]
+    for place, pairs in enumerate(_nested(batch, wanted)):
         pairs += [(name, column[place]) for name, column in zip(names, columns, strict=True)]
         rows.append([pair for pair in pairs if pair[1] is not None])
     return rows
+
+
+def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
+    """The pairs of each row, from ``pairs``, or where that is null from ``fields``."""
+    none: list[Any] = [None] * batch.num_rows
+    pairs, fields = (
+        batch.column(place).to_pylist() if place >= 0 else none
+        for place in (wanted.pairs, wanted.fields)
+    )
+    for of_row, as_map in zip(pairs, fields, strict=True):
+        if of_row is None:
+            yield list(as_map or ())
+        else:
+            yield [tuple(pair.values()) for pair in of_row]
 
 
 def _ids(batch: Any, wanted: Layout) -> list[ID]:
