@@ -1,4 +1,5 @@
-"""A backup: a copy of the log that is itself a store, taken without stopping anybody.
+"""A backup: a copy of the log that is itself a store, taken without stopping anybody; and a store
+made of one.
 
 Crash order: everything but STORE is copied and synced, then STORE: without it the copy is not a
 store yet. Invariants: only bytes below the position that was published and durable at the start are
@@ -8,6 +9,7 @@ derived.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
@@ -15,11 +17,12 @@ from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import OptionError
-from logstore.fs import File
-from logstore.log import chain, names
+from logstore.errors import OptionError, StoreInUseError
+from logstore.fs import LOCAL, File, FileSystem
+from logstore.log import chain, names, storefile
 
 COPY_BYTES = 4 << 20
+Progress = Callable[[int, int], None]
 
 
 def take(engine: Engine, committer: Committer, target: Path) -> None:
@@ -40,22 +43,78 @@ def take(engine: Engine, committer: Committer, target: Path) -> None:
             if number > active:
                 continue
             limit = end if number == active else size
-            _copy(engine, names.segment(engine.path, number), names.segment(target, number), limit)
+            _copy(fs, names.segment(engine.path, number), names.segment(target, number), limit)
             hint = names.hint(engine.path, number)
             if number < active and fs.exists(hint):
-                _copy(engine, hint, names.hint(target, number))
+                _copy(fs, hint, names.hint(target, number))
         for position in names.checkpoints(fs, engine.path):
             if position <= words.applied:
                 source = names.checkpoint(engine.path, position)
-                _copy(engine, source, names.checkpoint(target, position))
+                _copy(fs, source, names.checkpoint(target, position))
         for folder in (names.LOG, names.CHECKPOINTS):
             fs.sync_directory(target / folder)
         store = fs.read(engine.path / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2)
         fs.write_atomic(target / names.STORE, store)
 
 
-def _copy(engine: Engine, source: Path, target: Path, limit_bytes: int | None = None) -> None:
-    fs = engine.fs
+def restore(
+    source: Path, target: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL
+) -> None:
+    """Make a store in an empty or new directory of a backup, which stays as it is.
+
+    Crash order: as ``take``, everything but STORE first. OptionError if the target holds something,
+    or lies in the backup; StoreInUseError while a process has the backup itself open as a store;
+    NotAStoreError if it is none.
+    """
+    if fs.names(target):
+        raise OptionError(f"{target} is not empty: give a new or an empty directory for the store")
+    if target.absolute().is_relative_to(source.absolute()):
+        raise OptionError(f"{target} is in the backup itself: give a directory outside it")
+    storefile.read(fs, source)
+    users = users_alone(fs, source)
+    try:
+        parts: list[tuple[Path, Path]] = []
+        for folder, numbers, name in (
+            (names.LOG, names.segments, names.segment),
+            (names.LOG, names.hints, names.hint),
+            (names.CHECKPOINTS, names.checkpoints, names.checkpoint),
+        ):
+            fs.make_directory(target / folder)
+            parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
+        for folder in (names.PINS, names.INDEX):
+            fs.make_directory(target / folder)
+        for place, (old, new) in enumerate(parts):
+            if progress is not None:
+                progress(place, len(parts))
+            _copy(fs, old, new)
+        for folder in (names.LOG, names.CHECKPOINTS):
+            fs.sync_directory(target / folder)
+        store = fs.read(source / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2)
+        fs.write_atomic(target / names.STORE, store)
+    finally:
+        if users is not None:
+            users.close()
+
+
+def users_alone(fs: FileSystem, path: Path) -> File | None:
+    """Hold a store's USERS alone, so that nobody opens it until the file is closed; None: it was
+    never opened. StoreInUseError while somebody has it open."""
+    try:
+        users = fs.open(path / names.USERS)
+    except FileNotFoundError:
+        return None
+    if users.try_lock(exclusive=True):
+        return users
+    users.close()
+    raise StoreInUseError(f"{path} is open in another process: close it there first")
+
+
+def size_bytes(path: Path, fs: FileSystem = LOCAL) -> int:
+    """Bytes that a backup takes on disk."""
+    return fs.tree_bytes(path)
+
+
+def _copy(fs: FileSystem, source: Path, target: Path, limit_bytes: int | None = None) -> None:
     reading: File = fs.open(source)
     writing: File = fs.open_new(target)
     try:

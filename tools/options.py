@@ -5,16 +5,18 @@ Invariants: a command that only reads opens with ``readonly=True`` and never mak
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from logstore.api.group import Group
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.errors import StreamNotFoundError
+from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.tools.output import Output
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,9 +65,36 @@ def moments(command: F) -> F:
     )(command)
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be undone; UsageError where nobody can be asked, without ``--yes``."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
     return open_store(path, readonly=True, create=False)
+
+
+def changing(path: Path) -> Store[bytes]:
+    """The store, to change something in it; it must be there."""
+    return open_store(path, create=False, background=False)
+
+
+def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:
+    """A group that must be there: GroupNotFoundError if it is not."""
+    group = stream.group(name)
+    if not group.exists():
+        raise GroupNotFoundError(
+            "no such group: 'logstore groups' lists those there are", stream=stream.name
+        )
+    return group
 
 
 def existing(store: Store[bytes], name: str) -> Stream[bytes]:

@@ -236,6 +236,14 @@ def name_object(name: bytes) -> dict[str, str]:
 
 # What the store says, and what a command says instead.
 PHRASES = {
+    "dead_letter must be": "--dead-letter must be",
+    "give max_deliveries and dead_letter both, or neither": (
+        "give --max-deliveries and --dead-letter both, or neither"
+    ),
+    "give the key that schedule() returned, or its text": "give a key that 'logstore schedule' lists",
+    "read it, and add it in batches with add_many": (
+        "take it through 'logstore export' and 'logstore import'"
+    ),
     "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime": "give MS-SEQ or MS",
     "give the smaller ID first, and reverse=True to read from the newest on": (
         "give the smaller ID first (a command that has --reverse reads from the newest on)"

@@ -22,7 +22,7 @@ from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
 from logstore.engine.shm.control_block import LogWords
-from logstore.errors import CorruptionError, InvalidPayloadError, OptionError, StoreInUseError
+from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
 from logstore.features.expiry import Expire
 from logstore.features.schedule import Scheduled, ScheduleRows
 from logstore.features.settings import Setting, SettingRows
@@ -36,6 +36,7 @@ from logstore.log import names
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
 from logstore.recovery import index_validity, open_store, readonly, rebuild
+from logstore.recovery.backup import users_alone
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
 from logstore.recovery.repaired_view import Repaired
@@ -54,7 +55,7 @@ class Damaged:
         self._users: File | None = None
         self.report = RecoveryReport()
         try:
-            self._users = _alone(fs, path)
+            self._users = users_alone(fs, path)
             self.repaired = Repaired(fs, path, self.home)
             # Before the index is opened: one process opens it once.
             self.seen = check(path, progress=progress, careful=True, fs=self.repaired.fs)
@@ -107,17 +108,6 @@ class Damaged:
         if self._users is not None:
             self._users.close()
         self._fs.remove_tree(self.home)
-
-
-def _alone(fs: FileSystem, path: Path) -> File | None:
-    try:
-        users = fs.open(path / names.USERS)
-    except FileNotFoundError:
-        return None
-    if users.try_lock(exclusive=True):
-        return users
-    users.close()
-    raise StoreInUseError(f"{path} is open in another process: close it there first")
 
 
 PIECE_BYTES = 1 << 20

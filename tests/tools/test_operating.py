@@ -1,0 +1,218 @@
+"""Prevents a command that destroys without asking, and one that tells what did not happen."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import logstore
+from tests.tools.commands import COMMAND, environment, invoke, objects, ok
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Ten entries in one stream, a group that was given three of them."""
+    path = tmp_path / "events"
+    with logstore.open(path, background=False) as opened:
+        stream = opened.stream("orders")
+        for number in range(10):
+            stream.add({"n": str(number)}, f"{number + 1}-0")
+        stream.group("g", start="0").read("c", count=3)
+    return path
+
+
+def told(*words: object) -> dict[str, object]:
+    """What a command reports as JSON."""
+    found: dict[str, object] = json.loads(ok(*words, "--json"))
+    return found
+
+
+def ids(path: Path, stream: str = "orders") -> list[str]:
+    with logstore.open(path, readonly=True) as opened:
+        return [str(entry.id) for entry in opened.stream(stream).range()]
+
+
+DESTROYING = (
+    ("delete", "orders", "1-0"),
+    ("delete", "orders", "--range", "1-0", "3-0"),
+    ("trim", "orders", "--maxlen", "3"),
+    ("drop", "orders"),
+    ("rename", "orders", "others", "--replace"),
+    ("copy", "orders", "others", "--replace"),
+)
+
+
+@pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
+def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str, ...]) -> None:
+    command, *rest = words
+    done = invoke(command, store, *rest)
+    assert (done.exit_code, "give --yes" in done.stderr) == (2, True)
+    assert len(ids(store)) == 10
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"n\n", 10), (b"y\n", 0)])
+def test_on_a_terminal_it_asks(store: Path, answer: bytes, left: int) -> None:
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "trim", str(store), "orders", "--maxlen", "0"]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment()
+    ) as process:
+        os.close(theirs)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(ours, 1000)
+        os.write(ours, answer)
+        assert process.wait(60) == (0 if left == 0 else 1)
+    os.close(ours)
+    assert len(ids(store)) == left
+
+
+def test_delete(store: Path) -> None:
+    assert told("delete", store, "orders", "1-0", "2-0", "99-0", "--yes") == {"deleted": 2}
+    assert told("delete", store, "orders", "--range", "(3-0", "5", "--yes") == {"deleted": 2}
+    assert ids(store)[0] == "3-0"
+    assert invoke("delete", store, "orders", "--yes").exit_code == 2
+    assert invoke("delete", store, "orders", "4-0", "--range", "1", "2", "--yes").exit_code == 2
+
+
+def test_trim(store: Path) -> None:
+    assert told("trim", store, "orders", "--maxlen", "7", "--yes") == {"trimmed": 3}
+    assert told("trim", store, "orders", "--minid", "6-0", "--yes") == {"trimmed": 2}
+    assert told("trim", store, "orders", "--max-age", "1h30m", "--yes") == {"trimmed": 5}
+    assert invoke("trim", store, "orders", "--maxlen", "1", "--minid", "2", "--yes").exit_code == 2
+    done = invoke("trim", store, "orders", "--max-age", "soon", "--yes")
+    assert (done.exit_code, "give 90s, 1h30m, 7d" in done.stderr) == (2, True)
+
+
+def test_drop_rename_copy(store: Path) -> None:
+    assert told("copy", store, "orders", "spare") == {"copied": True}
+    assert told("rename", store, "spare", "spare2") == {"renamed": True}
+    assert len(ids(store, "spare2")) == 10
+    for words in (("copy", "orders", "spare2"), ("rename", "orders", "spare2")):
+        command, *rest = words
+        done = invoke(command, store, *rest)
+        assert (done.exit_code, "--replace" in done.stderr) == (1, True)
+    assert told("drop", store, "spare2", "--yes") == {"dropped": True}
+    done = invoke("drop", store, "spare2", "--yes")
+    assert (done.exit_code, "logstore streams" in done.stderr) == (1, True)
+
+
+def test_configure(store: Path) -> None:
+    found = told("configure", store, "orders", "--max-age", "7d", "--max-entries", "5000000")
+    assert (found["max_age_ms"], found["max_entries"]) == (7 * 86_400_000, 5_000_000)
+    assert told("configure", store, "orders", "--max-age", "none")["max_age_ms"] is None
+    assert told("configure", store, "orders")["max_entries"] == 5_000_000
+    group = ("configure", store, "orders", "--group", "g")
+    found = told(*group, "--max-deliveries", "5", "--dead-letter", "dead")
+    assert (found["max_deliveries"], found["dead_letter"]) == (5, "dead")
+    assert told(*group, "--redeliver-after", "30s")["redeliver_after_ms"] == 30_000
+    assert invoke("configure", store, "orders", "--max-deliveries", "5").exit_code == 2
+    assert invoke("configure", store, "orders", "--max-entries", "-5").exit_code == 2
+    for wrong in (("--max-deliveries", "3"), ("--dead-letter", "orders", "--max-deliveries", "3")):
+        fresh = ("configure", store, "orders", "--group", "h")
+        with logstore.open(store, background=False) as opened:
+            opened.stream("orders").group("h", start="0")
+        done = invoke(*fresh, *wrong)
+        assert (done.exit_code, "--dead-letter" in done.stderr) == (1, True)
+    assert invoke(*group, "--max-age", "7d").exit_code == 2
+    done = invoke("configure", store, "orders", "--group", "none such", "--max-deliveries", "5")
+    assert (done.exit_code, "logstore groups" in done.stderr) == (1, True)
+
+
+def test_expire_and_schedule(store: Path) -> None:
+    assert told("expire", store, "orders") == {"expires_at": "never"}
+    at = told("expire", store, "orders", "--at", "2099-01-01T00:00Z")["expires_at"]
+    assert at == "2099-01-01T00:00:00+00:00"
+    assert told("expire", store, "orders")["expires_at"] == at
+    assert told("expire", store, "orders", "--never") == {"expires_at": "never"}
+    assert invoke("expire", store, "orders", "--never", "--after", "1d").exit_code == 2
+    with logstore.open(store, background=False) as opened:
+        key = opened.stream("orders").schedule({"later": "1"}, after=3600)
+    (found,) = objects(ok("schedule", store, "orders", "--json"))
+    assert (found["key"], found["fields"]) == (str(key), {"later": "1"})
+    assert "later=1" in ok("schedule", store, "orders")
+    assert told("schedule", store, "orders", "--cancel", str(key)) == {"cancelled": 1}
+    assert ok("schedule", store, "orders") == ""
+
+
+def test_groups_pending_ack_claim(store: Path) -> None:
+    (group,) = objects(ok("groups", store, "--json"))
+    assert (group["stream"], group["name"], group["pending"], group["lag"]) == ("orders", "g", 3, 7)
+    rows = objects(ok("pending", store, "orders", "g", "--json"))
+    assert [(row["id"], row["consumer"]) for row in rows] == [(f"{n}-0", "c") for n in (1, 2, 3)]
+    assert objects(ok("pending", store, "orders", "g", "--min-idle", "1h", "--json")) == []
+    assert told("ack", store, "orders", "g", "1-0", "7-0") == {"acknowledged": 1}
+    claimed = objects(ok("claim", store, "orders", "g", "d", "--min-idle", "0", "--json"))
+    assert [entry["id"] for entry in claimed] == ["2-0", "3-0"]
+    claimed = objects(ok("claim", store, "orders", "g", "e", "3-0", "--min-idle", "0", "--json"))
+    assert [entry["id"] for entry in claimed] == ["3-0"]
+    rows = objects(ok("pending", store, "orders", "g", "--consumer", "e", "--json"))
+    assert [row["id"] for row in rows] == ["3-0"]
+    assert "last delivered" in ok("groups", store, "orders").splitlines()[0]
+
+
+def test_a_backup_is_verified_and_restored(store: Path, tmp_path: Path) -> None:
+    saved, again = tmp_path / "saved", tmp_path / "again"
+    assert int(str(told("backup", store, saved)["bytes"])) > 0
+    found = told("verify", saved)
+    assert (found["whole"], found["streams"], found["entries"]) == (True, 1, 10)
+    ok("trim", store, "orders", "--maxlen", "0", "--yes")
+    assert told("restore", saved, again)["entries"] == 10
+    assert ids(again) == [f"{n}-0" for n in range(1, 11)]
+    with logstore.open(again, readonly=True) as opened:
+        assert opened.stream("orders").group("g").pending().count == 3
+    for target in (again, saved / "inside"):
+        done = invoke("restore", saved, target)
+        assert (done.exit_code, "give a new or an empty" in done.stderr or "outside" in done.stderr
+                ) == (1, True)  # fmt: skip
+    assert invoke("restore", tmp_path / "nothing", tmp_path / "new").exit_code == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_backup_is_not_restored(store: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    ok("backup", store, saved)
+    segment = next((saved / "log").glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    done = invoke("verify", saved, "--json")
+    assert (done.exit_code, json.loads(done.stdout)["whole"]) == (1, False)
+    done = invoke("restore", saved, tmp_path / "again")
+    assert (done.exit_code, "--salvage" in done.stderr) == (1, True)
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_restore_that_is_killed_leaves_no_store(tmp_path: Path) -> None:
+    path, saved, again = (tmp_path / name for name in ("events", "saved", "again"))
+    with logstore.open(path, background=False) as opened:
+        opened.stream("s").add_many({"n": "x" * 1000} for _ in range(40_000))
+        opened.backup(saved)
+    command = [*COMMAND, "restore", str(saved), str(again)]
+    process = subprocess.Popen(command, env=environment())
+    while not (again / "log").exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if not (again / "STORE").exists():  # it was caught in between, as it is nearly always
+        done = invoke("ping", again)
+        assert (done.exit_code, "no store" in done.stderr or "not" in done.stderr) == (1, True)
+    else:
+        assert len(ids(again, "s")) == 40_000
+
+
+def test_checkpoint_and_ping(store: Path, tmp_path: Path) -> None:
+    assert int(str(told("checkpoint", store)["checkpoint_bytes"])) > 0
+    for more in ((), ("--write",)):
+        found = told("ping", store, *more)
+        assert (found["ok"], found["streams"]) == (True, 1)
+    assert invoke("ping", tmp_path / "none").exit_code == 1
+    (store / "STORE").write_bytes(b"rubbish")
+    assert invoke("ping", store).exit_code == 1

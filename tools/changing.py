@@ -1,0 +1,248 @@
+"""Commands that change streams: delete, trim, drop, rename, copy, configure, expire, schedule.
+
+Invariants: what cannot be undone is asked for, or ``--yes`` is given; where nobody can be asked,
+the command is refused before it opens the store. A stream must be there: none is made by a typing
+error.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from logstore.errors import StreamExistsError
+from logstore.scan import records
+from logstore.settings import GroupSettings, StreamSettings
+from logstore.tools import options
+from logstore.tools.durations import LENGTH, MOMENT
+from logstore.tools.output import Output, readable
+
+
+@click.command("delete")
+@options.store_argument
+@options.stream_argument
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--range", "interval", nargs=2, metavar="START END", help="All from START to END.")
+@click.option("--purge", is_flag=True, help="Rewrite all that holds them, before it returns.")
+@options.yes_option
+@options.json_option
+@options.pass_output
+def delete(
+    output: Output,
+    path: Path,
+    name: str,
+    ids: tuple[str, ...],
+    interval: tuple[str, str] | None,
+    purge: bool,
+    yes: bool,
+) -> None:
+    """Delete entries by ID, or all of an interval, as XDEL."""
+    if bool(ids) == (interval is not None):
+        raise click.UsageError("give IDs, or --range START END")
+    what = f"all from {' to '.join(interval)}" if interval is not None else f"{len(ids)} entries"
+    options.confirm(f"Delete {what} of {name!r}?", yes=yes)
+    with options.changing(path) as store:
+        stream = options.existing(store, name)
+        if interval is None:
+            deleted = stream.delete(*ids, purge=purge)
+        else:
+            deleted = stream.delete_range(*interval, purge=purge)
+    output.report({"deleted": deleted})
+
+
+@click.command("trim")
+@options.store_argument
+@options.stream_argument
+@click.option("--maxlen", type=click.IntRange(min=0), help="Keep so many of the newest.")
+@click.option("--minid", help="Drop what is below this ID.")
+@click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
+@click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
+@options.yes_option
+@options.json_option
+@options.pass_output
+def trim(
+    output: Output,
+    path: Path,
+    name: str,
+    maxlen: int | None,
+    minid: str | None,
+    max_age: timedelta | None,
+    approximate: bool,
+    yes: bool,
+) -> None:
+    """Drop the oldest entries, as XTRIM."""
+    rules = {"--maxlen": maxlen, "--minid": minid, "--max-age": max_age}
+    given = [f"{rule} {value}" for rule, value in rules.items() if value is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --maxlen, --minid and --max-age")
+    options.confirm(f"Trim {name!r} to {given[0]}?", yes=yes)
+    with options.changing(path) as store:
+        stream = options.existing(store, name)
+        dropped = stream.trim(maxlen=maxlen, minid=minid, max_age=max_age, approximate=approximate)
+    output.report({"trimmed": dropped})
+
+
+@click.command("drop")
+@options.store_argument
+@options.stream_argument
+@options.yes_option
+@options.json_option
+@options.pass_output
+def drop(output: Output, path: Path, name: str, yes: bool) -> None:
+    """Remove a stream with all its entries and groups, as DEL."""
+    with options.changing(path) as store:
+        stream = options.existing(store, name)
+        options.confirm(
+            f"Drop {name!r} with {len(stream):,} entries and {len(stream.groups())} groups?",
+            yes=yes,
+        )
+        output.report({"dropped": store.drop(name)})
+
+
+@click.command("rename")
+@options.store_argument
+@click.argument("old")
+@click.argument("new")
+@click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
+@options.yes_option
+@options.json_option
+@options.pass_output
+def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: bool) -> None:
+    """Call a stream otherwise, with all that is its, as RENAME."""
+    if replace:
+        options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
+    with options.changing(path) as store:
+        options.existing(store, old)
+        if not store.rename(old, new, replace=replace):
+            raise StreamExistsError("there is a stream of the new name: give --replace to drop it")
+    output.report({"renamed": True})
+
+
+@click.command("copy")
+@options.store_argument
+@click.argument("source")
+@click.argument("target")
+@click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
+@options.yes_option
+@options.json_option
+@options.pass_output
+def copy(output: Output, path: Path, source: str, target: str, replace: bool, yes: bool) -> None:
+    """Copy a stream with its groups, in one commit, as COPY."""
+    if replace:
+        options.confirm(f"Drop {target!r}, if there is one?", yes=yes)
+    with options.changing(path) as store:
+        options.existing(store, source)
+        if not store.copy(source, target, replace=replace):
+            raise StreamExistsError("there is a stream of that name: give --replace to drop it")
+    output.report({"copied": True})
+
+
+# -- settings -------------------------------------------------------------------------------------
+NONE = "none"
+
+
+class Setting(click.ParamType[Any]):
+    """A number, a length of time or a name; ``none`` takes the setting away."""
+
+    def __init__(self, of: click.ParamType[Any]) -> None:
+        self.of = of
+        self.name = of.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """``none`` as it is; anything else as its type has it."""
+        return NONE if value == NONE else self.of.convert(value, param, ctx)
+
+
+@click.command("configure")
+@options.store_argument
+@options.stream_argument
+@click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
+@click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many of the newest; or none.")
+@click.option("--max-bytes", type=Setting(click.IntRange(0)), help="Keep no more bytes; or none.")
+@click.option("--group", metavar="NAME", help="Set what follows, of this group.")
+@click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="After so many an entry is dead.")
+@click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
+@click.option("--redeliver-after", type=Setting(LENGTH), help="Idle so long, others may get it.")
+@options.json_option
+@options.pass_output
+def configure(output: Output, /, path: Path, name: str, group: str | None, **given: Any) -> None:
+    """Set what a stream keeps, or how a group redelivers; without options tell how they are set."""
+    of_group = {"max_deliveries", "dead_letter", "redeliver_after"}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    wanted = {key: None if value == NONE else value for key, value in chosen.items()}
+    misplaced = sorted(key for key in wanted if (key in of_group) != (group is not None))
+    if misplaced:
+        which = "without --group" if group is not None else "with --group NAME"
+        names = ", ".join(f"--{key.replace('_', '-')}" for key in misplaced)
+        raise click.UsageError(f"give {names} {which}")
+    with options.changing(path) if wanted else options.reading(path) as store:
+        stream = options.existing(store, name)
+        target: Any = stream if group is None else options.existing_group(stream, group)
+        found: StreamSettings | GroupSettings[bytes]
+        found = target.configure(**wanted) if wanted else target.settings
+    output.report(
+        {key: value.decode() if isinstance(value, bytes) else value
+         for key, value in found._asdict().items()}
+    )  # fmt: skip
+
+
+# -- time -----------------------------------------------------------------------------------------
+@click.command("expire")
+@options.store_argument
+@options.stream_argument
+@click.option("--after", type=LENGTH, help="In so long: 30d.")
+@click.option("--at", "at", type=MOMENT, help="At this moment: 2027-01-01T00:00Z.")
+@click.option("--never", is_flag=True, help="Not any more.")
+@options.json_option
+@options.pass_output
+def expire(
+    output: Output,
+    path: Path,
+    name: str,
+    after: timedelta | None,
+    at: datetime | None,
+    never: bool,
+) -> None:
+    """Set when a whole stream goes, as EXPIRE; without options tell when."""
+    chosen = (after is not None) + (at is not None) + never
+    if chosen > 1:
+        raise click.UsageError("give one of --after, --at and --never")
+    with options.changing(path) if chosen else options.reading(path) as store:
+        stream = options.existing(store, name)
+        if never:
+            stream.persist()
+        elif chosen:
+            stream.expire(after=after, at=at)
+        gone = name.encode() not in store if chosen else False
+        when = None if gone else stream.expires_at
+    output.report({"expires_at": "gone" if gone else when.isoformat() if when else "never"})
+
+
+@click.command("schedule")
+@options.store_argument
+@options.stream_argument
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@click.option("--cancel", is_flag=True, help="Take the entries with these keys out.")
+@options.json_option
+@options.pass_output
+def schedule(output: Output, path: Path, name: str, keys: tuple[str, ...], cancel: bool) -> None:
+    """List the entries of STREAM that wait for their time; with --cancel take some out."""
+    if cancel != bool(keys):
+        raise click.UsageError("give --cancel and the keys of entries, or neither")
+    if cancel:
+        with options.changing(path) as store:
+            stream = options.existing(store, name)
+            output.report({"cancelled": sum(stream.cancel(key) for key in keys)})
+        return
+    with options.reading(path) as store:
+        for each in options.existing(store, name).scheduled():
+            if output.json:
+                fields = records.entry_object(str(each.key), each.pairs)
+                output.json_object({"due": each.due.isoformat(), "key": fields.pop("id"), **fields})
+            else:
+                due = each.due.isoformat(" ", "seconds")
+                pairs = (f"{readable(field)}={readable(value)}" for field, value in each.pairs)
+                output.line(" ".join([due, str(each.key), *pairs]))

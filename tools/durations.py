@@ -1,0 +1,71 @@
+"""Lengths of time and moments as they are typed: ``90s``, ``1h30m``, ``7d``; ``2026-11-22T10:00Z``.
+
+Knows nothing of stores.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
+         "ms": "milliseconds"}  # fmt: skip
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+class Length(click.ParamType[Any]):
+    """A length of time; a number alone is seconds."""
+
+    name = "length"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a timedelta; click's BadParameter says how to write one."""
+        if isinstance(value, timedelta):
+            return value
+        text = str(value).strip()
+        try:
+            if _WHOLE.fullmatch(text):
+                found = _PART.findall(text)
+                parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
+                return sum(parts, timedelta())
+            return timedelta(seconds=float(text))
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no length of time: give 90s, 1h30m, 7d", param, ctx)
+
+
+class Moment(click.ParamType[Any]):
+    """A moment: ISO 8601, the local time zone where none is given."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as an aware datetime; click's BadParameter says how to write one."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromisoformat(str(value)).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z",
+                      param, ctx)  # fmt: skip
+
+
+LENGTH, MOMENT = Length(), Moment()
+
+
+def told(length: timedelta | None) -> str:
+    """A length of time for people, its two largest units."""
+    if length is None:
+        return "-"
+    left_ms = round(length / timedelta(milliseconds=1))
+    parts: list[str] = []
+    for unit, each_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        count, left_ms = divmod(left_ms, each_ms)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+        if len(parts) == 2:
+            break
+    return "".join(part for part in parts if part[0] != "0") or f"{left_ms}ms"

@@ -1,0 +1,107 @@
+"""``logstore backup``, ``restore``, ``verify``, ``checkpoint`` and ``ping``.
+
+Invariants: a backup is checked before anything is made of it, and left as it is; what ``restore``
+makes has its name only once it is whole.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from logstore.errors import DamagedStoreError
+from logstore.recovery import backup as backups
+from logstore.recovery import check
+from logstore.tools import options
+from logstore.tools.output import EXIT_OK, Output
+
+EXIT_DAMAGED = 1
+
+
+@click.command("backup")
+@options.store_argument
+@click.argument("target", type=click.Path(path_type=Path))
+@options.json_option
+@options.pass_output
+def backup(output: Output, path: Path, target: Path) -> None:
+    """Copy STORE into TARGET, a new directory, without stopping anybody.
+
+    The copy is itself a store: what was acknowledged when it began is in it.
+    """
+    with options.changing(path) as store:
+        store.backup(target)
+    output.report({"backup": str(target), "bytes": backups.size_bytes(target)})
+
+
+@click.command("verify")
+@options.store_argument
+@options.json_option
+@options.pass_output
+def verify(output: Output, path: Path) -> None:
+    """Read all of a backup and tell whether it is whole, and what is in it; change nothing.
+
+    All of a backup was durable when it was taken, so bytes behind its last readable commit are
+    damage here. (In a store that crashed they need not be: 'logstore check' tells the two apart.)
+
+    Exit code: 0 whole, 1 damaged or no store.
+    """
+    with output.progress("Verifying") as progress:
+        found = check.check(path, progress=progress, careful=True)
+    whole = not found.damage and not found.tail_bytes
+    output.exit_code = EXIT_OK if whole else EXIT_DAMAGED
+    told = found.as_dict()
+    chosen = ("streams", "entries", "segments", "commits", "log_bytes", "tail_bytes", "damage")
+    output.report({"whole": whole, **{key: told[key] for key in chosen}})
+
+
+@click.command("restore")
+@click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("target", metavar="STORE", type=click.Path(path_type=Path))
+@options.json_option
+@options.pass_output
+def restore(output: Output, source: Path, target: Path) -> None:
+    """Make STORE, a new directory, of BACKUP; the backup stays as it is."""
+    with output.progress("Verifying the backup") as progress:
+        found = check.check(source, progress=progress, careful=True)
+    if found.damage or found.tail_bytes:
+        why = found.damage[0].why if found.damage else "its log ends in bytes that are no commit"
+        raise DamagedStoreError(
+            f"the backup is damaged: {why}; 'logstore recover BACKUP --salvage STORE' takes out "
+            "what can be read",
+            segment=found.damage[0].segment if found.damage else found.tail_segment,
+            offset=found.damage[0].from_offset if found.damage else found.tail_offset,
+        )
+    with output.progress("Restoring") as progress:
+        backups.restore(source, target, progress=progress)
+    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+
+
+@click.command("checkpoint")
+@options.store_argument
+@options.json_option
+@options.pass_output
+def checkpoint(output: Output, path: Path) -> None:
+    """Take a checkpoint now, so that an index that is lost is rebuilt sooner."""
+    with options.changing(path) as store:
+        output.report({"checkpoint_bytes": store.checkpoint()})
+
+
+@click.command("ping")
+@options.store_argument
+@click.option("--write", is_flag=True, help="Also take the writer lock, as an add would.")
+@options.json_option
+@options.pass_output
+def ping(output: Output, path: Path, write: bool) -> None:
+    """Tell whether a store can be opened and read, and how long that took: a health check.
+
+    Exit code: 0 it can, 1 it cannot.
+    """
+    started = time.perf_counter()
+    with options.changing(path) if write else options.reading(path) as store:
+        if write:
+            store.sync()
+        streams = store.info().streams
+    took_ms = (time.perf_counter() - started) * 1000
+    output.report({"ok": True, "streams": streams, "took_ms": round(took_ms, 1)})
