@@ -160,10 +160,10 @@ class Setting(click.ParamType[Any]):
 @options.store_argument
 @options.stream_argument
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
-@click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many of the newest; or none.")
+@click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many; or none.")
 @click.option("--max-bytes", type=Setting(click.IntRange(0)), help="Keep no more bytes; or none.")
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.")
-@click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="After so many an entry is dead.")
+@click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")
 @click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
 @click.option("--redeliver-after", type=Setting(LENGTH), help="Idle so long, others may get it.")
 @options.json_option

@@ -240,7 +240,9 @@ PHRASES = {
     "give max_deliveries and dead_letter both, or neither": (
         "give --max-deliveries and --dead-letter both, or neither"
     ),
-    "give the key that schedule() returned, or its text": "give a key that 'logstore schedule' lists",
+    "give the key that schedule() returned, or its text": (
+        "give a key that 'logstore schedule' lists"
+    ),
     "read it, and add it in batches with add_many": (
         "take it through 'logstore export' and 'logstore import'"
     ),

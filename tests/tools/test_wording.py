@@ -24,7 +24,7 @@ OF_PYTHON = re.compile(
 NOT_MET = {
     "arguments", "arrow", "clock", "dead_letters", "delivery",
     "handlers", "idempotency", "linked", "options", "pool", "producing",
-    "resp", "shape", "stream_reads", "transaction", "worker",
+    "resp", "shape", "stream_reads", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {Path("logstore/api/dump.py"), Path("logstore/api/read.py")}
 NOT_MET_ROOMS = {"aio", "redis", "valkey", "wire"}
@@ -39,8 +39,10 @@ NOT_MET_MESSAGES = {
     "give at= (an aware datetime, or unix milliseconds) or after=, not both",
     "at must be an aware datetime: give it a time zone",
     "at must be an aware datetime, or unix milliseconds as an int, not {}",
-    "at={} looks like seconds, and at is unix milliseconds: give int(1000 * time.time()) or an "
-    "aware datetime, or after=0 for at once",
+    (
+        "at={} looks like seconds, and at is unix milliseconds: give int(1000 * time.time()) or an "
+        "aware datetime, or after=0 for at once"
+    ),
     "entries_added must be positive",
     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
     "The ID specified in XSETID is smaller than current max_deleted_entry_id",
