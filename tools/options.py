@@ -8,16 +8,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logstore.api.group import Group
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.tools.output import Output
+
+if TYPE_CHECKING:  # it loads more than a short command needs
+    from logstore.api.group import Group
 
 F = TypeVar("F", bound=Callable[..., Any])
 
