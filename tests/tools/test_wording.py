@@ -35,8 +35,11 @@ NOT_MET_MESSAGES = {
     "a naive datetime is no ID: give it a time zone",
     "look_s and settle_s are above 0",
     # Commands add text and bytes only.
-    ("row {}, field {}: give str, bytes, int or float, not {}; a stream with a codec takes more: "
-    "store.stream(name, codec='json')"),
+    (
+        "row {}, field {}: give str, bytes, int or float, not {}; a stream with a codec takes more: "
+        "store.stream(name, codec='json')"
+    ),
+    "{} is a naive datetime: give it a time zone: {}",  # a text has none, and is UTC
     # Commands check moments and lengths of time themselves, and set no last ID.
     "time must be an aware datetime: {}",
     "give at= (an aware datetime, or unix milliseconds) or after=, not both",
