@@ -236,7 +236,9 @@ def name_object(name: bytes) -> dict[str, str]:
 
 # What the store says, and what a command says instead.
 PHRASES = {
-    "is a timedelta (how long ago), an aware datetime, a date, or text such as ": "is a text such as ",
+    "is a timedelta (how long ago), an aware datetime, a date, or text such as ": (
+        "is a text such as "
+    ),
     "; IDs are given as start and end": "; IDs are given as START and END",
     "dead_letter must be": "--dead-letter must be",
     "give max_deliveries and dead_letter both, or neither": (

@@ -36,8 +36,8 @@ NOT_MET_MESSAGES = {
     "look_s and settle_s are above 0",
     # Commands add text and bytes only.
     (
-        "row {}, field {}: give str, bytes, int or float, not {}; a stream with a codec takes more: "
-        "store.stream(name, codec='json')"
+        "row {}, field {}: give str, bytes, int or float, not {}; "
+        "a stream with a codec takes more: store.stream(name, codec='json')"
     ),
     "{} is a naive datetime: give it a time zone: {}",  # a text has none, and is UTC
     # Commands check moments and lengths of time themselves, and set no last ID.
