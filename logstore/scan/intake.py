@@ -212,7 +212,7 @@ def _ids(batch: Any, wanted: Layout) -> list[ID]:
         row = column.is_null().to_pylist().index(True)
         raise InvalidIDError(f"row {row}: the ID is null")
     if wanted.id_kind == "id":
-        parts = pc.extract_regex(column.cast(pa.string()), _ID)
+        parts = pc.extract_regex(column.cast(pa.string()), _ID)  # numbers of up to 20 digits
         if parts.null_count:
             bad = column[parts.is_null().to_pylist().index(True)].as_py()
             raise InvalidIDError(f"{bad!r} is no ID: write it as <ms>-<seq>, such as 1-0")
@@ -230,7 +230,16 @@ def _ids(batch: Any, wanted: Layout) -> list[ID]:
 
 
 def _numbers(column: Any, what: str) -> list[int]:
-    found = [int(each) for each in column.to_pylist()]
+    import pyarrow as pa
+
+    if _is_text(column.type):
+        try:
+            column = column.cast(pa.uint64())
+        except pa.ArrowInvalid as error:
+            raise InvalidIDError(f"{what} of an ID is 0 to {U64_MAX}: {error}") from None
+    found: list[int] = column.to_pylist()
+    if pa.types.is_decimal(column.type):
+        found = [int(each) for each in found]
     if found and not (min(found) >= 0 and max(found) <= U64_MAX):
         raise InvalidIDError(f"{what} of an ID is 0 to {U64_MAX}, not {min(found)} or {max(found)}")
     return found
