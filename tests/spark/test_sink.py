@@ -262,10 +262,11 @@ def test_a_damaged_staged_file_is_refused(path: Path) -> None:
     options = sink_options.parse({"path": str(path), "stream": "s"}, streaming=False)
     stage = publishing.begin(options, overwrite=False)
     sink = BatchSink(options, stage, overwrite=False)
-    message = sink.write(iter([pa.record_batch({"a": ["1", "2"]})]))
+    message = sink.write(iter([pa.record_batch({"a": ["abc", "2"]})]))
     file = path / "pins" / message.runs[0].file
-    file.write_bytes(file.read_bytes()[:-1] + b"\x00")
-    with pytest.raises(CorruptionError, match="staged file"):
+    assert b"abc" in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(b"abc", b"abd"))  # a node that is sound
+    with pytest.raises(CorruptionError, match="is damaged"):
         sink.commit([message])
     sink.abort([message, None])
     assert leftovers(path) == []
