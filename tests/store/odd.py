@@ -102,7 +102,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "configure": {},
         "group": {"name": "h"},
         "get": {"id": "1-1"}, "__getitem__": {"id": "1-1"}, "__contains__": {"id": "1-1"},
-        "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
+        "count": {}, "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
         "info_full": {}, "dump": {},
     }),
     logstore.Group: (Shop.group, {
