@@ -8,6 +8,7 @@ knows no operation: those are of :class:`logstore.Store` and of what that gives.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -19,7 +20,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import ClosedError, StoreGoneError
+from logstore.errors import ClosedError, CommittedInterrupt, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.heldpath import HeldPath
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -28,10 +29,12 @@ from logstore.recovery import open_store
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
     from logstore.engine.runtime.background import Pause
+    from logstore.ids import StreamID
     from logstore.index.keys import StreamRecord
 
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
+_PLAIN_TEXT = frozenset({"ascii", "iso8859-1", "utf-8"})
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
 
@@ -68,6 +71,8 @@ class OpenStore(Generic[T]):
         self._limits = limits
         self._tell = tell
         self._closed = False
+        # Whether ASCII text is stored as it is: then a lane may take it.
+        self._plain_text = encoding is None or codecs.lookup(encoding).name in _PLAIN_TEXT
         self._shared: Shared | None = None
         self._shared = acquire(path, options, limits, create=create, uuid=uuid)
 
@@ -144,6 +149,20 @@ class OpenStore(Generic[T]):
         if sync is not None:
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead)
+
+    def add_plain(self, name: bytes, fields: dict[Any, Any]) -> StreamID | None:
+        """Commit an entry with the ID ``*`` and no option beside the pipeline; its ID, or None if
+        this add or this moment is not plain: nothing has happened then, and ``commit`` does it."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None or not self._plain_text:
+            return None
+        told: list[StreamID] = []
+        try:
+            return lane.add(name, fields, told)
+        except KeyboardInterrupt as exc:  # also one that falls behind the end of the call
+            if not told:
+                raise
+            raise CommittedInterrupt("interrupted; the commit counts") from exc
 
     def free(self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None) -> Any:
         """A commit that gives space back: on a full disk it runs in the space set aside."""

@@ -108,6 +108,17 @@ class StreamWrites(StreamReads[T]):
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
             OptionError: options contradict each other, or are none.
         """
+        if (
+            type(fields) is dict
+            and type(id) is str
+            and id == "*"
+            and sync is maxlen is minid is limit is producer is idempotent_id is None
+            and create is approximate is True
+            and references == "keep"
+        ):
+            made = self._opened.add_plain(self._name, fields)
+            if made is not None:
+                return made
         batch, request = arguments.one_add(
             self._name,
             fields,

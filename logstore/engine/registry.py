@@ -19,6 +19,7 @@ from typing import Any
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
+from logstore.engine.lane.lane import open_lane
 from logstore.engine.maintenance.due_work import DueWorker
 from logstore.engine.maintenance.worker import Compact, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
@@ -45,6 +46,7 @@ class Shared:
         if not engine.options.readonly:
             engine.due_work = DueWorker(engine, self.committer)
             engine.hand_out = handoff.hand_out
+        self.lane = open_lane(engine, self.committer)
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
         self.maintenance = MaintenanceThread(engine, self.committer, compact)

@@ -16,6 +16,7 @@ from logstore.api.store import Store
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
+from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.index.txn import IndexTxn
@@ -49,8 +50,14 @@ def committer_of(store: Store[Any]) -> Committer:
     return store._live().committer
 
 
-def let_lag(patch: pytest.MonkeyPatch, commits: int, size_bytes: int = 64 * 1024) -> None:
-    """The index may be so far behind plain commits, here and in processes forked from here."""
+def let_lag(
+    patch: pytest.MonkeyPatch, commits: int, size_bytes: int = 64 * 1024, *, lane: bool = False
+) -> None:
+    """The index may be so far behind plain commits, here and in processes forked from here; they go
+    through the pipeline, but with ``lane``.
+    """
+    if not lane:
+        patch.setattr(plain_lane, "native_or_none", None)
     patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", commits)
     patch.setattr(write_back, "INDEX_LAG_MAX_BYTES", size_bytes)
 
@@ -95,3 +102,15 @@ def log_bytes(path: Path) -> int:
 def delete_index(path: Path) -> None:
     """Remove the index of a closed store by hand."""
     shutil.rmtree(path / "index")
+
+
+def lane_commits(store: Store[Any]) -> int:
+    """How many adds were commits of the lane since this, or ``metrics``, was asked last."""
+    lane = store._live().lane
+    return 0 if lane is None else lane.take_counts()["commits"]
+
+
+def follow(store: Store[Any]) -> None:
+    """Let the index take in all that is published."""
+    with committer_of(store).locked():
+        pass

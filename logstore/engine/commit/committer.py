@@ -157,6 +157,11 @@ class Committer:
             self._local.since_ns = 0
 
     @property
+    def calls(self) -> Busy:
+        """What the thread that looks does in this store: for a lane beside this."""
+        return self._local
+
+    @property
     def busy(self) -> bool:
         """Whether this thread is inside a call of this store."""
         return self._local.now

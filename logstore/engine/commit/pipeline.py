@@ -270,6 +270,9 @@ def ready_locked(engine: Engine) -> LogWords:
     """After taking LOCK: is the store sound, is the index there, did the last writer finish?"""
     if engine.wake.failed_at:
         engine.check_failed()
+    lane = engine.lane
+    if lane is not None:  # from here on the record cache has what it held
+        lane.give_back()
     words = engine.wake.log()
     generation = engine.generation
     if generation is None or generation.number != words.generation:

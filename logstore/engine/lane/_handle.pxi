@@ -90,6 +90,10 @@ cdef class Handle:
     cdef u64 names_raw_bytes
     cdef list keys              # the very objects that were the node's field names last
     cdef readonly u64 version   # counts how often it was learned
+    # What the lane knows of it: when it was learned, whether the record cache has less, its bucket.
+    cdef u64 epoch
+    cdef bint dirty
+    cdef uint32_t bucket
 
     def __cinit__(self):
         self.keys = []
@@ -103,7 +107,9 @@ cdef class Handle:
         cdef bytes lp
         cdef int code
         self.usable = False
+        # Once more at the end: what is encoded in between, by another thread, counts for nothing.
         self.version += 1
+        self.know([])       # the names may be others now
         if node is None or node.runs or node.lp is None:
             return False
         if record.expires_ms or not record.open_version or not record.length:
@@ -123,7 +129,15 @@ cdef class Handle:
         if code == E_MEMORY:
             fail(code)
         self.usable = code == OK and self.element_count < ELEMENTS_MAX
+        self.version += 1
         return self.usable
+
+    cdef int know(self, list keys) except -1:
+        """Keep the objects that are the node's names now; the old ones are freed behind that."""
+        before = self.keys
+        self.keys = keys
+        before = None
+        return 0
 
     cdef int read_head(self) noexcept:
         """What the node's head says; names are kept in the form that RowBatch gives them."""
@@ -172,7 +186,6 @@ cdef class Handle:
         cdef PyObject* key
         cdef PyObject* item
         cdef Py_ssize_t at = 0, i = 0
-        cdef list before
         row.width = PyDict_Size(fields)
         row.same = False
         if not row.width:
@@ -199,9 +212,7 @@ cdef class Handle:
                     and not memcmp(row.names.data, self.names.data, self.names.size))
         if row.same:
             if keep:
-                before = self.keys      # freed behind the assignment
-                self.keys = list(fields)
-                before = None
+                self.know(list(fields))
             return 1
         row.elements.size = row.raw_bytes = at = 0
         while PyDict_Next(fields, &at, &key, &item):

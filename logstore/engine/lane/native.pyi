@@ -1,6 +1,14 @@
+from collections.abc import Callable
+from typing import Any
+
+from logstore.engine.commit.committer import Busy
+from logstore.engine.runtime.engine import Engine
+from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
 
 def layout() -> dict[str, int]: ...
+def words() -> dict[str, int]: ...
+def log_words() -> tuple[int, ...]: ...
 
 class Handle:
     number: int
@@ -21,3 +29,19 @@ class Handle:
         entries_max: int,
     ) -> bytes | None: ...
     def apply(self, frame: bytes, at: int, seed: int) -> bool: ...
+
+class Lane:
+    def __init__(
+        self,
+        engine: Engine,
+        busy: Busy,
+        owner: tuple[int, int],
+        lag: dict[str, Any],
+        follow: Callable[[], object],
+        failed: Callable[[bool, int, int, int, int], None],
+        look_ns: int,
+    ) -> None: ...
+    def add(self, name: bytes, fields: dict[Any, Any], told: list[StreamID]) -> StreamID | None: ...
+    def give_back(self) -> None: ...
+    def take_counts(self) -> dict[str, int]: ...
+    def close(self) -> None: ...

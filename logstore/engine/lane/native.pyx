@@ -1,16 +1,35 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
-"""A stream's record and open node in C, and what a plain add makes of them.
+"""The lane of plain adds: commits of one append frame each, in C with typed data.
 
 Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
-(the bytes of an append frame) and _handle.pxi (`Handle`).
+(the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
+_words.pxi (the control block, calls of the system) and _lane.pxi (`Lane`: commits).
 
-Invariants: the same fields make the same frame, byte for byte, as the codec and ``log.writer``
+A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
+bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
+not expire; nobody may wait for a group of it. The moment is plain if the mutex and LOCK are free,
+no commit is in progress, the index may lag one more commit, and the segment has room. Everything
+else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
+pipeline, which is asked behind this.
+
+Invariants of `Lane`: what it holds is changed with the mutex and LOCK held. It stands where the
+record cache stood when it took over (`base`), plus the plain adds committed since, its own and
+others' (`applied`): handles count while that is where the log stands. The record cache has one
+owner: whoever enters the pipeline lets it have what is held here first (`give_back`), and handles
+are learned from it again behind a commit that was not of the lane. Where that cannot be, the cache
+stands elsewhere, and the index follows from the log. From the word of a commit in progress until it
+is published no code of Python runs and nothing can fail but the append and its sync.
+
+Interpreters without a global lock: the module asks for one (`freethreading_compatible`), as the
+codec does.
+
+Invariants of `Handle`: the same fields make the same frame, byte for byte, as the codec and ``log.writer``
 make, and leave the same record and open node as ``apply.streams`` does; only objects whose type is
 exactly dict, str, bytes or int are read, so that no code of a caller runs; what does not fit is
 said to be not plain, and nothing has changed then; memory is taken before anything changes.
 
-It may not know LMDB, nor decide what a plain add may not decide: see ``engine.commit.write_back``.
+It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -22,9 +41,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from logstore import format as _format
+from zlib import crc32
+
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
+from logstore.index.keys import Meta as _Meta
 
 include "../../codec/_base.pxi"
 include "../../codec/_decimal.pxi"
@@ -33,3 +54,5 @@ include "../../codec/_node.pxi"
 include "../../codec/_crc32c.pxi"
 include "_frame.pxi"
 include "_handle.pxi"
+include "_words.pxi"
+include "_lane.pxi"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from logstore import format as fmt
 from logstore.clock import Clock
@@ -50,6 +50,22 @@ _new = tuple.__new__  # without the layers of a named tuple: every commit makes 
 REBUILD_TRIES = 3
 
 
+class Lane(Protocol):
+    """What commits plain adds beside the pipeline: ``engine.lane``."""
+
+    def give_back(self) -> None:
+        """The record cache has all that was held. The mutex and LOCK are held."""
+        ...
+
+    def take_counts(self) -> Mapping[str, int]:
+        """What was counted since this was asked last, for the metrics."""
+        ...
+
+    def close(self) -> None:
+        """Commit no more, and let go of the control block."""
+        ...
+
+
 class Engine:
     """What a process holds of one store."""
 
@@ -84,6 +100,7 @@ class Engine:
         self.due_work: DueWork | None = None  # None: read-only
         # Hands to waiting readers what a commit adds: the room of waiting registers it.
         self.hand_out: Callable[[Any, Waits], None] | None = None
+        self.lane: Lane | None = None  # commits plain adds beside the pipeline
         self._rebuild = rebuild
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.care_files: set[File] = (
@@ -276,6 +293,8 @@ class Engine:
         under a reader would end the process.
         """
         self.closed = True
+        self.metrics.as_dict()  # has what the lane counted, too
+        self._close_lane()
         self.segments.forget()
         self.wake.waits.waiters.give_back()
         active = self.active
@@ -293,6 +312,14 @@ class Engine:
             self.users.close()
             self.lock.close(self.wake)
             self._untie()
+
+    def _close_lane(self) -> None:
+        """No add goes beside the pipeline any more."""
+        lane, more = self.lane, self.metrics.more
+        self.lane = self.metrics.more = None
+        if lane is not None:
+            lane.close()
+        let_go((lane, more))
 
     def _untie(self) -> None:
         """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped
@@ -318,6 +345,7 @@ class Engine:
     def set_aside(self) -> None:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""
         self.closed = True
+        self._close_lane()
         self.wake.waits.waiters.set_aside()
         active = [] if self.active is None else [self.active]
         for file in [self.lock.file, self.users, *self.care_files, *active]:

@@ -125,6 +125,11 @@ class Wake:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.waits = Waits(memoryview(self._map), self._address)
 
+    @property
+    def memory(self) -> Any:
+        """The mapped bytes: for compiled code, which must let go of them before they are closed."""
+        return self._map
+
     @staticmethod
     def create(fs: FileSystem, path: Path, failed_at: int = 0, spare: Path | None = None) -> None:
         """A fresh file, every block allocated, in place by rename. Nobody has the store open.

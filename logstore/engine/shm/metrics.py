@@ -11,7 +11,7 @@ whose handler counts, too; no clock is read for it but where something waits any
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 # Names say what is counted, the unit comes last. Times are kept in ns and told in seconds (`_s`).
 COUNTERS = (
@@ -56,12 +56,14 @@ COUNTERS = (
 class Metrics:
     """Counters since the store was opened in this process."""
 
-    __slots__ = ("_counts", "_guard")
+    __slots__ = ("_counts", "_guard", "more")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         # Re-entrant: a signal handler or a finaliser that reads may come in the midst of a count.
         self._guard = threading.RLock()
+        # What somebody else counted since it was asked last: compiled code, without a lock.
+        self.more: Callable[[], Mapping[str, int]] | None = None
 
     def count(self, name: str, more: int = 1) -> None:
         """Count something that happened; KeyError for what is not in ``COUNTERS``."""
@@ -87,9 +89,18 @@ class Metrics:
             for name, more in counts.items():
                 mine[name] += more
 
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Count what was counted elsewhere."""
+        with self._guard:
+            mine = self._counts
+            for name, more in counts.items():
+                mine[name] = max(mine[name], more) if name.endswith("_max") else mine[name] + more
+
     def as_dict(self) -> dict[str, int | float]:
         """All counters by name, of one moment; times in seconds."""
         with self._guard:
+            if self.more is not None:
+                self.add(self.more())
             counts = dict(self._counts)
         told: dict[str, int | float] = {}
         for name, value in counts.items():

@@ -1,0 +1,507 @@
+# Commits of plain adds.
+
+cdef u64 NOWHERE = ~<u64>0
+cdef enum:
+    STREAMS_MAX = 1000      # handles, of some kilobytes each
+    CATCH_UP_BYTES_MAX = 1 << 16
+
+cdef enum:                  # what became of a try
+    NOT_PLAIN = 0           # nothing has happened, the pipeline does it
+    COMMITTED = 1
+    APPEND_FAILED = 2
+    SYNC_FAILED = 3
+
+ctypedef struct Tried:      # a commit that was begun, for who asks the log what became of it
+    u64 start
+    u64 commit
+    u64 ms
+    u64 seq
+    uint32_t crc
+    int error               # of the system
+
+
+cdef class Lane:
+    """Plain adds of one engine, each a commit; see native.pyx."""
+
+    cdef object engine, cache, busy, lock, acquire, release, is_owned
+    cdef object follow, failed
+    cdef dict lag               # where INDEX_LAG_MAX_COMMITS and INDEX_LAG_MAX_BYTES stand
+    cdef Py_buffer memory
+    cdef u8* wake               # NULL: closed
+    cdef int lock_fd, file_fd
+    cdef uint32_t seed
+    cdef bint always, everysec
+    cdef u64 owner[2]
+    # As the record cache stood where this took over, and what this did since.
+    cdef u64 base, applied, commit, last_frame, generation
+    cdef uint32_t last_crc
+    cdef int64_t owed, since    # commits: owed by the cache then, and made or taken in since
+    cdef int64_t looked_ns      # when the store's files were looked at last
+    cdef object file, limits_given
+    cdef Limits limits
+    cdef int64_t segment_bytes, look_ns
+    cdef u64 epoch              # counts how often this took over; handles of others are learned anew
+    cdef dict handles, by_number
+    cdef list dirty             # handles that are ahead of the cache
+    cdef u64 turn               # counts entries that were encoded into `row`
+    cdef Row row
+    cdef Buf out, tail
+    cdef int64_t called_ms
+    cdef int64_t commits, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
+
+    def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns):
+        """A lane beside an engine's pipeline.
+
+        `busy`: of the committer; `owner`: pid and start time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what
+        became of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the
+        store's files, which the pipeline takes.
+        """
+        self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
+        self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
+        self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
+        self.seed, self.look_ns = engine.seed, look_ns
+        self.lock_fd = engine.lock.file.fd
+        self.always, self.everysec = engine.options.sync == "always", engine.options.sync == "everysec"
+        self.owner[0], self.owner[1] = owner
+        self.handles, self.by_number, self.dirty = {}, {}, []
+        self.applied = NOWHERE
+        PyObject_GetBuffer(engine.wake.memory, &self.memory, PyBUF_WRITABLE)
+        self.wake = <u8*>self.memory.buf
+
+    def __dealloc__(self):
+        if self.wake != NULL:
+            PyBuffer_Release(&self.memory)
+        buf_free(&self.row.names)
+        buf_free(&self.row.elements)
+        buf_free(&self.out)
+        buf_free(&self.tail)
+
+    def close(self):
+        """No add goes through here any more, and the control block is let go of. The mutex is held,
+        or nobody else is there."""
+        if self.wake != NULL:
+            self.wake = NULL
+            self.forget()
+            self.handles.clear()
+            PyBuffer_Release(&self.memory)
+            self.file = None
+
+    # -- one add -----------------------------------------------------------------------------------
+    def add(self, bytes name not None, dict fields not None, list told not None):
+        """Commit one entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
+
+        The ID is put into `told`, too: whatever is raised then, an interrupt behind the end of this
+        call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK, neither of
+        which is waited for. MemoryError, and nothing happened; what `failed` raises.
+        """
+        cdef Handle h
+        cdef u64 turn, version
+        cdef Tried tried
+        cdef int became = NOT_PLAIN
+        cdef bint grouped = False
+        if self.wake == NULL or not self.may_lag() or self.busy.now:
+            return None         # who is inside a call already is told so by the committer
+        h = self.handle(name)
+        if h is None:
+            return None
+        self.turn += 1
+        turn, version = self.turn, h.version
+        if not h.encode(&self.row, fields, True) or self.is_owned() is True:
+            return None
+        if self.acquire(False) is not True:
+            return None
+        try:
+            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
+                return None
+            try:
+                became = self.commit_locked(h, name, fields, turn, version, &tried)
+                if became > COMMITTED:
+                    self.ask(became, &tried)
+            finally:
+                grouped = self.unlock(h)
+        finally:
+            self.release()
+        if not became:
+            return None
+        id = ls_id(_StreamID, tried.ms, tried.seq)
+        told.append(id)
+        if grouped:
+            self.engine.wake.waits.waiters.wake_buckets({h.bucket}, set())
+        return id
+
+    cdef int64_t may_lag(self) except -1:
+        """How many commits the index may be behind; 0: there is no lane."""
+        return self.lag["INDEX_LAG_MAX_COMMITS"]
+
+    cdef int commit_locked(self, Handle h, bytes name, dict fields, u64 turn, u64 version,
+                           Tried* tried) except -1:
+        """Decide and commit; what became of it.
+
+        Crash order, as the pipeline has it: the word of a commit in progress; all of the frame in
+        one append; what the policy promises; the handle; where the log stands, `applied` behind
+        what it depends on; the commit is over. From the first of these on no code of Python runs,
+        and no memory is taken.
+        """
+        cdef u8* w = self.wake
+        cdef u8* bucket = w + BUCKETS_AT + h.bucket * BUCKET
+        cdef u64 start = ls_load(w + W_APPLIED), size
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC)
+        cdef Append body
+        cdef int became
+        ls_store(w + W_OWNER, self.owner[0])
+        ls_store(w + W_OWNER + 8, self.owner[1])
+        if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
+            return NOT_PLAIN    # a failed sync, a dead writer's commit, a full disk
+        if not self.stand(start) or now_ns - self.looked_ns >= self.look_ns:
+            return NOT_PLAIN
+        if h.epoch != self.epoch and not self.learn(h, name):
+            return NOT_PLAIN
+        if <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ns // 1000000:
+            return NOT_PLAIN    # somebody may wait for a group: the pipeline hands out
+        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+            return NOT_PLAIN
+        if turn != self.turn or version != h.version:   # another entry stands there, or other names
+            self.turn += 1
+            if not h.encode(&self.row, fields, False):
+                return NOT_PLAIN
+        if not self.next_id(h, &tried.ms, &tried.seq) or not h.has_room(&self.row, &self.limits):
+            return NOT_PLAIN
+        if not h.dirty:
+            self.dirty.append(h)
+            h.dirty = True
+        fail(h.put_frame(&self.out, &self.row, tried.ms, tried.seq, &body))
+        size = self.out.size
+        if (<int64_t>((start & 0xFFFFFFFF) + size) > self.segment_bytes
+                or start + size - ls_load(w + W_INDEXED) > self.lag_bytes()):
+            return NOT_PLAIN    # the pipeline seals the segment, or lets the index follow
+        tried.start, tried.commit = start, self.commit + 1
+        tried.crc = put_head(self.out.data, start, size - HEAD, tried.commit,
+                             ls_load(w + W_DURABLE), self.seed)
+        if self.always:
+            self.lock.held = True       # for those who wait in the queue meanwhile
+        # -- from here on it may have happened
+        ls_store(w + W_PROGRESS, tried.commit)
+        # crash: the next writer runs the tail check, and finds nothing
+        became = self.append(size, start, now_ns, tried)
+        if became == COMMITTED:
+            h.grow(self.out.data + HEAD + APPEND_BODY, size - HEAD - APPEND_BODY, &body, start)
+            self.publish(tried, size, bucket)
+            self.count(size, size - HEAD - APPEND_BODY)
+        # -- to here
+        if self.always:
+            self.lock.held = False
+        return became
+
+    cdef int append(self, u64 size, u64 start, int64_t now_ns, Tried* tried) noexcept:
+        """Write the frame, and make it durable as the policy says. Others of this process run
+        meanwhile, and find the mutex taken."""
+        cdef u8* w = self.wake
+        cdef const u8* data = self.out.data
+        cdef int64_t offset = start & 0xFFFFFFFF, began_ns, took_ns
+        cdef int fd = self.file_fd
+        with nogil:
+            tried.error = ls_write(fd, data, size, offset)
+        if tried.error:
+            return APPEND_FAILED
+        # crash in the write: a torn tail, which the tail check cuts off; behind it: the commit is
+        # complete in the log, so it counts, and the tail check publishes it
+        if self.always:
+            if ls_load(w + W_FAILED):
+                tried.error = 0
+                return SYNC_FAILED      # one that succeeds behind it is not to be believed
+            with nogil:
+                began_ns = ls_now_ns(MONOTONIC)
+                tried.error = ls_sync(fd)
+                took_ns = ls_now_ns(MONOTONIC) - began_ns
+            if tried.error:
+                ls_store(w + W_FAILED, ls_load(w + W_DURABLE) or start or 1)
+                return SYNC_FAILED
+            self.syncs += 1
+            self.sync_ns += took_ns
+            self.sync_ns_max = max(self.sync_ns_max, took_ns)
+            if start + size > ls_load(w + W_DURABLE):
+                ls_store(w + W_DURABLE, start + size)
+            ls_store(w + W_UNSYNCED, 0)
+        elif self.everysec and not ls_load(w + W_UNSYNCED):
+            ls_store(w + W_UNSYNCED, now_ns // 1000000)
+        return COMMITTED
+
+    cdef void publish(self, const Tried* tried, u64 size, u8* bucket) noexcept:
+        """Tell all processes where the log stands; the index lags one more commit behind."""
+        cdef u8* w = self.wake
+        self.applied = tried.start + size
+        self.commit = tried.commit
+        self.last_frame = tried.start
+        self.last_crc = tried.crc
+        self.since += 1
+        ls_store(w + W_COMMIT, self.commit)
+        ls_store(w + W_LAST_FRAME, self.last_frame)
+        ls_store(w + W_LAST_CRC, self.last_crc)
+        ls_store(w + W_APPLIED, self.applied)
+        # crash: the commit is still in progress, and the tail check publishes it once more
+        ls_store(w + W_PROGRESS, 0)
+        # crash: published; sleepers look again by themselves
+        ls_store_32(bucket, ls_load_32(bucket) + 1)
+        ls_store_32(w + EVERY_AT, ls_load_32(w + EVERY_AT) + 1)  # last: who saw it sees the other
+
+    cdef int next_id(self, Handle h, u64* ms, u64* seq) noexcept:
+        """The ID that `*` means now; 0: there is none in the last millisecond any more."""
+        ms[0] = <u64>(ls_now_ns(WALL) // 1000000)
+        seq[0] = 0
+        if ms[0] > h.last_ms:
+            return 1
+        ms[0] = h.last_ms
+        seq[0] = h.last_seq + 1
+        return seq[0] != 0
+
+    cdef void count(self, u64 size, u64 entry_bytes) noexcept:
+        self.commits += 1
+        self.commit_bytes += size
+        self.added_bytes += entry_bytes
+
+    def take_counts(self):
+        """What was counted since this was asked last, as `Metrics` names it."""
+        cdef int64_t commits = self.commits, size = self.commit_bytes, added = self.added_bytes
+        cdef int64_t syncs = self.syncs, ns = self.sync_ns, longest = self.sync_ns_max
+        # Before an object is made: then another thread may count.
+        self.commits = self.commit_bytes = self.added_bytes = 0
+        self.syncs = self.sync_ns = self.sync_ns_max = 0
+        return {
+            "commits": commits, "operations": commits, "added_entries": commits,
+            "commit_bytes": size, "added_bytes": added,
+            "syncs": syncs, "sync_ns": ns, "sync_ns_max": longest,
+        }
+
+    # -- the ends of a try -------------------------------------------------------------------------
+    cdef bint unlock(self, Handle h) noexcept:
+        """Give LOCK back, then wake who waits for it, or for what was added; True if readers of
+        groups are to be woken, too."""
+        cdef u8* w = self.wake
+        cdef u8* bucket
+        cdef int64_t now_ms
+        flock(self.lock_fd, LOCK_UN)
+        if ls_load_32(w + W_WAITING):
+            ls_store_32(w + W_WAITING, 0)
+            ls_wake(<uint32_t*>(w + W_WAITING), 1)
+        bucket = w + BUCKETS_AT + h.bucket * BUCKET
+        now_ms = ls_now_ns(MONOTONIC) // 1000000
+        if now_ms - self.called_ms >= CALL_MS or <int64_t>ls_load(w + EVERY_AT + UNTIL) >= now_ms:
+            self.called_ms = now_ms
+            ls_wake(<uint32_t*>(w + EVERY_AT), EVERYBODY)
+        if <int64_t>ls_load(bucket + UNTIL) >= now_ms:
+            ls_wake(<uint32_t*>bucket, EVERYBODY)
+        # Somebody may wait for a group, who came behind our look at it.
+        return <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ms
+
+    cdef int ask(self, int became, const Tried* tried) except -1:
+        """Something failed: the log says whether the commit counts. Raises if it does not, or if it
+        is not known. Everything that is held here is forgotten."""
+        self.forget()
+        self.lock.held = self.busy.now = True
+        try:
+            for left in reversed(range(3)):
+                try:
+                    self.failed(became == SYNC_FAILED, tried.error, tried.start, tried.commit, tried.crc)
+                    return 0
+                except KeyboardInterrupt:
+                    if not left:
+                        raise
+        finally:
+            self.busy.now = self.lock.held = False
+        return 0
+
+    # -- the record cache, and others' commits -----------------------------------------------------
+    cdef u64 lag_bytes(self) except? 0:
+        return self.lag["INDEX_LAG_MAX_BYTES"]
+
+    cdef void forget(self) noexcept:
+        """Handles do not count any more; what the index lacks of them, it follows from the log."""
+        cdef Handle h
+        for h in self.dirty:
+            h.dirty = False
+        self.dirty.clear()
+        self.by_number.clear()
+        self.epoch += 1
+        self.applied = self.base = NOWHERE
+        self.since = self.owed = 0
+
+    cdef bint stand(self, u64 applied) except -1:
+        """Stand where the log does; False: the pipeline must bring the cache there."""
+        cdef bint as_it_was
+        cdef int64_t there
+        if self.engine.gone:
+            return False
+        as_it_was = (ls_load(self.wake + W_GENERATION) == self.generation
+                     and self.engine.active is self.file and self.engine.limits is self.limits_given)
+        if as_it_was and applied == self.applied:
+            return True
+        there = self.cache.applied
+        if not as_it_was or self.applied == NOWHERE or there != <int64_t>self.base:
+            if not self.take_over(there):
+                return False
+        return self.applied == applied or self.catch_up(applied)
+
+    cdef bint take_over(self, int64_t applied) except -1:
+        """Go on from the record cache, which stands there; -1: nowhere."""
+        engine, cache = self.engine, self.cache
+        self.busy.now = True
+        try:
+            self.forget()
+            file, limits = engine.active, engine.limits
+            meta = cache.meta
+            if (applied < 0 or meta is None or meta.applied != applied or file is None
+                    or cache.generation != ls_load(self.wake + W_GENERATION)
+                    or engine.active_number != ls_load(self.wake + W_ACTIVE)
+                    or engine.active_number != applied >> 32):
+                return False
+            if len(self.handles) >= STREAMS_MAX:
+                self.handles.clear()
+            self.file, self.file_fd = file, file.fd
+            self.limits_given = limits
+            self.limits.bytes_max = limits.node_max_bytes or ENTRY_BYTES_MAX
+            self.limits.entries_max = limits.node_max_entries
+            self.segment_bytes = limits.segment_bytes
+            self.looked_ns = engine.looked_ns
+            self.generation = cache.generation
+            self.commit = meta.commit
+            self.owed = cache.owed_commits
+            self.base = self.applied = applied
+            return True
+        finally:
+            self.busy.now = False
+
+    cdef Handle handle(self, bytes name):
+        """The handle of a name, which may have learned nothing yet; None if there are too many."""
+        cdef Handle h
+        cdef PyObject* found = PyDict_GetItemWithError(self.handles, name)
+        if found != NULL:
+            return <Handle>found
+        if len(self.handles) >= STREAMS_MAX:
+            return None
+        h = self.handles[name] = Handle()
+        h.bucket = crc32(name) & (BUCKETS - 1)
+        return h
+
+    cdef Handle held(self, u64 number):
+        """The handle of a stream that others added to; None if it is not plain."""
+        cdef Handle h
+        cdef PyObject* found = PyDict_GetItemWithError(self.by_number, number)
+        if found != NULL:
+            return <Handle>found
+        record = self.cache.records.get(number)
+        if record is None:
+            return None
+        h = self.handle(record.name)
+        return h if h is not None and self.learn(h, record.name, number) else None
+
+    cdef bint learn(self, Handle h, bytes name, number=None) except -1:
+        """Take a stream over from the cache, which is what it was where this took over: nothing that
+        was committed since is of a stream that has no handle here."""
+        cache = self.cache
+        if cache.applied != self.base or cache.generation != self.generation:
+            return False
+        self.busy.now = True
+        try:
+            number = cache.numbers.get(name) if number is None else number
+            record = cache.records.get(number)
+            if record is None or record.name != name or number in self.by_number:
+                return False    # there is one handle of a stream
+            if not h.learn(record, cache.opens.get(number)):
+                return False
+            h.epoch = self.epoch
+            h.dirty = False
+            self.by_number[number] = self.handles[name] = h
+            return True
+        finally:
+            self.busy.now = False
+
+    cdef bint catch_up(self, u64 upto) except -1:
+        """Take in what others committed since; False: it is not all plain adds to streams that are
+        held here, and then nothing is held any more."""
+        cdef u64 at = 0, count, size, start
+        cdef u8* p
+        cdef Append body
+        cdef Handle h
+        if (self.applied == NOWHERE or upto <= self.applied or upto >> 32 != self.applied >> 32
+                or upto - self.applied > CATCH_UP_BYTES_MAX or self.engine.active is not self.file
+                or self.engine.limits is not self.limits_given
+                or ls_load(self.wake + W_GENERATION) != self.generation):
+            self.forget()
+            return False
+        count = upto - self.applied
+        self.tail.size = 0
+        fail(buf_reserve(&self.tail, count))
+        if pread(self.file_fd, self.tail.data, count, self.applied & 0xFFFFFFFF) != <ssize_t>count:
+            self.forget()
+            return False
+        while at < count:
+            p, start = self.tail.data + at, self.applied
+            h = None
+            if (is_plain_append(p, count - at, &body, &size)
+                    and frame_crc(p, start, size, self.seed) == little(p, 4)):
+                h = self.held(body.stream)
+            if h is None or not h.can_grow(size - APPEND_BODY, &body):
+                self.forget()
+                return False
+            if not h.dirty:
+                self.dirty.append(h)
+                h.dirty = True
+            h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
+            self.commit = little(p + 8, 8)
+            self.last_frame = start
+            self.last_crc = <uint32_t>little(p, 4)
+            self.applied = start + HEAD + size
+            self.since += 1
+            if self.applied <= ls_load(self.wake + W_INDEXED):
+                self.since = self.owed = 0      # the other one let the index follow
+            at += HEAD + size
+        return True
+
+    cdef bint follow_locked(self, u64 applied) except -1:
+        """Let the index follow; False: it cannot, and the pipeline says why."""
+        self.lock.held = self.busy.now = True
+        try:
+            self.give_back()
+            self.follow()
+        except Exception:
+            return False
+        finally:
+            self.busy.now = self.lock.held = False
+        # Code of Python ran: is everything as it was?
+        if self.wake == NULL or self.cache.applied != self.base or self.applied != applied:
+            return False
+        self.owed = self.cache.owed_commits
+        return self.owed < self.may_lag() and self.stand(ls_load(self.wake + W_APPLIED))
+
+    def give_back(self):
+        """Let the record cache have what is held here, as it stands where the log does. The mutex
+        and LOCK are held. What was changed stays owed to the index; the handles stay valid until
+        somebody commits.
+
+        Cut off by an interrupt, or an error, the cache stands nowhere: the index follows from the
+        log then.
+        """
+        cdef Handle h
+        cache, meta = self.cache, self.cache.meta
+        if self.wake == NULL or self.applied == self.base or self.applied == NOWHERE:
+            return
+        if (cache.applied != self.base or meta is None or cache.generation != self.generation
+                or self.generation != ls_load(self.wake + W_GENERATION)):
+            return
+        for h in self.dirty:
+            if h.number not in cache.records or h.number not in cache.opens:
+                return
+        cache.applied = -1
+        if ls_load(self.wake + W_INDEXED) >= self.base:
+            cache.paid()        # by another process
+        numbers = {h.number for h in self.dirty}
+        for h in self.dirty:
+            h.give_back(cache.records[h.number], cache.opens[h.number])
+        cache.owe(numbers, numbers, self.since)
+        cache.meta = _Meta(self.applied, self.commit, self.last_frame, self.last_crc, *meta[4:])
+        for h in self.dirty:
+            h.dirty = False
+        self.dirty.clear()
+        self.owed = cache.owed_commits
+        self.since = 0
+        self.base = cache.applied = self.applied

@@ -1,0 +1,75 @@
+"""When an engine has a lane of plain adds, and what became of a commit of it that failed.
+
+Invariants: a lane is only made where it does what the pipeline would: with the system's clock, on
+the real file system, in a store that may be written to; and it is made once, when the store is
+opened. Whether a failed commit counts is asked of the log, as the pipeline does (``resolve``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from logstore import format as fmt
+from logstore.clock import SYSTEM_CLOCK
+from logstore.engine.commit import pipeline, write_back
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.runtime import identity
+from logstore.engine.shm import process
+from logstore.engine.shm.writer_lock import through
+from logstore.errors import FileSystemError, typed
+from logstore.fs import FileSystem
+from logstore.log import names
+
+if TYPE_CHECKING:
+    from logstore.engine.commit.committer import Committer
+    from logstore.engine.lane.native import Lane
+    from logstore.engine.runtime.engine import Engine
+
+
+def open_lane(engine: Engine, committer: Committer) -> Lane | None:
+    """The lane of an engine that was just opened; None where there is none."""
+    options = engine.options
+    if native_or_none is None or options.readonly or options.clock is not SYSTEM_CLOCK:
+        return None
+    if type(engine.fs) is not FileSystem:
+        return None  # one of the tests, which must see every write
+    packed = process.packed_self()
+    lane: Lane = native_or_none.Lane(
+        engine,
+        committer.calls,
+        (int.from_bytes(packed[:8], sys.byteorder), int.from_bytes(packed[8:], sys.byteorder)),
+        vars(write_back),
+        partial(_follow, engine),
+        partial(_ask, engine),
+        identity.LOOK_NS,
+    )
+    engine.lane = lane
+    engine.metrics.more = lane.take_counts
+    return lane
+
+
+def _follow(engine: Engine) -> None:
+    write_back.follow_locked(engine, engine.wake.log())
+
+
+def _ask(engine: Engine, synced: bool, error: int, start: int, number: int, crc: int) -> None:
+    """Raise what a failed append, or with ``synced`` a failed sync, means for its commit; nothing
+    if that counts and all is well. The mutex and LOCK are held."""
+    path = names.segment(engine.path, fmt.segment_of(start))
+    exc: Exception = FileSystemError(f"{path} could not be synced before")
+    if error:
+        exc = typed(OSError(error, os.strerror(error)), path, "syncing" if synced else "writing")
+    request = pipeline.Request(_nothing, (), 0, 0)
+    batch = pipeline.Batch([request])
+    batch.start = batch.last_frame = start
+    batch.number, batch.last_crc, batch.appended = number, crc, synced
+    through(pipeline.resolve, engine, batch, exc)
+    if request.error is not None:
+        raise request.error
+
+
+def _nothing(*_: Any) -> None:
+    """The operation of a request that only waits for its outcome."""

@@ -1,0 +1,144 @@
+"""Prevents a kill between two steps of an add in the lane that loses, doubles or half publishes it.
+
+A process is killed at each of its calls of the system while it adds in the lane, by a library that
+is loaded before the C library. Between the stores of the words that publish a commit there is no
+call: there the words are put back by hand, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.shm.control_block import LogWords
+from tests.support.inside import engine_of, follow, lane_commits, let_lag
+
+if native_or_none is None:
+    pytest.skip("the lane was not compiled", allow_module_level=True)
+
+ADDS = """
+import os, sys, logstore
+from pathlib import Path
+from logstore.engine.commit import write_back
+write_back.INDEX_LAG_MAX_COMMITS = 64
+path, sync, start = sys.argv[1:]
+store = logstore.open(path, sync=sync, background=False)
+stream = store.stream("s")
+for number in range(10):
+    stream.add({"n": number})
+assert store._live().lane.take_counts()["commits"]
+Path(start).touch()
+for number in range(10, 20):
+    stream.add({"n": number})
+    print(number, flush=True)
+assert store._live().lane.take_counts()["commits"] == 10
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("killer") / "killer.so"
+    source = Path(__file__).with_name("killer.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", made, source, "-ldl"], check=True)
+    return made
+
+
+@pytest.mark.parametrize("sync", ["everysec", "always"])
+@pytest.mark.parametrize(
+    ("at", "how", "more"),
+    [
+        ("flock:1", "none", 0),  # before LOCK
+        ("flock:1", "all", 0),  # behind it
+        ("flock:2", "none", 1),  # all is published, LOCK is held
+        ("flock:2", "all", 1),
+        ("pwrite:1", "none", 0),  # the word of a commit in progress is set
+        ("pwrite:1", "half", 0),  # a torn tail
+        ("pwrite:1", "all", 1),  # complete, and not published
+        ("fdatasync:1", "none", 1),
+        ("fdatasync:1", "all", 1),
+    ],
+)
+@pytest.mark.parametrize("stays_open", [False, True])
+def test_a_kill_leaves_all_of_an_add_or_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killer: Path,
+    sync: str,
+    at: str,
+    how: str,
+    more: int,
+    stays_open: bool,
+) -> None:
+    """Whether another process has the store open, and finishes the commit, or nobody had."""
+    if at.startswith("fdatasync") and sync != "always":
+        pytest.skip("nothing is synced")
+    let_lag(monkeypatch, 64, lane=True)
+    path, start = tmp_path / "store", tmp_path / "start"
+    with logstore.open(path, background=False) as other:
+        other.stream("s").add({"n": -1})
+        if not stays_open:
+            other.close()
+        kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
+        done = subprocess.run(
+            [sys.executable, "-c", ADDS, str(path), sync, str(start)],
+            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        acknowledged = [int(line) for line in done.stdout.split()]
+        with logstore.open(path, background=False) as store:
+            stream = store.stream("s")
+            id = stream.add({"n": 99})
+            follow(store)
+            there = [int(entry.fields[b"n"]) for entry in stream.range()]
+            assert there == [-1, *range(10 + len(acknowledged) + more), 99]
+            assert stream.last_id == id
+            assert bool(store.metrics()["torn_tails"]) is (how == "half" and stays_open)
+    if stays_open:
+        return
+    command = "import sys; from logstore.tools.cli import main; sys.exit(main())"
+    subprocess.run(
+        [sys.executable, "-c", command, "check", str(path)], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize("stored", range(6))
+def test_a_kill_among_the_words_that_publish_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    """In the order in which the lane stores them; the commit is in progress until the last one."""
+    let_lag(monkeypatch, 64, lane=True)
+    order = ["commit", "last_frame", "last_crc", "applied", "in_progress"]
+    with logstore.open(tmp_path / "store", background=False) as store:
+        stream, wake = store.stream("s"), engine_of(store).wake
+        ids = [stream.add({"n": number}) for number in range(10)]
+        before = wake.log()
+        lane_commits(store)
+        ids.append(stream.add({"n": 10}))
+        assert lane_commits(store) == 1
+        after = wake.log()
+        words = before._asdict() | {"in_progress": after.commit}
+        words |= {name: getattr(after, name) for name in order[:stored]}
+        wake.set_log(LogWords(**words))
+        ids.append(stream.add({"n": 11}))
+        ids.append(stream.add({"n": 12}))
+        follow(store)
+        assert not wake.in_progress
+        assert [entry.id for entry in stream.range()] == ids
+        assert wake.log().commit == after.commit + 2
