@@ -151,11 +151,13 @@ class OpenStore(Generic[T]):
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead)
 
-    def add_plain(self, name: bytes, fields: dict[Any, Any]) -> StreamID | None:
-        """Commit an entry with the ID ``*`` and no option beside the pipeline; its ID, or None if
-        this add or this moment is not plain: nothing has happened then, and ``commit`` does it."""
+    def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None:
+        """Commit an entry with no option beside the pipeline; its ID, or None if this add or this
+        moment is not plain: nothing has happened then, and ``commit`` does it."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
+            return None
+        if type(fields) is not dict or type(id) is not str or id != "*":
             return None
         told: list[StreamID] = []
         try:

@@ -21,7 +21,7 @@ from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
 
 if TYPE_CHECKING:
-    from logstore.engine.streams.add import AutoID
+    from logstore.engine.streams.add import Add, AutoID
     from logstore.engine.streams.idempotency import Asked
 
 T = TypeVar("T", bytes, str)
@@ -109,16 +109,12 @@ class StreamWrites(StreamReads[T]):
             OptionError: options contradict each other, or are none.
         """
         if (
-            type(fields) is dict
-            and type(id) is str
-            and id == "*"
-            and sync is maxlen is minid is limit is producer is idempotent_id is None
+            sync is maxlen is minid is limit is producer is idempotent_id is None
             and create is approximate is True
             and references == "keep"
+            and (made := self._opened.add_plain(self._name, fields, id)) is not None
         ):
-            made = self._opened.add_plain(self._name, fields)
-            if made is not None:
-                return made
+            return made
         batch, request = arguments.one_add(
             self._name,
             fields,
@@ -133,14 +129,19 @@ class StreamWrites(StreamReads[T]):
         )
         if producer is not None or idempotent_id is not None:
             from logstore.api import producing
-            from logstore.engine.streams import idempotency
 
             asked = producing.asked(batch, id, producer, idempotent_id, self._opened.encoding)
-            step = partial(idempotency.add, request=request, asked=asked)
-            ids: list[StreamID] | None = self._opened.commit(step, sync)
-            return None if ids is None else ids[0]
+            return self._add_asked(request, asked, sync)
         added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
         return None if added is None else added.first
+
+    def _add_asked(self, request: Add, asked: Asked, sync: Sync | None) -> StreamID | None:
+        """Add one entry for a producer, unless that was done."""
+        from logstore.engine.streams import idempotency
+
+        step = partial(idempotency.add, request=request, asked=asked)
+        ids: list[StreamID] | None = self._opened.commit(step, sync)
+        return None if ids is None else ids[0]
 
     def add_many(
         self,

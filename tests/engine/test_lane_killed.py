@@ -28,7 +28,9 @@ ADDS = """
 import os, sys, logstore
 from pathlib import Path
 from logstore.engine.commit import write_back
+from logstore.engine.lane import lane
 write_back.INDEX_LAG_MAX_COMMITS = 64
+lane.IN_USE = True
 path, sync, start = sys.argv[1:]
 store = logstore.open(path, sync=sync, background=False)
 stream = store.stream("s")

@@ -56,8 +56,7 @@ def let_lag(
     """The index may be so far behind plain commits, here and in processes forked from here; they go
     through the pipeline, but with ``lane``.
     """
-    if not lane:
-        patch.setattr(plain_lane, "native_or_none", None)
+    patch.setattr(plain_lane, "IN_USE", lane)
     patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", commits)
     patch.setattr(write_back, "INDEX_LAG_MAX_BYTES", size_bytes)
 

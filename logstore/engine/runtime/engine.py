@@ -315,11 +315,14 @@ class Engine:
 
     def _close_lane(self) -> None:
         """No add goes beside the pipeline any more."""
-        lane, more = self.lane, self.metrics.more
-        self.lane = self.metrics.more = None
+        lane = self.lane
+        self.lane = None
         if lane is not None:
             lane.close()
-        let_go((lane, more))
+        let_go(lane)
+        more = self.metrics.more
+        self.metrics.more = None
+        let_go(more)
 
     def _untie(self) -> None:
         """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped
