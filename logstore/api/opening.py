@@ -149,7 +149,7 @@ class OpenStore(Generic[T]):
             reserve.check(shared.engine)
         if sync is not None:
             check_sync(sync)
-        return shared.committer.run(op, sync, dead=dead)
+        return shared.committer.run(op, sync, dead=dead, grows=True)
 
     def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None:
         """Commit an entry with no option beside the pipeline; its ID, or None if this add or this

@@ -86,7 +86,7 @@ def test_a_copy_has_as_many_bytes_as_it_should(
 
     engine: Any = Engine()
     engine.fs = fs
-    backup._copy(engine, source, target, limit)
+    backup._copy(engine.fs, source, target, limit)
     assert target.read_bytes() == b"0123456789"[:limit]
     assert fs.done == [("sync", "to")]
 

@@ -62,13 +62,16 @@ class Committer:
         sync: Sync | None = None,
         args: tuple[Any, ...] = (),
         dead: list[Any] | None = None,
+        *,
+        grows: bool = False,
     ) -> Any:
         """Decide, apply and commit one operation; its result.
 
         ``op`` is called under LOCK with the write transaction and ``args``; more than once, if the
         commit must be decided again. It raises what ``op`` raises, and then nothing happened;
         LockTimeoutError; CommittedError, if it happened and something failed later. ``dead`` takes
-        what the operation dead-lettered, once it is committed.
+        what the operation dead-lettered, once it is committed. ``grows``: it may add to the store,
+        and is refused where the index took what was set aside on a full disk, to follow.
         """
         local = self._local
         if local.now or self._engine.options.readonly:
@@ -80,6 +83,8 @@ class Committer:
         if local.since_ns and self._queue.stalled:
             began_ns = local.since_ns
         request = Request(op, args, rank, began_ns + self._timeout_ns)
+        if grows:
+            request.grows = True
         local.now = True
         try:
             self._queue.submit(request)

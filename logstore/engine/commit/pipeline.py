@@ -37,12 +37,18 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail, write_back
-from logstore.engine.runtime import identity, reopen
+from logstore.engine.runtime import identity, reopen, reserve
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.writer_lock import PAUSE_S, StillHeld, through
-from logstore.errors import CommittedError, CorruptFrameError, FileSystemError, LockTimeoutError
+from logstore.errors import (
+    CommittedError,
+    CorruptFrameError,
+    DiskFullError,
+    FileSystemError,
+    LockTimeoutError,
+)
 from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
@@ -68,6 +74,7 @@ class Request:
     taken = False  # part of a batch
     done = False
     turn: Any = None  # a lock to wait on, if another thread leads
+    grows = False  # it may add to the store: refused where the space set aside was given up
 
     def __init__(self, op: Op, args: tuple[Any, ...], rank: int, deadline_ns: int) -> None:
         self.op = op
@@ -296,6 +303,8 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
     try:
         if (begun := _begin(engine, batch, words)) is None:
             return AGAIN
+        if engine.wake.full:  # perhaps only now, for the index to follow
+            _refuse_growth(engine, batch)
         txn, buffer, number, start = begun, begun.buffer, begun.buffer.number, begun.buffer.start
         offset = fmt.offset_of(start)
         step = _decide(engine, batch, txn, words)
@@ -361,6 +370,16 @@ def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
     batch.handed = txn.handed
     cache.applied = -1  # valid again only when this commit is through
     return txn
+
+
+def _refuse_growth(engine: Engine, batch: Batch) -> None:
+    """The space set aside is for those who give space back, and for what has happened already."""
+    for request in batch.requests:
+        if request.grows:
+            try:
+                reserve.check(engine)
+            except DiskFullError as exc:
+                request.fail(exc)
 
 
 def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int:

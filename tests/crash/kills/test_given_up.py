@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.engine.commit import write_back
 from logstore.recovery.check import check
 from tests import figures
 from tests.crash.kills import script, strace
@@ -112,11 +113,15 @@ def test_nobody_notices(tmp_path: Path) -> None:
     if strace.STRACE is None:
         pytest.skip("strace is not installed: system calls cannot be made to fail")
 
+    def work(path: Path) -> None:
+        write_back.INDEX_LAG_MAX_COMMITS = 0  # each add has an index commit
+        adds_and_reads(path)
+
     def play(folder: Path, hit: Hit) -> strace.Outcome:
         folder.mkdir()
         path = folder / "store"
         logstore.open(path, background=False).close()
-        return run(lambda: adds_and_reads(path), folder, hit)
+        return run(lambda: work(path), folder, hit)
 
     play(tmp_path / "count", Hit())
     of_adds = metas(tmp_path / "count")[-ADDS:]
