@@ -138,18 +138,23 @@ class OpenStore(Generic[T]):
         return snapshot.read(self.live().engine, Snapshot.record, name)
 
     def commit(
-        self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None
+        self,
+        op: Op,
+        sync: Sync | None = None,
+        dead: list[DeadLettered] | None = None,
+        *,
+        at_once: bool = False,
     ) -> Any:
         """Decide and commit an operation; its result. ``sync`` asks for more than the store's.
 
-        ``dead`` takes what it dead-lettered.
+        ``dead`` takes what it dead-lettered. With ``at_once`` it does not wait: ``NotFree``.
         """
         shared = self.live()
         if shared.engine.wake.full:
             reserve.check(shared.engine)
         if sync is not None:
             check_sync(sync)
-        return shared.committer.run(op, sync, dead=dead, grows=True)
+        return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
 
     def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None:
         """Commit an entry with no option beside the pipeline; its ID, or None if this add or this
@@ -188,13 +193,17 @@ class OpenStore(Generic[T]):
         *,
         frees: bool = False,
         on_dead: Callable[[Any], object] | None = None,
+        at_once: bool = False,
     ) -> Any:
         """Commit an operation that may dead-letter entries, and tell of those after; its result.
 
-        ``frees``: it gives space back, as acks do.
+        ``frees``: it gives space back, as acks do. ``at_once``: as ``commit`` has it.
         """
         dead: list[DeadLettered] = []
-        result = (self.free if frees else self.commit)(op, sync, dead)
+        if at_once:
+            result = self.commit(op, sync, dead, at_once=True)
+        else:
+            result = (self.free if frees else self.commit)(op, sync, dead)
         if dead:
             self._tell(self, dead, on_dead)
         return result

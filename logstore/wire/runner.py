@@ -1,40 +1,36 @@
-"""Runs steps on a store: changes that follow each other share a commit.
+"""Runs steps on a store: changes that follow each other share a commit, also those of many clients.
 
-Plain adds to one stream that follow each other are one operation, or one by one where that is
-refused. Invariants: replies come in the order of the steps; a change that is refused leaves no
+Invariants: replies come in the order of the steps; a change that is refused leaves no
 trace and does not touch its neighbours; a transaction's steps are one commit, and its reads see
-what the steps before them did. It blocks: call it in a thread.
+what the steps before them did; what ends one client's connection has no part in a shared commit,
+and the others have theirs. It blocks, but for ``share(at_once=True)``: call it in a thread.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
-from logstore.api import arguments
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.codec import RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import NotFree
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams import add
 from logstore.errors import DiskFullError, Error
-from logstore.ids import StreamID
 from logstore.wire.parts import Begun
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.owed import Cut, Owed
-from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
-from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Request, Row, Step, Tell
+from logstore.wire.resp.reply import Encoded, Reply, encode
+from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell
+from logstore.wire.together import Added, Adds, Again, Run, Together, encoded, timed
 
-Added: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
+Outcome: TypeAlias = list[Reply] | Exception  # replies; or what ends the client's connection
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
-COMMIT_S = 0.01  # that one commit may go on with another step
 
 
 # -- where a look reads ---------------------------------------------------------------------------
@@ -57,208 +53,10 @@ class StoreReader:
         return self._engine.clock.now_ms()
 
 
-class StateReader:
-    """Reads inside a commit: what was done in it so far is seen."""
-
-    def __init__(self, state: WriteTxn, owed: Owed) -> None:
-        self._state = state
-        self.rows = owed.rows
-        self.check = owed.check
-
-    def once(self, batch: Callable[[Snapshot], T]) -> T:
-        """What ``batch`` reads in the state at hand."""
-        state = self._state
-        state.flush()
-        return batch(Snapshot(state.index, state.segments, lambda: state.now_ms))
-
-    @property
-    def now_ms(self) -> int:
-        """The moment of the commit."""
-        return self._state.now_ms
-
-
-# -- steps inside of a commit ---------------------------------------------------------------------
-class _Again(Exception):  # noqa: N818
-    """A step failed after it had begun: the others are decided once more without it."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
-class _Adds:
-    """Rows of one stream, or some of them, as one operation; one by one if that is refused.
-
-    Each is added, or refused, as if it had come alone, in the order in which they came.
-    """
-
-    def __init__(self, key: bytes, rows: RowBatch, first: int = 0, end: int | None = None) -> None:
-        self._key = key
-        self._rows = rows
-        self._first = first
-        self._end = len(rows) if end is None else end
-        self._apart = False
-        self._refused: dict[int, Failure] = {}
-
-    def __call__(self, state: WriteTxn) -> list[Added]:
-        """Add them all; what became of them, in order. ``_Again``: call it in another state."""
-        if not self._apart:
-            try:
-                return [self._add(state, self._first, self._end)]
-            except _Again:
-                self._apart = True
-                raise
-            except Error:
-                self._apart = True
-        return [self._add_one(state, place) for place in range(self._first, self._end)]
-
-    def _add_one(self, state: WriteTxn, place: int) -> Added:
-        failure = self._refused.get(place)
-        if failure is not None:
-            return failure
-        try:
-            return self._add(state, place, place + 1)
-        except Error as exc:
-            self._refused[place] = failure = failure_of(exc)
-            return failure
-        except _Again as again:
-            self._refused[place] = failure_of(again.cause)
-            raise
-
-    def _add(self, state: WriteTxn, first: int, end: int) -> Added:
-        buffer = state.buffer
-        assert buffer is not None
-        before = buffer.end
-        try:
-            added = add.add(state, add.Add(self._key, self._rows, first, end, add.AUTO))
-        except Error as exc:
-            if buffer.end != before:
-                raise _Again(exc) from exc
-            raise
-        assert added is not None
-        return added.first, end - first
-
-
-def _encoded(runs: list[Added]) -> Encoded:
-    """The replies of all rows as bytes."""
-    ids = codec().resp_ids
-    return Encoded(
-        b"".join(
-            [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
-        )
-    )
-
-
-def _values(runs: list[Added]) -> list[Reply]:
-    """A reply for each row."""
-    replies: list[Reply] = []
-    for run in runs:
-        if isinstance(run, Failure):
-            replies.append(run)
-            continue
-        id, count = run
-        replies.append(bytes(id))
-        for _ in range(count - 1):
-            id = id.next()
-            replies.append(bytes(id))
-    return replies
-
-
-class _Together:
-    """Steps as one operation: as many as it takes until enough is owed, or ``all_of`` them."""
-
-    def __init__(self, steps: Sequence[Step], owed: Owed, *, all_of: bool = False) -> None:
-        self._steps = steps
-        self._owed = owed
-        self._mark = owed.size
-        self._all = all_of
-        self.replies: list[Reply] = [None] * len(steps)
-        self._failed: dict[int, Failure] = {}
-        self._adds: dict[int, _Adds] = {}  # by the place of the first row
-        for step in steps:
-            if isinstance(step, Change) and step.prepare is not None:
-                step.prepare()
-
-    def __call__(self, state: WriteTxn) -> None:
-        """Decide all of them that did not fail before."""
-        buffer = state.buffer
-        assert buffer is not None
-        self._owed.size = self._mark
-        place, begun = 0, time.monotonic()
-        while place < len(self._steps):
-            late = self._owed.full or time.monotonic() - begun > COMMIT_S
-            if place and late and not self._all:
-                del self.replies[place:]  # the rest is another commit: others come in between
-                return
-            if place in self._failed:
-                self.replies[place] = self._failed[place]
-                place += 1
-                continue
-            before = buffer.end
-            try:
-                place += self._decide(state, place)
-            except (Error, Failed) as exc:
-                self._failed[place] = failure_of(exc)
-                if buffer.end != before:
-                    raise _Again(exc) from exc
-
-    def _decide(self, state: WriteTxn, place: int) -> int:
-        """Decide the step at a place, with those that are joined to it; how many these are."""
-        step = self._steps[place]
-        if isinstance(step, Block):  # inside a transaction nothing waits
-            step = step.attempt
-        owed = self._owed
-        if isinstance(step, Change):
-            rows = _joined(self._steps, place)
-            if len(rows) > 1:
-                adds = self._adds.get(place)
-                if adds is None:
-                    batch = arguments.rows([row.pairs for row in rows], None)
-                    adds = self._adds[place] = _Adds(rows[0].key, batch)
-                self.replies[place : place + len(rows)] = _values(adds(state))
-                return len(rows)
-            self.replies[place] = owed.made(step.reply(_timed(step.request, step.op, state)))
-        elif isinstance(step, JoinedAdds):
-            adds = self._adds.setdefault(place, _Adds(step.key, step.rows))
-            self.replies[place] = _encoded(adds(state))
-        elif isinstance(step, Look):
-            reader = StateReader(state, owed)
-            self.replies[place] = owed.made(_timed(step.request, step.find, reader))
-        elif isinstance(step, Tell):
-            self.replies[place] = _timed(step.request, step.make)
-        else:
-            raise Failed("ERR this command is not allowed inside a transaction")
-        return 1
-
-
-def _joined(steps: Sequence[Step], place: int) -> list[Row]:
-    """The rows of plain adds to one stream that stand here one behind the other."""
-    rows: list[Row] = []
-    while place < len(steps):
-        step = steps[place]
-        row = step.row if isinstance(step, Change) and step.request is None else None
-        if row is None or (rows and row.key != rows[0].key):
-            break
-        rows.append(row)
-        place += 1
-    return rows
-
-
-def _timed(request: Request | None, work: Callable[..., T], *given: object) -> T:
-    """What the work of a step gives; its request keeps how long it took."""
-    if request is None:
-        return work(*given)
-    begun_ns = time.perf_counter_ns()
-    try:
-        return work(*given)
-    finally:
-        request.took(begun_ns)
-
-
 def told(step: Tell) -> Reply:
     """The reply of a step that needs no store."""
     try:
-        return _timed(step.request, step.make)
+        return timed(step.request, step.make)
     except Failed as failed:
         return failure_of(failed)
 
@@ -266,6 +64,20 @@ def told(step: Tell) -> Reply:
 # -- steps of sessions ----------------------------------------------------------------------------
 def _is_short_change(step: Step) -> bool:
     return isinstance(step, JoinedAdds) or (isinstance(step, Change) and step.parts is None)
+
+
+def is_shared(step: Step) -> bool:
+    """Whether it may share a commit with other clients' steps: it changes little."""
+    if isinstance(step, JoinedAdds):
+        return True
+    return isinstance(step, Change) and step.parts is None and step.prepare is None
+
+
+def light_rows(step: Step) -> int:
+    """How many rows a step adds, if it adds plain ones and does nothing else; 0 if it does."""
+    if isinstance(step, JoinedAdds):
+        return len(step.rows)
+    return 1 if isinstance(step, Change) and step.row is not None else 0
 
 
 def _has_parts(step: Step) -> bool:
@@ -349,6 +161,42 @@ class Runner:
             step.request.took(begun.begun_ns)
         return [reply]
 
+    def share(self, runs: Sequence[Run], *, at_once: bool = False) -> list[Outcome]:
+        """Do what several clients want to change as one commit; what became of each client's.
+
+        The steps are such as ``is_shared`` tells. Each client gets the replies of as many of its
+        steps as went into the commit, perhaps of none: the rest is asked for again. A client whose
+        connection has to end, or for whom something of ours is defect, has no part in it; the
+        others have theirs. With ``at_once`` it does not wait: ``NotFree``, and nothing happened.
+        """
+        if len(runs) == 1 and not at_once:
+            return [self._alone(runs[0])]
+        together = Together(runs)
+        try:
+            self._decided(together, at_once=at_once)
+        except NotFree:
+            raise
+        except (Cut, DiskFullError):
+            return self._each_alone(runs, at_once=at_once)
+        except Error as exc:
+            return [[_refused(step, exc) for step in run.steps] for run in runs]
+        except Exception:  # noqa: BLE001  each alone: the one whose it is is told and logged there
+            return self._each_alone(runs, at_once=at_once)
+        return [*together.outcomes()]
+
+    def _each_alone(self, runs: Sequence[Run], *, at_once: bool) -> list[Outcome]:
+        """Nothing of the shared commit happened, as one of them failed it: each its own commit."""
+        if at_once:
+            raise NotFree
+        return [self._alone(run) for run in runs]
+
+    def _alone(self, run: Run) -> Outcome:
+        """What becomes of one client's steps."""
+        try:
+            return self.run(run.steps, run.owed)
+        except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
+            return exc
+
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""
         with opened_of(self.store).live().committer.wanted_since(since_ns):
@@ -362,7 +210,7 @@ class Runner:
     ) -> list[Reply] | None:
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
         owed = owed or Owed()
-        together = _Together(steps, owed, all_of=True)
+        together = Together([Run(steps, owed)], all_of=True)
 
         def op(state: WriteTxn) -> bool:
             if unchanged is not None and not unchanged(state):
@@ -375,12 +223,12 @@ class Runner:
         owed.note(together.replies)
         return together.replies
 
-    def _decided(self, op: Callable[[WriteTxn], T]) -> T:
+    def _decided(self, op: Callable[[WriteTxn], T], *, at_once: bool = False) -> T:
         """Commit an operation; once more, without what failed, as often as it asks for that."""
         while True:
             try:
-                result: T = opened_of(self.store).commit_telling(op)
-            except _Again:
+                result: T = opened_of(self.store).commit_telling(op, at_once=at_once)
+            except Again:
                 continue
             return result
 
@@ -393,10 +241,10 @@ class Runner:
                 return self._joined_adds(step)
             if isinstance(step, Look):
                 reader = StoreReader(self.store, owed)
-                return owed.made(_timed(step.request, step.find, reader))
+                return owed.made(timed(step.request, step.find, reader))
             assert isinstance(step, Tell | Admin)
             work = step.make if isinstance(step, Tell) else step.work
-            return owed.made(_timed(step.request, work))
+            return owed.made(timed(step.request, work))
         except Cut:
             raise
         except (Error, Failed) as exc:
@@ -412,7 +260,7 @@ class Runner:
 
         def op(state: WriteTxn) -> Any:
             owed.size = mark  # it may be decided more than once
-            return _timed(step.request, step.op, state)
+            return timed(step.request, step.op, state)
 
         try:
             result = opened_of(self.store).commit_telling(op, frees=frees)
@@ -424,7 +272,7 @@ class Runner:
 
     def _commit(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
         """Changes as one commit; the replies of as many as went into it."""
-        together = _Together(steps, owed)
+        together = Together([Run(steps, owed)])
         try:
             self._decided(together)
         except Cut:
@@ -435,7 +283,7 @@ class Runner:
             return [_refused(step, exc) for step in steps]
         except Exception as exc:  # noqa: BLE001
             return [_failed(step, exc) for step in steps]
-        return together.replies
+        return together.outcomes()[0]
 
     def _joined_adds(self, step: JoinedAdds) -> Reply:
         """Adds that came together; those that find the disk full together: as many as fit."""
@@ -445,7 +293,7 @@ class Runner:
         while first < count:
             end = min(first + size, count)
             try:
-                runs += self._decided(_Adds(step.key, step.rows, first, end))
+                runs += self._decided(Adds(step.key, step.rows, first, end))
                 first = end
             except Error as exc:
                 if isinstance(exc, DiskFullError) and end - first > 1:
@@ -453,4 +301,4 @@ class Runner:
                     continue
                 runs += [failure_of(exc)] * (count - first)
                 first = count
-        return _encoded(runs)
+        return encoded(runs)

@@ -19,7 +19,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from logstore.engine.commit import write_back
-from logstore.engine.commit.pipeline import Batch, CommitQueue, Op, Request, ready_locked, resolve
+from logstore.engine.commit.pipeline import (
+    Batch,
+    CommitQueue,
+    NotFree,
+    Op,
+    Request,
+    ready_locked,
+    resolve,
+)
 from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
@@ -64,6 +72,7 @@ class Committer:
         dead: list[Any] | None = None,
         *,
         grows: bool = False,
+        at_once: bool = False,
     ) -> Any:
         """Decide, apply and commit one operation; its result.
 
@@ -71,7 +80,10 @@ class Committer:
         commit must be decided again. It raises what ``op`` raises, and then nothing happened;
         LockTimeoutError; CommittedError, if it happened and something failed later. ``dead`` takes
         what the operation dead-lettered, once it is committed. ``grows``: it may add to the store,
-        and is refused where the index took what was set aside on a full disk, to follow.
+        and is refused where the index took what was set aside on a full disk, to follow. With
+        ``at_once`` it does not wait:
+        ``NotFree``, and nothing happened, if another thread or process commits, or if the disk
+        would have to be waited for (``always``, a new segment).
         """
         local = self._local
         if local.now or self._engine.options.readonly:
@@ -85,6 +97,8 @@ class Committer:
         request = Request(op, args, rank, began_ns + self._timeout_ns)
         if grows:
             request.grows = True
+        if at_once:
+            request.at_once = True
         local.now = True
         try:
             self._queue.submit(request)
@@ -247,4 +261,4 @@ class Committer:
         return not request.done and self._queue.wait(request)
 
 
-__all__ = ["Batch", "Committer", "Op", "Request", "ready_locked"]
+__all__ = ["Batch", "Committer", "NotFree", "Op", "Request", "ready_locked"]

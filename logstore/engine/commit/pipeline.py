@@ -65,6 +65,10 @@ WAIT_SLICE_S = 0.1
 GATHER_S = 0.0005
 
 
+class NotFree(Exception):  # noqa: N818  (what is so, not a mistake)
+    """A request that may not wait would have to; nothing of it happened."""
+
+
 class Request:
     """One caller's operation on its way through a commit."""
 
@@ -73,6 +77,7 @@ class Request:
     dead: Sequence[Any] = ()  # what the operation dead-lettered
     taken = False  # part of a batch
     done = False
+    at_once = False  # it waits for no thread, no process and no disk: ``NotFree``
     turn: Any = None  # a lock to wait on, if another thread leads
     grows = False  # it may add to the store: refused where the space set aside was given up
 
@@ -143,8 +148,52 @@ class CommitQueue:
 
     def submit(self, request: Request) -> None:
         """Queue up, and see the request through as the leader or in another's batch."""
-        if self._enter(request) or self.wait(request):
+        if request.at_once:
+            self._submit_at_once(request)
+        elif self._enter(request) or self.wait(request):
             self.lead()
+
+    def _submit_at_once(self, request: Request) -> None:
+        """Commit if nobody leads and the mutex and LOCK are free; else its error is ``NotFree``.
+
+        The mutex is taken before the lead: who has the lead first could wait here for who has the
+        mutex, and that one for the lead.
+        """
+        engine = self._engine
+        if not engine.mutex.acquire(blocking=False):
+            request.fail(NotFree())
+            return
+        try:
+            with self.guard:
+                leads = self.leader is None and request.rank < ALWAYS
+                if leads:
+                    self.leader = request
+                    self.batch = Batch([request])
+                    request.taken = True
+            if not leads:
+                request.fail(NotFree())
+            elif self._is_free():
+                batch = self._commit()  # it takes both once more, and gives LOCK back
+                assert batch is not None
+                self.hand_on(batch)
+                if batch.serves:
+                    futex.let_run()
+            else:
+                request.fail(NotFree())
+                assert self.batch is not None
+                self.hand_on(self.batch)
+        finally:
+            engine.mutex.release()
+
+    def _is_free(self) -> bool:
+        """Whether LOCK could be had, and the index is there: making it takes long."""
+        engine = self._engine
+        generation = engine.generation
+        if engine.closed or generation is None or engine.wake.in_progress:
+            return False
+        if generation.number != engine.wake.generation():
+            return False
+        return engine.lock.file.try_lock(exclusive=True)
 
     def _enter(self, request: Request) -> bool:
         """Queue up; True if this thread leads."""
@@ -213,6 +262,8 @@ class CommitQueue:
                 words = ready_locked(engine)
                 while (step := commit_locked(engine, batch, words)) != DONE:
                     if step == ROLL:
+                        if leader.at_once:  # it syncs the segment
+                            raise NotFree
                         log_tail.roll_locked(engine, words)
                         engine.metrics.count("rolls")
                     words = engine.wake.log()

@@ -14,10 +14,11 @@ from logstore.wire.acl import Denied
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
 from logstore.wire.resp.words import Words
-from logstore.wire.runner import StateReader, StoreReader
+from logstore.wire.runner import StoreReader
 from logstore.wire.service import QUEUED_BYTES, Client, Multi
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.table import Command
+from logstore.wire.together import StateReader
 
 _FLAGS = ("noscript", "loading", "stale", "fast", "allow_busy")
 _NO_MORE = {

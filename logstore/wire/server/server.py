@@ -26,10 +26,11 @@ from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.resp.owed import Cut, Owed, OwedBytes
 from logstore.wire.resp.reply import Made, Reply, encode
-from logstore.wire.runner import Runner, told
+from logstore.wire.runner import is_shared, told
 from logstore.wire.server.admission import Arrivals, Place
+from logstore.wire.server.group_commit import GroupCommit
 from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
-from logstore.wire.service import Service
+from logstore.wire.service import Database, Service
 from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell, Unread, commits
 
@@ -60,6 +61,10 @@ class Server:
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._tries = _Tries(self._readers)
+        self._commits = {
+            number: GroupCommit(database.runner, self._writers)
+            for number, database in service.databases.items()
+        }
         self.ends = False  # nobody waits for replies any more
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals = Arrivals(service, self._protocol)
@@ -91,6 +96,8 @@ class Server:
             self._unix_socket.close()
         for watcher in self._watchers.values():
             watcher.close()
+        for shared in self._commits.values():
+            shared.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -133,16 +140,13 @@ class Server:
         """Run work that takes long but needs no store in a thread; its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def run(
-        self,
-        runner: Runner,
-        steps: Sequence[Step],
-        owed: Owed,
-        work: Callable[[], Any] | None = None,
-    ) -> Any:
-        """Run steps, or work that does, in a thread of the readers or of the writers."""
-        if work is None:
-            work = partial(runner.run, steps, owed, whole=False)
+    async def run(self, database: Database, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+        """Run steps: small changes in a commit with those of others, all else in a thread of the
+        readers or of the writers."""
+        if all(map(is_shared, steps)):
+            return await self._commits[database.number].run(steps, owed)
+        runner = database.runner
+        work: Callable[[], list[Reply]] = partial(runner.run, steps, owed, whole=False)
         threads = self._readers
         if any(map(commits, steps)):
             threads = self._writers
@@ -315,10 +319,10 @@ class _Connection:
             self._owe()
             await self._send([await self._server.block(self._session, step)])
         else:
-            runner, at = self._session.database.runner, 0
+            database, at = self._session.database, 0
             owed = self._owe()
             while at < len(steps):
-                replies = await self._server.run(runner, steps[at:], owed)
+                replies = await self._server.run(database, steps[at:], owed)
                 if replies:  # else the first one is amid its parts
                     at += len(replies)
                     await self._send(replies)

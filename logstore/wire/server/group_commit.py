@@ -1,0 +1,179 @@
+"""Group commit across connections: what clients want to change is collected, and committed once.
+
+Whoever has changes to make hands them in; in the next turn of the event loop all that were handed
+in run as one commit, in the order in which they came. Small ones run in the loop's own thread, if
+nobody else commits just then, since a thread costs more than the commit; all others run in a
+thread, and what comes meanwhile is the next commit.
+
+Invariants: a client is told of a change only when its commit is complete, and as durable as the
+policy says; one commit of a store is under way at a time, so that changes of one client, handed in
+one after the other, are made in that order; every one that is handed in is told, once, unless its
+client went before it was taken, or the server ends; the loop never waits for LOCK, another thread
+or a sync. Of what waits for LOCK, each waits as long as if it had come alone, and no longer.
+Knows no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeAlias
+
+from logstore.engine.commit.committer import NotFree
+from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.reply import Reply
+from logstore.wire.runner import Outcome, Runner, light_rows
+from logstore.wire.steps import Step
+from logstore.wire.together import Run
+
+SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
+LIGHT_ROWS = 256  # that are added in the loop's thread: about a millisecond
+SLOW_S = 0.02  # a commit that took longer sends those behind it to a thread for a while
+SLOW_PAUSE_S = 0.25
+TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
+Told: TypeAlias = Callable[[Outcome], object]
+
+
+class HandedIn:
+    """One client's steps, until they are told."""
+
+    __slots__ = ("over", "rows", "run", "since_ns", "told")
+
+    def __init__(self, steps: Sequence[Step], owed: Owed, told: Told) -> None:
+        self.run = Run(steps, owed)
+        self.told = told
+        self.since_ns = time.monotonic_ns()
+        self.over = False  # the client went: nothing of it is begun, and nobody is told
+        self.rows = 0  # that it adds, if it does nothing else
+        for step in steps:
+            rows = light_rows(step)
+            if not rows:
+                self.rows = LIGHT_ROWS + 1
+                break
+            self.rows += rows
+
+
+class GroupCommit:
+    """The shared commits of one store, for the clients of an event loop."""
+
+    def __init__(self, runner: Runner, threads: ThreadPoolExecutor) -> None:
+        self._runner = runner
+        self._threads = threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: deque[HandedIn] = deque()
+        self._expected = False  # a turn is about to come, or a thread commits
+        self._threads_until = 0.0  # the loop commits nothing itself before then
+
+    async def run(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+        """Hand in, and wait: the replies of the first of the steps, perhaps of none.
+
+        Raises what ends the client's connection.
+        """
+        future: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
+        handed = self.hand_in(steps, owed, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            handed.over = True
+
+    def hand_in(self, steps: Sequence[Step], owed: Owed, told: Told) -> HandedIn:
+        """Commit the steps with those of others; ``told``, in the loop, of what became of them."""
+        handed = HandedIn(steps, owed, told)
+        self._waiting.append(handed)
+        self._expect()
+        return handed
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._waiting.clear()
+
+    def _expect(self) -> None:
+        if not self._expected:
+            self._expected = True
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Commit what was handed in, here or in a thread."""
+        self._expected = False
+        taken = self._take()
+        if not taken:
+            return
+        outcomes = self._at_once(taken)
+        if outcomes is not None:
+            self._tell(taken, outcomes)
+            return
+        assert self._loop is not None
+        self._expected = True
+        runs = [handed.run for handed in taken]
+        work = partial(self._runner.since, taken[0].since_ns, self._runner.share, runs)
+        running = self._loop.run_in_executor(self._threads, work)
+        running.add_done_callback(partial(self._ran, taken))
+
+    def _take(self) -> list[HandedIn]:
+        """Those whose turn it is: in their order, as many as one commit is to have."""
+        waiting, taken, steps = self._waiting, list[HandedIn](), 0
+        while waiting:
+            handed = waiting[0]
+            if not handed.over:
+                steps += len(handed.run.steps)
+                if taken and (
+                    steps > SHARED_MAX_STEPS or handed.since_ns > taken[0].since_ns + TOGETHER_NS
+                ):
+                    break
+                taken.append(handed)
+            waiting.popleft()
+        return taken
+
+    def _at_once(self, taken: Sequence[HandedIn]) -> list[Outcome] | None:
+        """The outcomes, if this may be done in the loop's thread."""
+        rows = 0
+        for handed in taken:
+            rows += handed.rows
+        if rows > LIGHT_ROWS:
+            return None
+        begun = time.monotonic()
+        if begun < self._threads_until:
+            return None
+        try:
+            return self._runner.share([handed.run for handed in taken], at_once=True)
+        except NotFree:
+            return None
+        finally:
+            ended = time.monotonic()
+            if ended - begun > SLOW_S:
+                self._threads_until = ended + SLOW_PAUSE_S
+
+    def _ran(self, taken: Sequence[HandedIn], running: asyncio.Future[list[Outcome]]) -> None:
+        """A thread has committed."""
+        self._expected = False
+        if running.cancelled():  # the server ends
+            return
+        error = running.exception()
+        if error is None:
+            self._tell(taken, running.result())
+        else:
+            ends = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            self._tell(taken, [ends] * len(taken))
+
+    def _tell(self, taken: Sequence[HandedIn], outcomes: Sequence[Outcome]) -> None:
+        """Tell each; behind them the next ones have their turn."""
+        if self._waiting:
+            self._expect()
+        for handed, outcome in zip(taken, outcomes, strict=True):
+            if not handed.over:
+                handed.told(outcome)
+
+
+def _settle(future: asyncio.Future[list[Reply]], outcome: Outcome) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
