@@ -2,7 +2,8 @@
 
 Invariants: whatever interrupts a thread, and wherever, the lead is handed on, LOCK is released and
 every request gets its outcome (``_rescue``); a call of the store from inside one of its own calls
-raises, and never waits for itself. How threads share a commit is told in ``pipeline``.
+raises, and never waits for itself. How threads share a commit is told in
+``group_commit``.
 
 Interrupts are not held back: a commit that one cuts off is resolved as a dead writer's would be, by
 the tail check (``pipeline.resolve``). This module is never compiled: Python raises an interrupt
@@ -19,15 +20,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from logstore.engine.commit import write_back
-from logstore.engine.commit.pipeline import (
-    Batch,
-    CommitQueue,
-    NotFree,
-    Op,
-    Request,
-    ready_locked,
-    resolve,
-)
+from logstore.engine.commit.group_commit import CommitQueue, NotFree
+from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, resolve
 from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
