@@ -11,7 +11,7 @@ ARGS ?=
 JOBS ?= 3
 # What `make test-compiled` runs
 COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
-	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_machine.py groups/test_references.py \
+	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_references.py \
 	groups/test_transaction_groups.py groups/test_worker.py index log store benchmarks/test_instructions.py)
 # How many times as long as it has to `make torture` runs
 TIMES ?= 1

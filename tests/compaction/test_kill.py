@@ -52,7 +52,10 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
         else:
             time.sleep(chance.random() * most_s)
             child.send_signal(signal.SIGKILL)
-            killed += "done" not in child.stdout.read()
+            late = "done" in child.stdout.read()
+            killed += not late
+            if late:  # the machine is less busy than it was
+                most_s *= 0.7
         child.wait()
         with logstore.open(path) as store:
             assert logical(dump(store)) == expected

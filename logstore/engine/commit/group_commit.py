@@ -102,6 +102,8 @@ class CommitQueue:
         generation = engine.generation
         if engine.closed or generation is None or engine.wake.in_progress:
             return False
+        if engine.lock.owes_a_turn:
+            return False
         if generation.number != engine.wake.generation():
             return False
         return engine.lock.file.try_lock(exclusive=True)

@@ -392,12 +392,15 @@ class Wake:
         """Sleep until the writer lock is released, at most some milliseconds."""
         futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
 
-    def signal_unlock(self) -> None:
+    def signal_unlock(self) -> bool:
         """After the lock's release: wake one of those who wait for it, and who waits for what was
         committed. The one says once more that somebody waits before it tries, and wakes the next.
+        Whether somebody waited for the lock.
         """
-        if self._map[_WAITING_OFFSET] != 0:
+        waited: bool = self._map[_WAITING_OFFSET] != 0
+        if waited:
             _U32.pack_into(self._map, _WAITING_OFFSET, 0)
             futex.wake(self._address + _WAITING_OFFSET, 1)
         if self.waits.pending or self.waits.given:
             self.waits.wake_pending()
+        return waited

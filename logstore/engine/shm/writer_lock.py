@@ -4,7 +4,9 @@ Invariants: LOCK is never unlinked and never broken by a time-out; waiting is in
 owner's pid stands in WAKE so that a time-out can name it; only the holder of the in-process mutex
 takes or releases it. Lock order everywhere: the in-process mutex, this lock, LMDB's write
 transaction. Who waits with a deadline gives the mutex up now and then (``StillHeld``): if it kept
-it, the threads behind it would wait for its time-out, and then for their own.
+it, the threads behind it would wait for its time-out, and then for their own. A process that has
+taken the lock again and again over one that waits lets that one go first: whoever is woken by a
+release comes too late for the next commit of the one that released it, and would never have it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ INTERRUPTS_MAX = 100
 SHARE_NS = 50_000_000  # the longest wait for LOCK with the mutex held
 PAUSE_S = 0.001  # without it the one that gave the mutex up would be the next to have it
 _CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+PASSED_OVER_MAX = 8  # times in a row that one who waited was woken, and did not get the lock
 SPIN_NS = 50_000 if _CPUS > 1 else 0
 
 
@@ -53,6 +56,12 @@ class WriterLock:
         self._packed_self = process.packed_self()
         self.metrics = Metrics()  # the engine's
         self.held = False
+        self._passed_over = 0
+
+    @property
+    def owes_a_turn(self) -> bool:
+        """Whether the next to take the lock should be another process, which has waited."""
+        return self._passed_over >= PASSED_OVER_MAX
 
     def acquire(self, wake: Wake | None, timeout_s: float, deadline_ns: int = 0) -> None:
         """Take the lock; LockTimeoutError, which names the owner, after ``timeout_s``.
@@ -60,7 +69,11 @@ class WriterLock:
         With a deadline (of ``time.monotonic_ns``), which is the end of these seconds for one who
         began earlier, StillHeld after some milliseconds.
         """
+        if self._passed_over >= PASSED_OVER_MAX:
+            self._passed_over = 0
+            time.sleep(PAUSE_S)
         if not self.file.try_lock(exclusive=True):
+            self._passed_over = 0
             self._wait(wake, timeout_s, deadline_ns)
         self.held = True
         if wake is not None:
@@ -131,7 +144,7 @@ class WriterLock:
         self.file.unlock()
         self.held = False
         if wake is not None:
-            wake.signal_unlock()
+            self._passed_over = self._passed_over + 1 if wake.signal_unlock() else 0
 
     def close(self, wake: Wake | None = None) -> None:
         """Close without unlocking explicitly (also in a forked child). Who held it wakes the next:
