@@ -27,7 +27,7 @@ UNDER_LOCK = {
 }
 IN_A_COMMIT = {
     "logstore/engine/dump/copy.py": "sees what the commit sees",
-    "logstore/wire/runner.py": "sees what the commit sees",
+    "logstore/wire/together.py": "sees what the commit sees",
 }
 OF_THEIR_OWN = {
     "recovery/readonly.py": "the private index of a store that is only read, which follows the log",
