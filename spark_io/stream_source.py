@@ -1,11 +1,13 @@
 """The streaming source: ``spark.readStream.format("logstore")``.
 
-Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read. A batch is
+Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read, how
+many entries had been added up to it, and the stream's number. A batch is
 what lies between two of them, so a batch that is repeated has the same entries, and a query that is
 started again goes on where it stood.
 
-Invariants: as of ``source``. What a first batch begins at stands in its end, too: Spark asks for
-the beginning anew when that batch is repeated, and "latest" would be another one by then.
+Invariants: as of ``source``. What the streams begin at that a batch is the first of stands in its
+end, too: Spark asks for the beginning anew when the first batch is repeated, and "latest" would be
+another one by then; and what is there when a stream is first seen is what may not be lost.
 """
 
 from __future__ import annotations
@@ -35,13 +37,17 @@ _STREAMS, _FROM, _INITIAL = "streams", "from", "initial"
 
 
 def _packed(offsets: Offsets) -> dict[str, list[Any]]:
-    return {name: [str(each.last), each.added] for name, each in sorted(offsets.items())}
+    return {
+        name: [str(each.last), each.added, each.number] for name, each in sorted(offsets.items())
+    }
 
 
 def _unpacked(found: dict[str, list[Any]]) -> Offsets:
     from logstore.spark_io.tailing import Offset
 
-    return {name: Offset(StreamID(*parse_id(each[0])), each[1]) for name, each in found.items()}
+    return {
+        name: Offset(StreamID(*parse_id(each[0])), *each[1:]) for name, each in found.items()
+    }  # an older checkpoint has no numbers
 
 
 class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -87,22 +93,23 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self.options.max_rows, self.options.max_bytes
         before = _unpacked(start[_STREAMS])
-        found = tailing.latest(self.options, before, self._target, rows, size)
+        found, begun = tailing.latest(self.options, before, self._target, rows, size)
         if found == before:
             return start
         end: dict[str, Any] = {_STREAMS: _packed(found)}
         if start.get(_INITIAL):
-            end[_FROM] = start[_STREAMS]
+            begun = before | begun
+        if begun:
+            end[_FROM] = _packed(begun)
         return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of a batch, pinned until it is committed."""
         from logstore.spark_io import tailing
 
-        began = end.get(_FROM, start[_STREAMS]) if start.get(_INITIAL) else start[_STREAMS]
-        splits, held = tailing.splits(
-            self.options, _unpacked(began), _unpacked(end[_STREAMS]), self.cores
-        )
+        known = {} if start.get(_INITIAL) and _FROM in end else start[_STREAMS]
+        began = _unpacked(known | end.get(_FROM, {}))
+        splits, held = tailing.splits(self.options, began, _unpacked(end[_STREAMS]), self.cores)
         self._held.append((repr(end[_STREAMS]), held))
         return [SplitPartition(split) for split in splits]
 

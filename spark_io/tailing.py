@@ -1,12 +1,14 @@
 """What a streaming query reads next: offsets of streams, and plans between two of them.
 
-An offset of a stream is the last ID that was read, and how many entries had ever been added up to
-it (-1: not known). The count tells an entry that went unread from one that went after it was read:
-what was added behind the offset and is not there any more is lost to the query.
+An offset of a stream is the last ID that was read, how many entries had ever been added up to it
+(-1: not known), and the stream's number (0: not known). The count tells an entry that went unread
+from one that went after it was read: what was added behind the offset and is not there any more is
+lost to the query. The number tells a stream from a later one of its name.
 
 Invariants: an offset names nothing that a power cut can take back: the log is synced before it is
-told; a plan lies between two offsets and is pinned; the store is closed again before anything is
-sent to a task.
+told; a plan lies between two offsets and is pinned; what was lost is looked for behind the plan, so
+that nothing goes unseen between the two; the store is closed again before anything is sent to a
+task.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from logstore.api.store import Store
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import OptionError, SnapshotExpired
+from logstore.errors import OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -43,6 +45,7 @@ class Offset(NamedTuple):
 
     last: StreamID
     added: int = UNKNOWN
+    number: int = 0
 
 
 Offsets = dict[str, Offset]
@@ -71,65 +74,124 @@ def ends(options: StreamOptions) -> Offsets:
     with planning.open_for(options.source) as store:
         records = _records(opened_of(store), planning.stream_names(options.source, store))
         store.sync()
-        return {name: Offset(each.last, each.entries_added) for name, each in records.items()}
+        return {name: _end(each) for name, each in records.items()}
 
 
 def latest(
     options: StreamOptions, start: Offsets, upto: Offsets | None, rows: int, size: int
-) -> Offsets:
-    """Offsets behind ``start`` by at most so many rows and bytes (0: no limit) of all streams.
+) -> tuple[Offsets, Offsets]:
+    """Offsets behind ``start`` by at most so many rows and bytes (0: no limit) of all streams; and
+    where the streams begin that ``start`` does not know, or not so well.
 
     ``upto`` bounds them, too. SnapshotExpired if unread entries went, unless that is allowed.
     """
     with planning.open_for(options.source) as store:
         opened = opened_of(store)
         records = _records(opened, planning.stream_names(options.source, store))
-        found = dict(start)
-        behind: list[str] = []
+        found = {
+            name: each
+            for name, each in start.items()
+            if name in records or not _gone(options, store, name)
+        }
+        begun: Offsets = {}
+        behind: list[tuple[str, Offset]] = []
         for name, record in records.items():
-            offset = start.get(name, Offset(options.after))
             if upto is not None and name not in upto:
                 continue
+            offset = _begin(options, store, name, record, start.get(name))
             _check_loss(options, store, name, record, offset)
             if record.last > offset.last:
-                behind.append(name)
-        for place, name in enumerate(behind):
+                behind.append((name, offset))
+                if offset != start.get(name):
+                    begun[name] = offset
+        for place, (name, offset) in enumerate(behind):
             left = len(behind) - place
-            offset = start.get(name, Offset(options.after))
-            end = _end(records[name], upto, name)
+            end = _end(records[name])
+            if upto is not None and upto[name].number == end.number:
+                end = min(end, upto[name], key=lambda each: each.last)
             if rows or size:
                 share = max(1, rows // left) if rows else 0, max(1, size // left) if size else 0
-                end, taken = _cut(store, name, offset.last, end, *share)
+                end, taken = _cut(store, name, offset, end, *share)
                 rows = max(1, rows - taken[0]) if rows else 0
                 size = max(1, size - taken[1]) if size else 0
             found[name] = end
         store.sync()
-    return found
+    return found, begun
 
 
-def _end(record: StreamRecord, upto: Offsets | None, name: str) -> Offset:
-    end = Offset(record.last, record.entries_added)
-    return end if upto is None else min(end, upto[name], key=lambda each: each.last)
+def _end(record: StreamRecord) -> Offset:
+    return Offset(record.last, record.entries_added, record.number)
+
+
+# -- losses -----------------------------------------------------------------------------------
+def _gone(options: StreamOptions, store: Store[bytes], name: str) -> bool:
+    """Whether a stream was dropped; SnapshotExpired, unless that is allowed."""
+    if name in store:
+        return False
+    if options.fail_on_loss:
+        raise _dropped(name, "")
+    return True
+
+
+def _dropped(name: str, more: str) -> SnapshotExpired:
+    return SnapshotExpired(
+        f"stream {name!r} was dropped{more}, and what the query had not read of it is not there "
+        "any more. Begin anew with another checkpoint, or give failOnDataLoss=false and go on "
+        "with what is left",
+        stream=name.encode(),
+    )
+
+
+def _begin(
+    options: StreamOptions,
+    store: Store[bytes],
+    name: str,
+    record: StreamRecord,
+    offset: Offset | None,
+) -> Offset:
+    """What a stream is read from: its offset, or as a stream that the query has not seen.
+
+    Of such a one what is there now is counted: what went before is no loss.
+    """
+    if offset is not None and _another(offset, record):
+        if options.fail_on_loss:
+            raise _dropped(name, ", and made anew")
+        offset = None
+    if offset is None:
+        offset = Offset(options.after)
+    if offset.added != UNKNOWN or not options.fail_on_loss or record.last <= offset.last:
+        return offset
+    there = store.stream(name).count(_behind(offset.last), record.last)
+    return Offset(offset.last, record.entries_added - there, record.number)
+
+
+def _another(offset: Offset, record: StreamRecord) -> bool:
+    """Whether a stream of this name was read that is not this one."""
+    if offset.number:
+        return offset.number != record.number
+    return offset.added != UNKNOWN and record.last < offset.last
 
 
 def _check_loss(
-    options: StreamOptions, store: Store[bytes], name: str, record: StreamRecord, offset: Offset
+    options: StreamOptions,
+    store: Store[bytes],
+    name: str,
+    record: StreamRecord,
+    offset: Offset,
+    upto: Offset | None = None,
 ) -> None:
-    """Whether what was added behind the offset is still there; most times two IDs tell."""
-    if not options.fail_on_loss or offset.added == UNKNOWN:
+    """SnapshotExpired if what was added behind the offset, up to another one, is not all there;
+    most times two IDs tell."""
+    end = _end(record) if upto is None else upto
+    if not options.fail_on_loss or UNKNOWN in (offset.added, end.added):
         return
-    if record.last < offset.last:
-        raise SnapshotExpired(
-            f"stream {name!r} ends at {record.last}, before what the query read, {offset.last}: it "
-            "was dropped, and made anew. Begin anew with another checkpoint, or give "
-            "failOnDataLoss=false",
-            stream=record.name,
-        )
     if record.length and record.first <= offset.last and record.max_deleted <= offset.last:
         return
-    wanted = record.entries_added - offset.added
-    there = store.stream(name).count(offset.last.next(), record.last) if record.length else 0
-    if record.last > offset.last and there < wanted:
+    if end.last <= offset.last:
+        return
+    wanted = end.added - offset.added
+    there = store.stream(name).count(_behind(offset.last), end.last)
+    if there < wanted:
         raise SnapshotExpired(
             f"{wanted - there} entries of stream {name!r} behind {offset.last} were trimmed or "
             "deleted before the query read them: keep entries for longer, or give "
@@ -138,13 +200,17 @@ def _check_loss(
         )
 
 
+def _behind(last: StreamID) -> StreamID:
+    return last.next() if last < MAX_ID else last
+
+
 # -- limits -----------------------------------------------------------------------------------
 def _cut(
-    store: Store[bytes], name: str, after: StreamID, end: Offset, rows: int, size: int
+    store: Store[bytes], name: str, start: Offset, end: Offset, rows: int, size: int
 ) -> tuple[Offset, tuple[int, int]]:
-    """The offset so many rows or bytes behind ``after``, and what lies between: whole nodes, but
+    """The offset so many rows or bytes behind ``start``, and what lies between: whole nodes, but
     for the first one, of which so many rows are taken as are allowed."""
-    opened = opened_of(store)
+    opened, after = opened_of(store), start.last
     at: StreamID | None = after.next()
     last, taken, used = after, 0, 0
     while at is not None:
@@ -156,7 +222,9 @@ def _cut(
                 ids = [entry.id for entry in few]
                 last, taken, used = (ids[-1] if ids else end.last), len(ids), node_bytes
             if over:
-                return Offset(last), (taken, used)
+                # All that was added behind the start is there, or its count is not known.
+                added = UNKNOWN if start.added == UNKNOWN else start.added + taken
+                return Offset(last, added, end.number), (taken, used)
             last, taken, used = min(node_last, end.last), taken + live, used + node_bytes
     return end, (taken, used)
 
@@ -186,25 +254,58 @@ def splits(
     found: list[Split] = []
     held: list[str] = []
     with planning.open_for(options.source) as store:
-        engine = opened_of(store).engine()
-        for name, upto in end.items():
-            after = start.get(name, Offset(options.after)).last
-            if after >= upto.last or name not in store:
-                continue
-            made = plan.make(
-                engine,
-                [name.encode()],
-                after.next() if after < MAX_ID else after,
-                upto.last,
-                min_partitions=options.source.min_partitions,
-                cores=cores,
-                ttl_ms=_OWN_MS,
-                owner=planning.driver(),
-                purpose="a streaming query",
-            )
-            found += made.splits
-            held += [made.pin_id] if made.pin_id else []
+        try:
+            for name, upto in end.items():
+                offset = start.get(name, Offset(options.after))
+                if offset.last >= upto.last:
+                    continue
+                made = _plan(options, store, name, offset.last, upto.last, cores)
+                held += [made.pin_id] if made.pin_id else []
+                if _is_whole(options, store, name, offset, upto):
+                    found += made.splits
+        except BaseException:
+            release(options.source.path, held)
+            raise
     return found, held
+
+
+def _plan(
+    options: StreamOptions,
+    store: Store[bytes],
+    name: str,
+    after: StreamID,
+    last: StreamID,
+    cores: int,
+) -> plan.Plan:
+    """The plan of what lies behind an ID, up to another one; of nothing if there is no stream."""
+    try:
+        return plan.make(
+            opened_of(store).engine(),
+            [name.encode()],
+            _behind(after),
+            last,
+            min_partitions=options.source.min_partitions,
+            cores=cores,
+            ttl_ms=_OWN_MS,
+            owner=planning.driver(),
+            purpose="a streaming query",
+        )
+    except StreamNotFoundError:
+        return plan.Plan("", [], 0, 0)
+
+
+def _is_whole(
+    options: StreamOptions, store: Store[bytes], name: str, offset: Offset, upto: Offset
+) -> bool:
+    """Whether the plan was made of the stream that the offsets are of; SnapshotExpired if not, or
+    not of all, unless that is allowed. (A number is never given again: it was the same then.)"""
+    record = _records(opened_of(store), [name.encode()]).get(name)
+    if record is not None and not _another(upto, record):
+        _check_loss(options, store, name, record, offset, upto)
+        return True
+    if options.fail_on_loss:
+        raise _dropped(name, " before it was read")
+    return False
 
 
 def release(path: str, held: Sequence[str]) -> None:

@@ -160,6 +160,82 @@ def test_what_was_trimmed_unread_is_told(path: Path) -> None:
         batch(reader, end)
 
 
+def test_what_went_between_the_offset_and_the_plan_is_told(path: Path) -> None:
+    """As in a batch that is repeated a week later, by a query that is started again."""
+    reader, lossy = reader_of(path), reader_of(path, failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    with make_store(path) as store:
+        store["race:1"].trim(maxlen=12)
+        store["race:2"].delete(store["race:2"].first.id)
+    with pytest.raises(SnapshotExpired, match="18 entries of stream 'race:1' behind"):
+        reader.partitions(start, end)
+    assert rows(lossy, start, end) == [*range(18, 30), *range(101, 110)]
+    lossy.stop()
+    with make_store(path) as store:
+        store.drop("race:1")
+    with pytest.raises(SnapshotExpired, match="'race:1' was dropped before it was read"):
+        reader.partitions(start, end)
+    with make_store(path) as store:
+        store["race:1"].add_many({"n": n} for n in range(1000, 1040))
+    with pytest.raises(SnapshotExpired, match="'race:1' was dropped before it was read"):
+        reader.partitions(start, end)
+    assert rows(lossy, start, end) == [*range(101, 110)]
+    lossy.stop()
+    assert pins(path) == 0
+
+
+def test_losses_behind_a_batch_that_was_cut_are_told(path: Path) -> None:
+    """What was read may go; of the rest each entry counts, also of a stream that came later."""
+    reader = reader_of(path, maxRowsPerTrigger=9)
+    _, end = batch(reader, reader.initialOffset())
+    with make_store(path) as store:
+        read_upto = end["streams"]["race:1"][0]
+        assert store["race:1"].trim(minid=read_upto) > 0
+        store["race:3"].add_many(({"n": n} for n in range(200, 240)), batch=7)
+    _, end = batch(reader, end)
+    with make_store(path) as store:
+        store["race:3"].delete(store["race:3"].last.id)
+    with pytest.raises(SnapshotExpired, match="1 entries of stream 'race:3' behind"):
+        batch(reader, end)
+    lossy = reader_of(path, maxRowsPerTrigger=9, failOnDataLoss="false")
+    for _ in range(3):
+        some, end = batch(lossy, end)
+        assert some
+    some, _ = batch(reader, end)  # what went then is not told again
+    assert some
+    for each in (reader, lossy):
+        each.stop()
+
+
+def test_a_stream_of_the_same_name_is_another_one(path: Path) -> None:
+    """One that was dropped is told, and read from its beginning where that is allowed."""
+    reader, lossy = reader_of(path), reader_of(path, failOnDataLoss="false")
+    _, end = batch(reader, reader.initialOffset())
+    with make_store(path) as store:
+        store.drop("race:1")
+    with pytest.raises(SnapshotExpired, match="'race:1' was dropped, and what"):
+        batch(reader, end)
+    with make_store(path) as store:  # below and above what was read, and more than there was
+        store["race:1"].add({"n": 500}, id="1-0")
+        store["race:1"].add_many({"n": n} for n in range(501, 540))
+    with pytest.raises(SnapshotExpired, match="dropped, and made anew"):
+        batch(reader, end)
+    assert batch(lossy, end)[0] == [*range(500, 540)]
+    lossy.stop()
+
+
+def test_offsets_of_an_older_checkpoint(path: Path) -> None:
+    """They have no numbers of streams."""
+    reader = reader_of(path)
+    _, end = batch(reader, reader.initialOffset())
+    older = {"streams": {name: each[:2] for name, each in end["streams"].items()}}
+    with make_store(path) as store:
+        store["race:1"].add({"n": "30"})
+    assert batch(reader, older)[0] == [30]
+    reader.stop()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
