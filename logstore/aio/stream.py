@@ -6,7 +6,6 @@ those of the plain face, which a test compares: it says what each is for.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.aio.group import AsyncGroup
 from logstore.aio.host import Host
+from logstore.aio.pages import PAGE_ENTRIES, pages
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dump import Peer
@@ -32,11 +32,11 @@ from logstore.settings import StreamSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)
-PAGE_ENTRIES = 256  # entries an iterator fetches at once
 
 
 class AsyncStream(Generic[T]):
@@ -199,13 +199,8 @@ class AsyncStream(Generic[T]):
     def __aiter__(self) -> AsyncIterator[Entry[T]]:
         return self.range()
 
-    async def _pages(self, found: Iterator[R], size: int = PAGE_ENTRIES) -> AsyncIterator[R]:
-        def page() -> list[R]:
-            return list(itertools.islice(found, size))
-
-        while items := await self._run(page):
-            for each in items:
-                yield each
+    def _pages(self, found: Iterator[R], size: int = PAGE_ENTRIES) -> AsyncIterator[R]:
+        return pages(self._run, found, size)
 
     async def read(
         self,
@@ -278,10 +273,20 @@ class AsyncStream(Generic[T]):
         end: IDLike = "+",
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         batch_rows: int = 65536,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Entries of an interval as Arrow record batches, as ``Stream.scan``: ``async for``."""
-        scanned = partial(self._stream.scan, start, end, columns=columns, batch_rows=batch_rows)
+        scanned = partial(
+            self._stream.scan,
+            start,
+            end,
+            columns=columns,
+            schema=schema,
+            where=where,
+            batch_rows=batch_rows,
+        )
         async for batch in self._pages(iter(await self._run(scanned)), 1):
             yield batch
 

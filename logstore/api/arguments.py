@@ -181,6 +181,14 @@ def check_count(value: object, name: str) -> None:
         raise OptionError(f"{name} must be at most 2^63-1")
 
 
+def range_count(count: int | None, name: str = "count") -> int:
+    """How many are asked for at most; -1 if there is no limit. OptionError."""
+    check_count(count, name)
+    if count is not None and count < 0:
+        raise OptionError(f"{name} must not be negative: {count}")
+    return -1 if count is None else count
+
+
 def check_between(value: object, name: str, least: int, most: int) -> None:
     """OptionError for what is no int between these, both included."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -7,9 +7,10 @@ takes a snapshot a batch. It knows no logic of the disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
@@ -52,6 +53,26 @@ def entries(
         if batch.rest is None or left == 0:
             return
         low, high = batch.rest
+
+
+def merged(
+    opened: OpenStore[T],
+    names: Sequence[bytes],
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    *,
+    reverse: bool = False,
+) -> Iterator[tuple[T, Entry[T]]]:
+    """Entries of several streams in the order of IDs, ``left`` of them as in `entries`."""
+
+    def of(name: bytes) -> Iterator[tuple[T, Entry[T]]]:
+        text = opened.text(name)
+        for entry in entries(opened, name, low, high, left, reverse=reverse):
+            yield text, entry
+
+    every = heapq.merge(*map(of, names), key=lambda each: each[1].id, reverse=reverse)
+    return every if left < 0 else islice(every, left)
 
 
 class Start(NamedTuple):

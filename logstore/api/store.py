@@ -6,7 +6,7 @@ with one. It knows no logic of the disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -24,7 +24,11 @@ from logstore.ids import IDLike
 from logstore.options import Sync
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from logstore.api.dead_letters import OnDead
+    from logstore.api.scan import Scan
     from logstore.api.times import When
     from logstore.api.transaction import Transaction
     from logstore.api.values import ValueCodec
@@ -338,6 +342,101 @@ class Store(StoreCare[T]):
         arguments.deadline_of(timeout)
         begin = read.starts(self._opened, after, since)
         return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT)
+
+    def merge(
+        self,
+        streams: str | bytes | Sequence[str | bytes] | None = None,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        count: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[T, Entry[T]]]:
+        """Entries of several streams in the order of their IDs, lazily, under one limit.
+
+        Args:
+            streams: names, or patterns such as ``"race:*"``; None: all there are at the call.
+            start: as in ``Stream.range``.
+            end: as in ``Stream.range``.
+            since: as in ``Stream.range``.
+            until: as in ``Stream.range``.
+            count: at most so many entries of all together; None: no limit, 0: none.
+            reverse: from the newest entry on.
+
+        Returns:
+            An iterator of pairs of a stream's name and an entry; what has the same ID comes in the
+            order in which the streams are named, with ``reverse``, too. It holds a batch a stream.
+
+        Raises:
+            StreamNotFoundError: a stream is not there.
+            InvalidIDError: an end is no ID.
+            OptionError: ``start`` is above ``end``, an end is given twice or is no moment,
+                ``count`` is negative, or no stream is named.
+            EntryTypeError: a stream's name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
+        """
+        from logstore.api.names import stream_names
+
+        low, high = arguments.moments(start, end, since, until, self._engine().clock)
+        arguments.check_flag(reverse, "reverse")
+        left = arguments.range_count(count)
+        names = stream_names(self._opened, streams)()
+        return read.merged(self._opened, names, low, high, left, reverse=reverse)
+
+    def scan(
+        self,
+        streams: str | bytes | Sequence[str | bytes] | None = None,
+        start: IDLike = "-",
+        end: IDLike = "+",
+        *,
+        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
+        merge: bool = False,
+        batch_rows: int = 65536,
+    ) -> Scan:
+        """Entries of several streams as Arrow, to be read as often as wanted.
+
+        Args:
+            streams: names, or patterns such as ``"race:*"``, whose streams are found at each
+                reading; None: all.
+            start: as in ``Stream.range``.
+            end: as in ``Stream.range``.
+            columns: as in ``Stream.scan``.
+            schema: as in ``Stream.scan``.
+            where: as in ``Stream.scan``; a comparison of ``stream`` also says which are read.
+            merge: in the order of IDs over all streams (1024 at most); else stream by stream.
+            batch_rows: rows of a batch, at most.
+
+        Returns:
+            A ``Scan``.
+
+        Raises:
+            StreamNotFoundError: a stream is not there.
+            InvalidIDError: an end is no ID.
+            OptionError: the interval is reversed, or a column or condition cannot be.
+            EntryTypeError: a stream's name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
+            UsageError: pyarrow is not installed.
+        """
+        from logstore.api.names import stream_names
+        from logstore.api.scan import make_scan
+
+        return make_scan(
+            self._opened,
+            stream_names(self._opened, streams),
+            start,
+            end,
+            columns=columns,
+            schema=schema,
+            where=where,
+            batch_rows=batch_rows,
+            merge=merge,
+        )
 
     def transaction(self, *, sync: Sync | None = None) -> Transaction[T]:
         """Operations on any streams, all or nothing: ``with store.transaction() as tx: ...``

@@ -16,14 +16,16 @@ from logstore.api import read as reading
 from logstore.api.entry import Entry, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read
-from logstore.errors import EntryTypeError, OptionError, UsageError
+from logstore.errors import EntryTypeError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from logstore.api.dump import Peer
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+    from logstore.api.scan import Scan
     from logstore.api.times import When
     from logstore.api.values import Values
 
@@ -123,10 +125,7 @@ class StreamReads(Generic[T]):
         """
         low, high = arguments.moments(start, end, since, until, self._opened.engine().clock)
         arguments.check_flag(reverse, "reverse")
-        arguments.check_count(count, "count")
-        if count is not None and count < 0:
-            raise OptionError(f"count must not be negative: {count}")
-        left = -1 if count is None else count
+        left = arguments.range_count(count)
         return reading.entries(self._opened, self._name, low, high, left, reverse=reverse)
 
     def __iter__(self) -> Iterator[Entry[T]]:
@@ -283,36 +282,44 @@ class StreamReads(Generic[T]):
         end: IDLike = "+",
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         batch_rows: int = 65536,
-    ) -> pa.RecordBatchReader:
-        """Entries of an interval as Arrow record batches.
+    ) -> Scan:
+        """Entries of an interval as Arrow, to be read as often as wanted.
 
         Args:
             start: as in ``range``.
             end: as in ``range``.
-            columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: these), or of
-                fields; as a mapping with their types (None: text). A value that is none of its
-                type is null.
+            columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: those of
+                ``schema``, else these), or of fields; as a mapping with their types (None: text).
+                A value that is none of its type is null.
+            schema: the types of columns; None: fields are text.
+            where: comparisons that must all hold, as ``[("speed", ">", 30)]``, or an expression of
+                pyarrow. Those of ``id``, ``ms``, ``ts`` and ``id_key`` also say where to read.
             batch_rows: rows of a batch, at most.
 
         Returns:
-            A reader of record batches.
+            A ``Scan``: iterate over its record batches, or see its ``to_arrow``, ``to_pandas`` and
+            ``to_polars``.
 
         Raises:
             InvalidIDError: an end is no ID.
-            OptionError: the interval is reversed, or a column cannot be.
+            OptionError: the interval is reversed, or a column or condition cannot be.
             UsageError: pyarrow is not installed.
         """
-        from logstore.scan import live
+        from logstore.api.scan import make_scan
 
-        low, high = arguments.interval(start, end)
-        engine = self._opened.engine()
-        try:
-            return live.scan_stream(engine, self._name, low, high, columns, batch_rows)
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"{error.name} is not installed: pip install 'logstore-streams[arrow]'"
-            ) from error
+        return make_scan(
+            self._opened,
+            lambda: [self._name],
+            start,
+            end,
+            columns=columns,
+            schema=schema,
+            where=where,
+            batch_rows=batch_rows,
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """What tools of Arrow take: a new scan of the whole stream, in its standard columns."""

@@ -1,4 +1,4 @@
-"""Scanning a stream of an open store: some nodes on one snapshot, then the next snapshot.
+"""Scanning streams of an open store: some nodes on one snapshot, then the next snapshot.
 
 Invariants: no snapshot lives longer than NODES_MAX nodes take to decode, none is held while the
 caller has a batch; the walk goes on by ID behind the last entry it took, so that nodes that were
@@ -7,7 +7,7 @@ rewritten, merged or moved in between are neither skipped nor read twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from logstore.codec import Buffer, Section
@@ -16,18 +16,16 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone, Segments
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import DamagedStoreError, OptionError, StreamNotFoundError
-from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.errors import DamagedStoreError, StreamNotFoundError
+from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan import walk
-from logstore.scan.arrow import BATCH_ROWS, Gather
+from logstore.scan.arrow import Gather
 from logstore.scan.listing import Listing
 from logstore.scan.located import Stretch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from logstore.scan.shape import Shape
 
 NODES_MAX = 256
 
@@ -98,44 +96,27 @@ class Walk:
         return True
 
 
-def _batches(
-    engine: Engine, name: bytes, start: StreamID, end: StreamID, gather: Gather
+def _step(view: Snapshot, here: Walk, gather: Gather) -> bool:
+    return here.step(view, gather)
+
+
+def batches(
+    engine: Engine, names: Iterable[bytes], start: StreamID, end: StreamID, gather: Gather
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a scan."""
-    here = Walk(engine, name, start, end)
-    while not here.done:
-        while not snapshot.read(engine, lambda view: here.step(view, gather)):
-            pass
-        yield from gather.take()
-
-
-def scan_stream(
-    engine: Engine,
-    name: bytes,
-    start: StreamID = ZERO_ID,
-    end: StreamID = MAX_ID,
-    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-    batch_rows: int = BATCH_ROWS,
-) -> pa.RecordBatchReader:
-    """The live entries of a closed interval, up to the last one there was at the first batch.
+    """The live entries of a closed interval of streams, one stream behind the other, each up to
+    the last entry that it had when the scan came to it.
 
     Each batch is read on snapshots of its own: entries that are deleted meanwhile may still come
     or not; none comes twice, and none that lives is left out.
     """
-    import pyarrow as pa
-
-    from logstore.scan import shape as shapes
-
-    shape: Shape | None = None
-    if isinstance(columns, Mapping):
-        shape = shapes.Shape(shapes.typed(columns))
-        gather = Gather(shape.sources, batch_rows)
-    else:
-        gather = Gather(_names(columns), batch_rows)
-    batches = _batches(engine, name, start, end, gather)
-    if shape is None:
-        return pa.RecordBatchReader.from_batches(gather.schema, batches)
-    return pa.RecordBatchReader.from_batches(shape.schema, map(shape.batch, batches))
+    for name in names:
+        here = Walk(engine, name, start, end)
+        while not here.done:
+            while not snapshot.read(engine, _step, here, gather):
+                pass
+            if not here.done:  # small streams share a batch
+                yield from gather.take()
+    yield from gather.take()
 
 
 def count_stream(engine: Engine, name: bytes, start: StreamID, end: StreamID) -> int:
@@ -166,19 +147,3 @@ def _counted(view: Snapshot, engine: Engine, found: Listing) -> int | None:
     except SegmentGone:
         return None
     return gather.rows
-
-
-def _names(columns: Sequence[str] | None) -> Sequence[str] | None:
-    """Names of columns, each once."""
-    if columns is None:
-        return None
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
-        raise OptionError(
-            f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
-        )
-    for name in columns:
-        if not isinstance(name, str):
-            raise OptionError(f"the names of columns must be str: {name!r}")
-    if len(set(columns)) != len(columns):
-        raise OptionError(f"a column is named twice: {', '.join(columns)}")
-    return columns

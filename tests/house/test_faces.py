@@ -34,7 +34,7 @@ TYPES = (
     ("Stream[Any]", "AsyncStream[Any]"),
     ("Group[T]", "AsyncGroup[T]"),
     ("Transaction[T]", "AsyncTransaction[T]"),
-    ("pa.RecordBatchReader", "AsyncIterator[pa.RecordBatch]"),
+    ("Scan", "AsyncIterator[pa.RecordBatch]"),
 )  # fmt: skip
 # What an argument of the asyncio face may be, too.
 WIDER = {

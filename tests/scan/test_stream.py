@@ -137,7 +137,7 @@ def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:
         stream = store["x"]
         stream.add_many((((n, 0), {"n": n}) for n in range(1, 4000)), batch=100)
         generation = store._engine().index()
-        reader = stream.scan(batch_rows=10)
+        reader = stream.scan(batch_rows=10).reader()
         first = reader.read_next_batch()
         before = generation.used_bytes()
         for _ in range(400):
@@ -150,7 +150,7 @@ def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:
 def test_a_scan_of_a_closed_store_says_so(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s")
     store["x"].add_many(({"n": n} for n in range(1000)), batch=100)
-    reader = store["x"].scan(batch_rows=10)
+    reader = store["x"].scan(batch_rows=10).reader()
     reader.read_next_batch()
     store.close()
     with pytest.raises(ClosedError):

@@ -1,0 +1,158 @@
+"""A scan, as users hold it: entries of streams as Arrow, as often as they are asked for.
+
+Invariants: making one reads no entry; each use is a reading of its own, which finds what is there
+then, and holds no snapshot while its caller has a batch. It knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from logstore.api import arguments
+from logstore.api.opening import OpenStore
+from logstore.errors import UsageError
+from logstore.ids import IDLike
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from logstore.scan.query import Query
+
+T = TypeVar("T", bytes, str)
+R = TypeVar("R")
+
+
+class Scan:
+    """Entries of streams as Arrow; made by ``Stream.scan`` and ``Store.scan``.
+
+    It can be read again and again, by several readers at a time, and each reading is a new one.
+    Tools that take Arrow streams take it as it is: ``pa.table(scan)``, ``pl.DataFrame(scan)``,
+    ``duckdb.sql("from scan")``.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._query.schema
+
+    def __repr__(self) -> str:
+        return f"<Scan of {', '.join(self.schema.names) or 'no columns'}>"
+
+    def reader(self, limit: int | None = None) -> pa.RecordBatchReader:
+        """Begin a reading.
+
+        Args:
+            limit: at most so many rows; None: all.
+
+        Returns:
+            A reader of record batches.
+
+        Raises:
+            OptionError: ``limit`` is negative or no integer.
+            StreamNotFoundError: a stream that was named is gone.
+        """
+        arguments.range_count(limit, "limit")
+        return self._query.reader(limit=limit)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.reader())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What tools of Arrow take: a new reading."""
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Read all.
+
+        Returns:
+            A table, in memory.
+
+        Raises:
+            StreamNotFoundError: a stream that was named is gone.
+        """
+        return self.reader().read_all()
+
+    def read_all(self) -> pa.Table:
+        """Read all, under the name that readers of pyarrow have for it: ``to_arrow``.
+
+        Returns:
+            A table, in memory.
+
+        Raises:
+            StreamNotFoundError: a stream that was named is gone.
+        """
+        return self.to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read all.
+
+        Returns:
+            A DataFrame; ``fields`` are dicts, ``pairs`` arrays of dicts, and null is as pandas has
+            it: None in text, NaN in numbers.
+
+        Raises:
+            UsageError: pandas is not installed.
+            StreamNotFoundError: a stream that was named is gone.
+        """
+        return needing("pandas", lambda: self.to_arrow().to_pandas(maps_as_pydicts="strict"))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read all. ``logstore.polars.scan`` reads what a query needs only.
+
+        Returns:
+            A DataFrame; ``fields`` and ``pairs`` are lists of structs.
+
+        Raises:
+            UsageError: polars is not installed.
+            StreamNotFoundError: a stream that was named is gone.
+        """
+
+        def made() -> pl.DataFrame:
+            import polars as pl
+
+            return pl.DataFrame(self)
+
+        return needing("polars", made)
+
+
+def needing(extra: str, call: Callable[[], R]) -> R:
+    """What a call gives; UsageError says which extra has the package that is not there."""
+    try:
+        return call()
+    except ModuleNotFoundError as error:
+        package = "logstore-streams[arrow]" if extra == "arrow" else f"logstore-streams[{extra}]"
+        what = "pandas" if extra == "pandas" else f"'{package}'"
+        raise UsageError(f"{error.name} is not installed: pip install {what}") from error
+
+
+def make_scan(
+    opened: OpenStore[T],
+    names: Callable[[], Sequence[bytes]],
+    start: IDLike,
+    end: IDLike,
+    *,
+    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None,
+    schema: pa.Schema | Mapping[str, pa.DataType | None] | None,
+    where: Sequence[tuple[str, str, Any]] | pc.Expression | None,
+    batch_rows: int,
+    merge: bool = False,
+) -> Scan:
+    """A scan; what it says is checked. UsageError without pyarrow."""
+    low, high = arguments.interval(start, end)
+    arguments.check_flag(merge, "merge")
+    opened.engine()  # ClosedError
+
+    def made() -> Scan:
+        from logstore.scan import query
+
+        read = query.Where(opened.engine, names, low, high)
+        return Scan(query.Query(read, columns, schema, where, batch_rows, merge=merge))
+
+    return needing("arrow", made)
