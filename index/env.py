@@ -195,6 +195,26 @@ class Generation:
         self.env.close()
         self.path = named(self.path)
 
+    def leave(self, txn: Any, gate: Any, *, written: bool) -> None:
+        """End a write transaction, and take back what was written in it. May be repeated.
+
+        The binding aborts one only at a moment at which no other thread of the process is inside
+        LMDB. Beside threads that read without rest such a moment does not come for seconds, and
+        whoever aborts has LOCK. So one in which nothing was written is committed, which writes
+        nothing and waits for nobody; and before another one is aborted, the gate keeps readers out.
+        """
+        if not written:
+            try:
+                txn.commit()
+            except lmdb.Error:  # it is over already, or LMDB has given it up: that waits for nobody
+                txn.abort()
+            return
+        try:
+            gate.shut()
+            txn.abort()
+        finally:
+            gate.reopen()
+
     def entries(self) -> dict[str, int]:
         """Rows by what they are."""
         with self.env.begin() as txn:

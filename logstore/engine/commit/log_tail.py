@@ -113,8 +113,6 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         due_ms = first_due(index)
         if txn.meta != meta or count:
             txn.flush()
-        else:
-            index_txn.abort()
     if sync:
         engine.wake.raise_durable(txn.meta.applied)
         engine.wake.oldest_unsynced_ms = 0
@@ -159,7 +157,8 @@ def _follow(engine: Engine, words: LogWords) -> None:
         if meta.applied < txn.meta.applied == words.applied:
             txn.flush()
         else:
-            index_txn.abort()
+            written = txn.meta.applied != meta.applied
+            generation.leave(index_txn, engine.gate, written=written)
     if txn.meta.applied != words.applied:
         check_locked(engine)  # it lacks more than a tail that lags: all is looked at
         return

@@ -72,6 +72,7 @@ class Batch:
 
     generation: Any = None  # of the index that it writes to
     index_txn: Any = None  # LMDB's write transaction, once something was asked of it
+    buffer: Any = None  # the frames that were decided, and applied to the index
     number = 0  # of the commit; 0: nothing of it can be in the log
     start = 0
     last_frame = 0
@@ -94,10 +95,13 @@ class Batch:
         self.index_txn = index_txn = self.generation.env.begin(write=True)
         return IndexTxn(self.generation, index_txn)
 
-    def abort_index(self) -> None:
+    def abort_index(self, engine: Engine) -> None:
         """Take back what was written to the index, if anything was. May be repeated."""
         if self.index_txn is not None:
-            self.index_txn.abort()
+            buffer = self.buffer
+            written = buffer is not None and buffer.end != buffer.start
+            self.generation.leave(self.index_txn, engine.gate, written=written)
+            self.index_txn = self.buffer = None
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """No request that has no outcome of its own happened."""
@@ -147,7 +151,7 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         if step < 0 and size > engine.limits.segment_bytes and offset > fmt.SEGMENT_HEAD_BYTES:
             step = ROLL
         if step >= 0:
-            batch.abort_index()
+            batch.abort_index(engine)
             engine.wake.waits.withdraw_locked(txn.handed)
             return step
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
@@ -175,7 +179,7 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         _publish(engine, txn, meta, engine.wake.indexed_upto if plain else buffer.end)
         batch.over = True
     except BaseException:
-        batch.abort_index()
+        batch.abort_index(engine)
         raise
     if plain:
         txn.owe()
@@ -191,18 +195,20 @@ def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
     cache, index = engine.cache, None
     if cache.applied != words.applied or cache.generation != words.generation:
         write_back.catch_up_locked(engine, words)
+    if cache.meta is None and engine.wake.indexed_upto < words.applied:
+        write_back.follow_locked(engine, words)
     if cache.meta is None:
         index = batch.open_index()
         cache.meta = index.meta()
         if cache.meta.applied != words.applied:  # the index lags, or differs: the log decides
-            batch.abort_index()
+            batch.abort_index(engine)
             log_tail.follow_locked(engine, words)
             return None
     elif write_back.is_due(engine, words):
         write_back.follow_locked(engine, words)
     start = fmt.start_of_next(words.applied, words.active_segment)
     txn = WriteTxn(engine, index, cache.meta, start, words.commit + 1, batch)
-    batch.handed = txn.handed
+    batch.handed, batch.buffer = txn.handed, txn.buffer
     cache.applied = -1  # valid again only when this commit is through
     return txn
 
@@ -298,7 +304,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
     were not interrupted, and they are tried again.
     """
     exc = env.typed(exc)
-    batch.abort_index()
+    batch.abort_index(engine)
     engine.cache.clear()
     if batch.over:
         return

@@ -31,10 +31,7 @@ from logstore.format import Kind
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
-# 0: every commit writes its rows. Switched off (64 otherwise): beside a process that copies the
-# directory of its open store, another one could not open it (``tests.engine.copying``), and why is
-# not known yet.
-INDEX_LAG_MAX_COMMITS: int = 0
+INDEX_LAG_MAX_COMMITS: int = 64  # 0: every commit writes its rows
 INDEX_LAG_MAX_BYTES = 64 * 1024
 
 
