@@ -32,7 +32,13 @@ def delete_nothing(store: logstore.Store[Any]) -> None:
 
 def fail_halfway(store: logstore.Store[Any]) -> None:
     """What was applied to the index already is taken back."""
-    with pytest.raises(logstore.Error), store.transaction() as txn:
+    with pytest.raises(logstore.Error):
+        add_both(store)
+
+
+def add_both(store: logstore.Store[Any]) -> None:
+    """The second add refuses: its ID is not above the last."""
+    with store.transaction() as txn:
         txn.stream("other").add({"n": 1})
         txn.stream("read").add({"n": 1}, id="1-1")
 
