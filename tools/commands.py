@@ -48,6 +48,7 @@ COMMANDS = {
     "pins": "space:pins",
     "import": "importing",
     "export": "exporting",
+    "sql": "sql",
     "serve": "serve",
     "redis": "redis_commands:redis",
 }

@@ -45,6 +45,31 @@ class Scan:
     def __repr__(self) -> str:
         return f"<Scan of {', '.join(self.schema.names) or 'no columns'}>"
 
+    def dataset(self) -> Any:
+        """What hands columns and filters of a query down to the scan, for DuckDB only.
+
+        Returns:
+            A data set of pyarrow with a schema and a scanner, and nothing else.
+        """
+        from logstore.scan.dataset import Entries
+
+        return Entries(self._query)
+
+    def pushed(
+        self, columns: Sequence[str] | None, filter: pc.Expression | None, limit: int | None
+    ) -> pa.RecordBatchReader:
+        """Begin a reading of what a query needs.
+
+        Args:
+            columns: some of the scan's columns; None: all.
+            filter: an expression of pyarrow that holds for all rows that are wanted.
+            limit: at most so many rows.
+
+        Returns:
+            A reader of record batches.
+        """
+        return self._query.reader(columns, filter, limit)
+
     def reader(self, limit: int | None = None) -> pa.RecordBatchReader:
         """Begin a reading.
 

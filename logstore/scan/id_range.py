@@ -61,22 +61,44 @@ class Possible:
 
     def interval(self, start: StreamID, end: StreamID) -> tuple[StreamID, StreamID] | None:
         """The part of a closed interval outside of which no row can be; None: no row can be."""
-        low, high = (each.ms << 64 | each.seq for each in (start, end))
-        if not self._between(low, high):
+        if not self._between(start, end):
             return None
-        first = _smallest(low, high, lambda at: self._between(low, at))
-        # From above, the same: what is counted up is how far down it goes.
-        down = _smallest(0, high - first, lambda by: self._between(high - by, high))
+        # By milliseconds first; only an ID says more than that.
+        low_ms = _smallest(
+            start.ms, end.ms, lambda ms: self._between(start, min(end, StreamID(ms, U64_MAX)))
+        )
+        first = max(start, StreamID(low_ms, 0))
+        down = _smallest(
+            0, end.ms - low_ms, lambda by: self._between(max(first, StreamID(end.ms - by, 0)), end)
+        )
+        last = min(end, StreamID(end.ms - down, U64_MAX))
+        if "id_key" in str(self._condition):
+            first, last = self._by_sequence(first, last)
         # What each end leaves may be nothing together: ms > 1 and ms < 2.
-        return (_id(first), _id(high - down)) if self._between(first, high - down) else None
+        return (first, last) if self._between(first, last) else None
 
-    def _between(self, low: int, high: int) -> bool:
-        known, at = [], low
+    def _by_sequence(self, first: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
+        """Both ends moved within their milliseconds."""
+        top = last.seq if first.ms == last.ms else U64_MAX
+        low = _smallest(first.seq, top, lambda seq: self._between(first, StreamID(first.ms, seq)))
+        found = StreamID(first.ms, low)
+        bottom = low if first.ms == last.ms else 0
+        down = _smallest(
+            0,
+            last.seq - bottom,
+            lambda by: self._between(StreamID(last.ms, last.seq - by), last),
+        )
+        return found, StreamID(last.ms, last.seq - down)
+
+    def _between(self, start: StreamID, end: StreamID) -> bool:
+        known, at = [], start
         for edge in (TS_MAX_MS, I64_MAX, U64_MAX):
-            until = min(high, (edge << 64) | U64_MAX)
+            until = min(end, StreamID(edge, U64_MAX))
             if at <= until:
-                known.append(self._known(_id(at), _id(until)))
-                at = until + 1
+                known.append(self._known(at, until))
+                if until == end:
+                    break
+                at = until.next()
         return self._can_hold(known)
 
     def _known(self, low: StreamID, high: StreamID) -> Any:
@@ -105,10 +127,6 @@ def _smallest(low: int, high: int, holds: Callable[[int], bool]) -> int:
         else:
             low = middle + 1
     return low
-
-
-def _id(number: int) -> StreamID:
-    return StreamID(number >> 64, number & U64_MAX)
 
 
 def _key(id: StreamID) -> bytes:

@@ -1,0 +1,80 @@
+"""A scan as a data set of pyarrow, which tells it what a query needs: its columns and its filter.
+
+DuckDB asks data sets that way, and no other Arrow object. Of a data set it uses ``schema`` and
+``scanner`` alone; all else needs what stands behind those of pyarrow in C++, and is refused.
+
+Invariant: a filter is applied to every row, for who hands it over does not look at the rows again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import dataset
+
+from logstore.errors import UsageError
+from logstore.scan.query import Query
+
+_NEEDS_MORE = (
+    "__reduce__",
+    "count_rows",
+    "filter",
+    "get_fragments",
+    "head",
+    "join",
+    "join_asof",
+    "replace_schema",
+    "sort_by",
+    "take",
+    "to_batches",
+    "to_table",
+)
+
+
+class Reading:
+    """What a query needs, to be read once."""
+
+    def __init__(self, query: Query, columns: Sequence[str] | None, filter: Any) -> None:
+        self._query = query
+        self._columns = columns
+        self._filter = filter
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The record batches."""
+        return self._query.reader(self._columns, self._filter)
+
+
+class Entries(dataset.Dataset):
+    """The entries of a scan; ``schema`` and ``scanner`` are all that there is of a data set."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._query.schema
+
+    def __repr__(self) -> str:
+        return f"<Entries: {', '.join(self.schema.names)}>"
+
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: Any = None, **_options: Any
+    ) -> Reading:
+        """What is to be read: some columns, and rows for which a filter holds. Options of pyarrow
+        say how files are read; there are none here."""
+        return Reading(self._query, columns, filter)
+
+
+def _refused(name: str) -> Any:
+    def refused(_self: Entries, *_arguments: Any, **_options: Any) -> Any:
+        raise UsageError(f"this data set is for DuckDB, and has no {name}: use the scan itself")
+
+    return refused
+
+
+# Those of pyarrow would follow a pointer that is not there.
+for _name in _NEEDS_MORE:
+    setattr(Entries, _name, _refused(_name))
