@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from logstore.codec import GivenIDs, NodeEntry, RunList, codec
@@ -20,6 +21,7 @@ from logstore.ids import U64_MAX, StreamID
 from logstore.loading import load
 
 if TYPE_CHECKING:
+    from logstore.codec.making import EntryMaker
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
@@ -50,7 +52,7 @@ class Fields(Mapping[T, T]):
     __slots__ = ("_encoding", "_items")
 
     def __init__(self, flat: Sequence[T], encoding: str | None) -> None:
-        self._encoding = encoding
+        self._encoding = encoding  # ``codec().FieldsMaker`` does the same
         self._items: dict[T, T] = dict(zip(flat[::2], flat[1::2], strict=True))
 
     def __getitem__(self, key: Any) -> T:
@@ -117,7 +119,11 @@ class Entry(Generic[T]):
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        return fields_of(self._flat, self._encoding)
+        encoding = self._encoding
+        if encoding is None or encoding.__class__ is str:
+            made: Fields[T] = _make_fields(self._flat, encoding)
+            return made
+        return fields_of(self._flat, encoding)
 
     @property
     def time(self) -> datetime:
@@ -223,6 +229,16 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     if encoding is None or isinstance(encoding, str):
         return list(zip(flat[::2], flat[1::2], strict=True))
     return encoding.pairs(flat)
+
+
+_make_fields = codec().FieldsMaker(Fields).make
+
+
+@cache
+def entry_maker(encoding: str | None) -> EntryMaker:
+    """What makes entries of nodes; what is no valid text keeps its bytes as lone surrogates."""
+    made: EntryMaker = codec().EntryMaker(Entry, StreamID, encoding)
+    return made
 
 
 def make_entry(row: NodeEntry, encoding: str | None) -> Entry[Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
-from logstore.api.entry import Entry, make_entry
+from logstore.api.entry import Entry, entry_maker
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
@@ -42,13 +42,20 @@ def entries(
     reverse: bool = False,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
-    engine, encoding = opened.engine, opened.encoding
+    return chain.from_iterable(_batches(opened, name, low, high, left, reverse))
+
+
+def _batches(
+    opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, reverse: bool
+) -> Iterator[list[Entry[T]]]:
+    engine, maker = opened.engine, entry_maker(opened.encoding)
     interval: ranges.Interval | None = None
     while True:
-        batch = ranges.read_batch(engine(), name, low, high, left, reverse=reverse, walked=interval)
+        batch = ranges.read_batch(
+            engine(), name, low, high, left, reverse=reverse, walked=interval, maker=maker
+        )
         interval = interval or (low, high)
-        for row in batch.entries:
-            yield make_entry(row, encoding)
+        yield batch.entries
         left -= len(batch.entries) if left >= 0 else 0
         if batch.rest is None or left == 0:
             return

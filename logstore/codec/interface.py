@@ -327,6 +327,12 @@ class Codec(Protocol):
     def PendingRun(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of run.py is)
 
     @property
+    def EntryMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+
+    @property
+    def FieldsMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+
+    @property
     def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)
 
     @property

@@ -3,7 +3,8 @@
 """The codec compiled: the same names, bytes and refusals as the pure one.
 
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
-_listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _edit.pxi and _rewrite.pxi
+_listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _make.pxi
+(entries as users hold them), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
 entries), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _located.pxi (nodes by their
 locators), _columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _search.pxi (frames behind damage),
@@ -35,6 +36,7 @@ include "_decimal.pxi"
 include "_listpack.pxi"
 include "_node.pxi"
 include "_read.pxi"
+include "_make.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"
 include "_rows.pxi"

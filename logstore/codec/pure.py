@@ -21,6 +21,7 @@ from logstore.codec.edit import (
 from logstore.codec.given import RunList, given
 from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
+from logstore.codec.making import EntryMaker, FieldsMaker
 from logstore.codec.node import (
     counts,
     entries,
@@ -39,6 +40,8 @@ from logstore.codec.search import FrameSearch
 
 __all__ = [
     "ArrowBuilder",
+    "EntryMaker",
+    "FieldsMaker",
     "FrameSearch",
     "NodeBatch",
     "NodeList",

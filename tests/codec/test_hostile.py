@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logstore.api.entry import Entry
 from logstore.codec import Codec, listpack, pure
 from logstore.errors import CorruptNodeError
+from logstore.ids import StreamID
 from tests.codec.model import ID, StreamModel
 from tests.codec.strategies import entries, next_id, steps
 
@@ -35,6 +37,10 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
         "entries": lambda c: c.entries(lp, *MASTER, b"\x02"),
         "entries, some": lambda c: c.entries(lp, *MASTER, b"", (5, 9), (6, 2**64 - 1), 2),
         "entries, reversed": lambda c: c.entries(lp, *MASTER, b"", (5, 6), (9, 9), 3, True),
+        "made": lambda c: _made(c, lp, None, b"\x02"),
+        "made, some": lambda c: _made(c, lp, "utf-8", b"", (5, 9), (6, 2**64 - 1), 2),
+        "made, reversed": lambda c: _made(c, lp, "cp1252", b"", (5, 6), (9, 9), 3, True),
+        "made, all reversed": lambda c: _made(c, lp, "latin-1", reverse=True),
         "entries, all reversed": lambda c: c.entries(lp, *MASTER, reverse=True),
         "ids": lambda c: c.ids(lp, *MASTER, b"\x01"),
         "find": lambda c: c.find(lp, *MASTER, 5, 11),
@@ -50,6 +56,11 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
         "pack": lambda c: c.pack(c.rows([ROW] * 3), 0, 3, (99, 0), lp, *MASTER, 0, 100),
         "arrow": lambda c: _arrow(c, lp),
     }
+
+
+def _made(codec: Codec, lp: bytes, encoding: str | None, *interval: Any, **options: Any) -> Any:
+    found = codec.EntryMaker(Entry, StreamID, encoding).entries(lp, *MASTER, *interval, **options)
+    return [(entry.id, entry._flat, entry._encoding) for entry in found]
 
 
 def _arrow(codec: Codec, lp: bytes) -> Any:

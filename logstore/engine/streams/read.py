@@ -7,7 +7,7 @@ long; what is appended behind a batch is seen by the next one; entries come in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logstore.codec import NodeEntry, codec
 from logstore.engine.runtime import snapshot
@@ -17,6 +17,9 @@ from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 
+if TYPE_CHECKING:
+    from logstore.codec.making import EntryMaker
+
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
 
@@ -25,9 +28,12 @@ Interval: TypeAlias = tuple[StreamID, StreamID]
 
 
 class Batch(NamedTuple):
-    """Entries of a range, and the rest of it that was not read; None if it was read whole."""
+    """Entries of a range, and the rest of it that was not read; None if it was read whole.
 
-    entries: list[NodeEntry]
+    They are what the codec finds in nodes (``NodeEntry``), or what a maker made of that.
+    """
+
+    entries: list[Any]
     rest: Interval | None
 
 
@@ -74,15 +80,16 @@ def read_batch(
     *,
     reverse: bool = False,
     walked: Interval | None = None,
+    maker: EntryMaker | None = None,
 ) -> Batch:
     """The next entries of a closed interval; at most ``limit`` unless it is negative.
 
-    ``walked``: the interval of all batches, if this is one behind the first. LostRowsError if the
-    index has lost some of what there must be.
+    ``walked``: the interval of all batches, if this is one behind the first; ``maker``: makes the
+    entries. LostRowsError if the index has lost some of what there must be.
     """
     if start > end or limit == 0:
         return Batch([], None)
-    batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked)
+    batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked, maker)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch
@@ -101,7 +108,7 @@ def read_on(
     """The same on what ``once`` reads: a snapshot of the caller's, or the view inside a commit."""
     if start > end or limit == 0:
         return Batch([], None)
-    return once(lambda view: _read(view, name, start, end, limit, reverse, walked))
+    return once(lambda view: _read(view, name, start, end, limit, reverse, walked, None))
 
 
 def _read(
@@ -112,12 +119,14 @@ def _read(
     limit: int,
     reverse: bool,
     walked: Interval | None,
+    maker: EntryMaker | None,
 ) -> Batch:
     record = view.record(name)
     if record is None or not record.length:
         return Batch([], None)
     walk = nodes.refs_reverse if reverse else nodes.refs
-    entries: list[NodeEntry] = []
+    decode: Callable[..., list[Any]] = codec().entries if maker is None else maker.entries
+    entries: list[Any] = []
     count = size = live = 0
     for ref in walk(view, record, start, end):
         if count >= NODES_MAX or size >= BYTES_MAX:
@@ -129,7 +138,7 @@ def _read(
         live += ref.live
         lp, vector = nodes.listpack(view, record, ref)
         left = -1 if limit < 0 else limit - len(entries)
-        entries += codec().entries(lp, *ref.master, vector, start, end, left, reverse)
+        entries += decode(lp, *ref.master, vector, start, end, left, reverse)
         if 0 <= limit <= len(entries):
             break
         count += 1
@@ -169,15 +178,21 @@ def _confirm(
             raise view.lost(record, "nothing")
 
 
-def _after(master: StreamID, start: StreamID, entries: list[NodeEntry]) -> StreamID:
+def _last(entries: list[Any]) -> StreamID:
+    last = entries[-1]
+    id: StreamID = StreamID(*last[1:3]) if isinstance(last, tuple) else last.id
+    return id
+
+
+def _after(master: StreamID, start: StreamID, entries: list[Any]) -> StreamID:
     if not entries:
         return max(master, start)
-    last = StreamID(*entries[-1][1:3])
+    last = _last(entries)
     return last.next() if last < MAX_ID else MAX_ID
 
 
-def _before(ref: nodes.NodeRef, entries: list[NodeEntry]) -> StreamID:
+def _before(ref: nodes.NodeRef, entries: list[Any]) -> StreamID:
     if not entries:
         return ref.last
-    last = StreamID(*entries[-1][1:3])
+    last = _last(entries)
     return last.previous() if last > ZERO_ID else ZERO_ID

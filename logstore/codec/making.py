@@ -1,0 +1,88 @@
+"""Entries as users hold them, made of a node in one call.
+
+The compiled twin makes them without a call of Python for each: it allots the objects and sets their
+slots. So the classes are given, and they are plain: what their ``__init__`` would do is what is
+done here.
+
+Invariants: an entry has an ID of the class that is given, a tuple of ms and seq, and its fields and
+values as one tuple, bytes or text; bytes that are no text of the encoding become lone surrogates.
+It may not know what else the classes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MemberDescriptorType
+from typing import Any
+
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID
+from logstore.codec.node import entries
+
+_new, _set = tuple.__new__, object.__setattr__  # what is set is private to the classes
+
+
+def _check(made_class: type, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(made_class, name), MemberDescriptorType):
+            raise TypeError(f"{made_class.__name__}.{name} is no slot")
+
+
+class FieldsMaker:
+    """Makes mappings of fields, of a class with the slots ``_items`` and ``_encoding``."""
+
+    __slots__ = ("_class",)
+
+    def __init__(self, fields_class: type) -> None:
+        _check(fields_class, "_encoding", "_items")
+        self._class = fields_class
+
+    def make(self, flat: Sequence[Any], encoding: str | None) -> Any:
+        """A mapping of field, value, field, value, ..: the last of a repeated field counts.
+
+        ValueError if a field has no value.
+        """
+        if len(flat) % 2:
+            raise ValueError("a field has no value")
+        made: Any = object.__new__(self._class)
+        _set(made, "_encoding", encoding)
+        _set(made, "_items", dict(zip(flat[::2], flat[1::2], strict=True)))
+        return made
+
+
+class EntryMaker:
+    """Makes entries, of a class with the slots ``id``, ``_flat`` and ``_encoding``."""
+
+    __slots__ = ("_class", "_encoding", "_id_class")
+
+    def __init__(self, entry_class: type, id_class: type, encoding: str | None) -> None:
+        _check(entry_class, "id", "_flat", "_encoding")
+        if not issubclass(id_class, tuple):
+            raise TypeError("an ID is a tuple")
+        self._class, self._id_class, self._encoding = entry_class, id_class, encoding
+
+    def entries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+        limit: int = -1,
+        reverse: bool = False,
+    ) -> list[Any]:
+        """What ``node.entries`` finds, made."""
+        found: list[Any] = []
+        encoding = self._encoding
+        for _, ms, seq, flat in entries(
+            lp, master_ms, master_seq, vector, start, end, limit, reverse
+        ):
+            made: Any = object.__new__(self._class)
+            _set(made, "id", _new(self._id_class, (ms, seq)))
+            parts: list[Any] = list(flat)
+            if encoding is not None:
+                parts = [part.decode(encoding, "surrogateescape") for part in flat]
+            _set(made, "_flat", tuple(parts))
+            _set(made, "_encoding", encoding)
+            found.append(made)
+        return found

@@ -1,0 +1,101 @@
+"""Prevents entries that are made in one call from being others than those made one by one."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+from typing import Any
+
+import pytest
+
+from logstore.api.entry import Entry, Fields, make_entry
+from logstore.codec import Codec, pure
+from logstore.ids import StreamID
+
+MASTER = (1526919030474, 55)
+FLATS = [
+    [b"rider", b"Castilla", b"speed", b"30"],
+    [b"rider", b"Norem", b"speed", b"-7"],
+    [b"other", b"", b"raw", bytes([0xFF, 0x00, 0xC3, 0x28])],
+    [b"rider", "Ju\u0308rgen \U0001f6b2".encode(), b"rider", b"twice"],
+]
+
+
+@pytest.fixture(scope="module")
+def lp() -> bytes:
+    made = pure.new_node(*MASTER, FLATS[0])
+    for at, flat in enumerate(FLATS[1:], start=1):
+        made = pure.append(made, *MASTER, MASTER[0] + at, at, flat)[0]
+    return made
+
+
+def _told(entries: list[Any]) -> list[Any]:
+    return [
+        (type(e), type(e.id), e.id, type(e._flat), e._flat, e._encoding, e.pairs, dict(e.fields))
+        for e in entries
+    ]
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "UTF8", "latin-1", "cp1252", "ascii"])
+@pytest.mark.parametrize("vector", [b"", b"\x05", b"\x0f"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("limit", [-1, 0, 2])
+def test_entries_are_as_made_one_by_one(
+    codec: Codec, lp: bytes, encoding: str | None, vector: bytes, reverse: bool, limit: int
+) -> None:
+    ends = (MASTER[0] + 1, 0), (MASTER[0] + 3, 3)
+    for start, end in (((0, 0), (2**64 - 1, 2**64 - 1)), ends):
+        rest = (lp, *MASTER, vector, start, end, limit, reverse)
+        made = codec.EntryMaker(Entry, StreamID, encoding).entries(*rest)
+        expected: list[Any] = [make_entry(row, encoding) for row in pure.entries(*rest)]
+        for entry in expected:
+            entry._flat = tuple(entry._flat)
+        assert _told(made) == _told(expected)
+        assert made == expected
+        assert [hash(entry) for entry in made] == [hash(entry) for entry in expected]
+        assert _told(pickle.loads(pickle.dumps(made))) == _told(expected)
+
+
+@pytest.mark.parametrize("flat", [["a", "1", "b", "2", "a", "3"], ("a", "1"), [], [b"a", b"1"]])
+def test_fields_are_as_made_one_by_one(codec: Codec, flat: Any) -> None:
+    encoding = None if flat and isinstance(flat[0], bytes) else "utf-8"
+    made, expected = codec.FieldsMaker(Fields).make(flat, encoding), Fields(flat, encoding)
+    assert type(made) is Fields
+    assert list(made.items()) == list(expected.items())
+    assert made._encoding == encoding
+
+
+def test_a_field_without_a_value_is_refused(codec: Codec) -> None:
+    with pytest.raises(ValueError, match="no value"):
+        codec.FieldsMaker(Fields).make(["a", "1", "b"], None)
+
+
+def test_classes_without_the_slots_are_refused(codec: Codec) -> None:
+    class Plain:
+        id = _flat = _encoding = _items = None
+
+    with pytest.raises(TypeError, match="no slot"):
+        codec.EntryMaker(Plain, StreamID, None)
+    with pytest.raises(TypeError, match="no slot"):
+        codec.FieldsMaker(Plain)
+    with pytest.raises(TypeError, match="tuple"):
+        codec.EntryMaker(Entry, str, None)
+
+
+def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
+    maker, fields = native.EntryMaker(Entry, StreamID, None), native.FieldsMaker(Fields)
+
+    def work() -> None:
+        for entry in maker.entries(lp, *MASTER):
+            fields.make(entry._flat, None)
+
+    work()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(200):
+        work()
+    assert sys.getallocatedblocks() - before < 100
+    counts = sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)
+    work()
+    assert (sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)) == counts
