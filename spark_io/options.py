@@ -8,7 +8,7 @@ sent anywhere. Opens nothing but the STORE file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,8 @@ from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
 from logstore.ids import U64_MAX as _U64_MAX
 from logstore.log import storefile
+from logstore.spark_io import offsets
+from logstore.spark_io.offsets import EVERY, Offsets
 
 KNOWN = (
     "path",
@@ -29,6 +31,11 @@ KNOWN = (
     "endId",
     "startTime",
     "endTime",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingGroup",
     "minPartitions",
     "pinHours",
     "mode",
@@ -41,6 +48,8 @@ CORRUPT_RECORD = "_corrupt_record"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
+_STARTS = ("startid", "starttime", "startingoffsets", "startingtimestamp", "startinggroup")
+_ENDS = ("endid", "endtime", "endingoffsets", "endingtimestamp")
 _OF_TABLE = "option."
 _WILD = "*?["
 _LEASE = " (it is renewed while tasks read: more is not needed)"
@@ -62,6 +71,9 @@ class SourceOptions:
     corrupt: str  # the name of the column for malformed records
     snapshot_dir: str  # empty: the store itself
     patterns: tuple[str, ...] = ()  # of names, beside ``streams``
+    starts: Offsets = EVERY  # of some streams, instead of ``start``
+    ends: Offsets = EVERY
+    group: str = ""  # whose last delivered IDs are where streams begin
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -70,8 +82,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     _check_known(given)
     path = directory(given, "path")
     storefile.read(LOCAL, Path(path))
-    start = _end_of_range(given, "startid", "starttime", parse_start, 0) or ZERO_ID
-    end = _end_of_range(given, "endid", "endtime", parse_end, _U64_MAX) or MAX_ID
+    start, starts = _end_of_range(given, _STARTS, parse_start, 0)
+    end, ends = _end_of_range(given, _ENDS, parse_end, _U64_MAX)
     if start > end:
         raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
     hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX, _LEASE) or PIN_HOURS
@@ -93,6 +105,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         corrupt,
         directory(given, "snapshotdir") if "snapshotdir" in given else "",
         patterns,
+        starts,
+        ends,
+        given.get("startinggroup", ""),
     )
 
 
@@ -159,21 +174,33 @@ def _streams(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]
 
 def _end_of_range(
     given: Mapping[str, str],
-    id_key: str,
-    time_key: str,
+    keys: Sequence[str],
     parse_text: Callable[[str], StreamID],
     seq: int,
-) -> StreamID | None:
-    if id_key in given and time_key in given:
-        raise OptionError(f"give '{_LOWER[id_key]}' or '{_LOWER[time_key]}', not both")
-    if id_key in given:
+) -> tuple[StreamID, Offsets]:
+    """The first or the last ID of all streams, and those of some; by one of the options at most."""
+    start = keys is _STARTS
+    anywhere = ZERO_ID if start else MAX_ID
+    some = [key for key in keys if key in given]
+    if len(some) > 1:
+        names = " or ".join(f"'{_LOWER[key]}'" for key in some)
+        raise OptionError(f"give {names}: one of them, not {len(some)}")
+    if not some:
+        return anywhere, EVERY
+    key, name, text = some[0], _LOWER[some[0]], given[some[0]]
+    if key.endswith("id"):
         try:
-            return parse_text(given[id_key])
+            return parse_text(text), EVERY
         except InvalidIDError as error:
-            raise OptionError(f"option '{_LOWER[id_key]}': {error}") from None
-    if time_key in given:
-        return StreamID(_time_ms(_LOWER[time_key], given[time_key]), seq)
-    return None
+            raise OptionError(f"option '{name}': {error}") from None
+    if key.endswith("offsets"):
+        found = offsets.parse(name, text, start=start)
+        return (anywhere if found.every is None else found.every), found
+    if key.endswith("group"):
+        if not text:
+            raise OptionError(f"option '{name}' must name a consumer group")
+        return anywhere, EVERY
+    return StreamID(_time_ms(name, text), seq), EVERY
 
 
 def _time_ms(name: str, text: str) -> int:

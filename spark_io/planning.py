@@ -18,12 +18,18 @@ from logstore.api.stream import Stream
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.errors import OptionError, StreamNotFoundError
+from logstore.ids import StreamID
+from logstore.logger import Logger
 from logstore.scan import plan
+from logstore.scan.plan import Plan
 from logstore.scan.snapshot import Split
+from logstore.spark_io import offsets
 from logstore.spark_io.options import SourceOptions
 
 SAMPLED_STREAMS = 16
 SAMPLED_ENTRIES = 20
+TOLD_STREAMS = 3
+_log = Logger("logstore.spark")
 
 
 def driver() -> Identity:
@@ -42,9 +48,22 @@ def open_for(options: SourceOptions) -> Store[bytes]:
 
 
 def check_streams(options: SourceOptions) -> None:
-    """StreamNotFoundError, naming it, for a stream that is not there."""
+    """StreamNotFoundError, naming it, for a stream that is not there; OptionError for an offset of
+    another one, or a group that is not there."""
     with open_for(options) as store:
-        stream_names(options, store)
+        _ranges(options, store, stream_names(options, store))
+
+
+def _ranges(
+    options: SourceOptions, store: Store[bytes], names: Sequence[bytes]
+) -> dict[offsets.Range, list[bytes]]:
+    """The streams of a load, by what is read of them."""
+    offsets.check("startingOffsets", options.starts, names)
+    offsets.check("endingOffsets", options.ends, names)
+    group = options.group
+    behind = {name: offsets.of_group(store, name, group) for name in names} if group else {}
+    every = options.start, options.end
+    return offsets.ranges(names, every, options.starts, options.ends, behind)
 
 
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
@@ -71,25 +90,50 @@ def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Sp
 
     OptionError for one of the ``fields`` that entries have under a name of other case only.
     """
+    found: list[Plan] = []
     with open_for(options) as store:
         names = stream_names(options, store)
         for name in names[:SAMPLED_STREAMS]:
             _check_case(store.stream(name), options, fields)
-        made = plan.make(
-            opened_of(store).engine(),
-            names,
-            options.start,
-            options.end,
-            min_partitions=options.min_partitions,
-            cores=cores,
-            ttl_ms=options.pin_ms,
-            home=Path(options.snapshot_dir) if options.snapshot_dir else None,
-            owner=driver(),
-            purpose="spark",
-        )
+        ranges = _ranges(options, store, names)
+        for (start, end), some in ranges.items():
+            made = plan.make(
+                opened_of(store).engine(),
+                some,
+                start,
+                end,
+                min_partitions=options.min_partitions,
+                cores=cores,
+                ttl_ms=options.pin_ms,
+                home=Path(options.snapshot_dir) if options.snapshot_dir else None,
+                owner=driver(),
+                purpose="spark",
+            )
+            found.append(made)
+            _tell(options, made, some, start, end)
         if not options.snapshot_dir:
             store.sync()
-    return made.splits
+    return [split for made in found for split in made.splits]
+
+
+def _tell(
+    options: SourceOptions, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID
+) -> None:
+    """One line a plan."""
+    first = ", ".join(repr(name.decode("utf-8", "replace")) for name in names[:TOLD_STREAMS])
+    more = f" and {len(names) - TOLD_STREAMS} more" if len(names) > TOLD_STREAMS else ""
+    _log.info(
+        "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
+        options.path,
+        len(names),
+        first,
+        more,
+        start,
+        end,
+        len(made.splits),
+        made.data_bytes / 1e6,
+        made.pin_id or "none",
+    )
 
 
 def _check_case(stream: Stream[bytes], options: SourceOptions, fields: Sequence[str]) -> None:

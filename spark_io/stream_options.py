@@ -16,7 +16,18 @@ from logstore.tuples import NamedTuple
 EARLIEST, LATEST = "earliest", "latest"
 KNOWN = ("startingOffsets", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _LOWER = {name.lower(): name for name in KNOWN}
-_BATCH_ONLY = {"startid", "endid", "starttime", "endtime", "snapshotdir"}
+_BATCH_ONLY = {
+    "startid",
+    "endid",
+    "starttime",
+    "endtime",
+    "endingoffsets",
+    "startingtimestamp",
+    "endingtimestamp",
+    "startinggroup",
+    "snapshotdir",
+}
+_OF_BOTH = {"startingoffsets"}  # alike in a batch read, which also takes JSON
 _LIMIT_MAX = 2**62
 
 
@@ -32,8 +43,8 @@ class StreamOptions(NamedTuple):
 
 
 def is_streaming(given: Mapping[str, str]) -> bool:
-    """Whether an option of the streaming source is among these."""
-    return any(key in _LOWER for key in given)
+    """Whether an option of the streaming source alone is among these."""
+    return any(key in _LOWER and key not in _OF_BOTH for key in given)
 
 
 def parse(options: Mapping[str, str]) -> StreamOptions:

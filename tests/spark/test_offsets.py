@@ -1,0 +1,118 @@
+"""Prevents a batch read that begins or ends elsewhere than its options say, stream by stream.
+
+Without a session: the reader as Spark's planner has it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logstore.errors import OptionError
+from tests.scan.look import make_store
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("offsets") / "store"
+    with make_store(path) as store:
+        for name in ("a", "b"):
+            store[name].add_many((((n, 0), {"n": n}) for n in range(1, 21)), batch=7)
+            store[name].group("g").create(start="0")
+        store["a"].group("g").read("c", count=15)
+        store["c"].add({"n": "1"}, id="1-0")
+    return path
+
+
+def source_of(path: Path, **options: Any) -> Any:
+    pytest.importorskip("pyspark")
+    from logstore.spark_io.source import LogstoreSource
+
+    given = {"path": str(path), "streams": "a,b"} | options
+    return LogstoreSource({key.lower(): str(value) for key, value in given.items()})
+
+
+def read(path: Path, **options: Any) -> dict[str, list[int]]:
+    """The numbers of each stream."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    source = source_of(path, **options)
+    source.schema()
+    names = [StructField("stream", StringType()), StructField("n", StringType())]
+    reader = source.reader(StructType(names))
+    found: dict[str, list[int]] = {}
+    for partition in reader.partitions():
+        for each in reader.read(partition):
+            for row in each.to_pylist():
+                found.setdefault(row["stream"], []).append(int(row["n"]))
+    return found
+
+
+def upto(first: int, last: int) -> list[int]:
+    return [*range(first, last + 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "a", "b"),
+    [
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, upto(1, 20), upto(1, 20)),
+        ({"startingOffsets": "5-0"}, upto(6, 20), upto(6, 20)),
+        ({"startingOffsets": "5-0", "endingOffsets": "7-0"}, upto(6, 7), upto(6, 7)),
+        ({"startingOffsets": '{"a": "18-0", "b": "earliest"}'}, upto(19, 20), upto(1, 20)),
+        ({"startingOffsets": '{"a": "18-0"}'}, upto(19, 20), upto(1, 20)),
+        ({"startingOffsets": '{"a": "20-0"}'}, [], upto(1, 20)),
+        ({"endingOffsets": '{"b": "2-0", "a": "latest"}'}, upto(1, 20), upto(1, 2)),
+        (
+            {"startingOffsets": '{"a": "9-0", "b": "3-0"}', "endingOffsets": '{"a": "3-0"}'},
+            [],
+            upto(4, 20),
+        ),
+        ({"startingGroup": "g"}, upto(16, 20), upto(1, 20)),
+        ({"startingGroup": "g", "endId": "17"}, upto(16, 17), upto(1, 17)),
+        ({"startingTimestamp": "3", "endingTimestamp": "4"}, upto(3, 4), upto(3, 4)),
+        ({"startId": "(3-0", "endingOffsets": "5-0"}, upto(4, 5), upto(4, 5)),
+    ],
+)
+def test_where_streams_begin_and_end(
+    path: Path, options: dict[str, str], a: list[int], b: list[int]
+) -> None:
+    assert read(path, **options) == {
+        name: numbers for name, numbers in (("a", a), ("b", b)) if numbers
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "'startingOffsets' would leave nothing to read"),
+        ({"endingOffsets": "earliest"}, "'endingOffsets' would leave nothing to read"),
+        ({"startingOffsets": "x"}, "option 'startingOffsets' is earliest, an ID, or JSON"),
+        ({"startingOffsets": '{"a": "1-0"'}, "'startingOffsets' is no JSON object"),
+        ({"startingOffsets": '{"a": 1}'}, "the offset of 'a' must be text: 1"),
+        ({"startingOffsets": '{"a": "1-0", "a": "2-0"}'}, "'a' is there twice"),
+        ({"startingOffsets": '{"c": "1-0"}'}, "names 'c', which is none of the streams"),
+        ({"startingOffsets": "1-0", "startId": "1"}, "give 'startId' or 'startingOffsets': one"),
+        ({"startingGroup": "nobody"}, "stream b'a' has no group 'nobody'"),
+        ({"startingGroup": ""}, "'startingGroup' must name a consumer group"),
+        ({"endingTimestamp": "yesterday"}, "option 'endingTimestamp' must be milliseconds"),
+        ({"startingOffsets": "5-0", "endingOffsets": "4-0"}, "the range is empty"),
+    ],
+)
+def test_options_that_cannot_be(path: Path, options: dict[str, str], words: str) -> None:
+    """At load, before a job begins."""
+    with pytest.raises(OptionError) as raised:
+        source_of(path, **options).schema()
+    assert words in str(raised.value)
+
+
+def test_a_plan_is_one_line_in_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="logstore.spark"):
+        read(path, startingOffsets=json.dumps({"a": "18-0"}))
+    lines = [each.getMessage() for each in caplog.records if each.name == "logstore.spark"]
+    assert len(lines) == 2
+    assert "1 streams ('a') from 18-1 to" in lines[0]
+    assert "pin " in lines[0]
