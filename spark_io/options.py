@@ -41,6 +41,7 @@ KNOWN = (
     "mode",
     "columnNameOfCorruptRecord",
     "snapshotDir",
+    "table",
 )
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
@@ -80,6 +81,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options of a load, checked."""
     given = given_by_user(options)
     _check_known(given)
+    if "table" in given:
+        raise OptionError("option 'table' is for batch reads: leave it out")
     path = directory(given, "path")
     storefile.read(LOCAL, Path(path))
     start, starts = _end_of_range(given, _STARTS, parse_start, 0)

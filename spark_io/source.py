@@ -20,7 +20,7 @@ from logstore.errors import OptionError
 from logstore.scan import read
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
-from logstore.spark_io import sink, sink_options, stream_options
+from logstore.spark_io import sink, sink_options, stream_options, tables
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.partition import SplitPartition
 
@@ -46,14 +46,24 @@ class LogstoreSource(DataSource):
         """The standard columns; the options are checked first, for Spark asks when it loads."""
         from logstore.spark_io import planning  # with LMDB, which tasks must not need
 
+        if "table" in self.given:
+            table, parsed = tables.parse(self.given)
+            if self.of_table:
+                raise OptionError(
+                    "option 'table' is not kept with a table of Spark: create a temporary view"
+                )
+            planning.check_streams(parsed)
+            return tables.TABLES[table]
         if stream_options.is_streaming(self.given):
             planning.check_streams(stream_options.parse(self.given).source)
         else:
             planning.check_streams(_parsed(self.given))
         return columns.of_table(self.given) if self.of_table else columns.DDL
 
-    def reader(self, schema: Any) -> LogstoreReader:
+    def reader(self, schema: Any) -> Any:
         """The reader of the standard columns or of those that the user named."""
+        if "table" in self.given:
+            return tables.TableReader(*tables.parse(self.given), schema)
         parsed = _parsed(self.given or columns.table_options(schema))
         cores = self.cores or os.cpu_count() or 1
         return LogstoreReader(parsed, columns.columns(schema, parsed.corrupt), cores)

@@ -14,7 +14,13 @@ from logstore.spark_io.options import SourceOptions
 from logstore.tuples import NamedTuple
 
 EARLIEST, LATEST = "earliest", "latest"
-KNOWN = ("startingOffsets", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
+KNOWN = (
+    "startingOffsets",
+    "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "progressGroup",
+)
 _LOWER = {name.lower(): name for name in KNOWN}
 _BATCH_ONLY = {
     "startid",
@@ -40,6 +46,7 @@ class StreamOptions(NamedTuple):
     max_rows: int
     max_bytes: int
     fail_on_loss: bool
+    progress_group: str  # empty: none
 
 
 def is_streaming(given: Mapping[str, str]) -> bool:
@@ -68,6 +75,8 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
     fail = own.get("failondataloss", "true").lower()
     if fail not in ("true", "false"):
         raise OptionError(f"option 'failOnDataLoss' is true or false, not {fail!r}")
+    if "progressgroup" in own and not own["progressgroup"]:
+        raise OptionError("option 'progressGroup' must name a consumer group")
     return StreamOptions(
         source_options.parse(given),
         start == LATEST,
@@ -75,6 +84,7 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
         _limit(own, "maxrowspertrigger"),
         _limit(own, "maxbytespertrigger"),
         fail == "true",
+        own.get("progressgroup", ""),
     )
 
 

@@ -61,6 +61,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.cores = cores
         self._target: Offsets | None = None
         self._held: list[tuple[str, list[str]]] = []  # the end of a batch, and its pins
+        self._told: Offsets = {}  # by the group of the query's progress
 
     # -- on the driver's side -----------------------------------------------------------------
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
@@ -93,6 +94,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self.options.max_rows, self.options.max_bytes
         before = _unpacked(start[_STREAMS])
+        self._tell(before)  # Spark asks once the batch up to there is done
         found, begun = tailing.latest(self.options, before, self._target, rows, size)
         if found == before:
             return start
@@ -123,6 +125,17 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for _, held in self._held[:done]:
                 tailing.release(self.options.source.path, held)
             del self._held[:done]
+
+        self._tell(_unpacked(end[_STREAMS]))
+
+    def _tell(self, done: Offsets) -> None:
+        """Publish how far the query is, if that is asked for and it went on."""
+        news = {name: each for name, each in done.items() if self._told.get(name) != each}
+        if self.options.progress_group and news:
+            from logstore.spark_io import progress
+
+            progress.publish(self.options, news)
+            self._told |= news
 
     def stop(self) -> None:
         """The query ended: what is pinned is given back."""

@@ -208,6 +208,37 @@ def test_losses_behind_a_batch_that_was_cut_are_told(path: Path) -> None:
         each.stop()
 
 
+def test_the_progress_is_a_group(path: Path) -> None:
+    """Behind what was done, and never before it; a group that somebody reads by is not touched."""
+    reader = reader_of(path, progressGroup="query", maxRowsPerTrigger=12)
+
+    def lags() -> dict[bytes, int | None]:
+        with make_store(path) as store:
+            names = (name for name in store.streams() if name.startswith(b"race"))
+            return {name: each.lag for name in names for each in store[name].groups()}
+
+    start = reader.initialOffset()
+    some, end = batch(reader, start)
+    assert (len(some), lags()) == (12, {})
+    reader.commit(end)
+    assert sum(lag or 0 for lag in lags().values()) == 28
+    some, after = batch(reader, end)
+    assert sum(lag or 0 for lag in lags().values()) == 28
+    while after != end:
+        end = after
+        some, after = batch(reader, end)
+    assert lags() == {b"race:1": 0, b"race:2": 0}
+    reader.stop()
+    with make_store(path) as store:
+        store["race:1"].group("query").read("somebody", count=1)
+        store["race:1"].group("query").add_consumer("somebody")
+        store["race:1"].add({"n": "1"})
+    _, after = batch(reader, end)
+    with pytest.raises(OptionError, match="has consumers"):
+        reader.commit(after)
+    reader.stop()
+
+
 def test_a_stream_of_the_same_name_is_another_one(path: Path) -> None:
     """One that was dropped is told, and read from its beginning where that is allowed."""
     reader, lossy = reader_of(path), reader_of(path, failOnDataLoss="false")
@@ -242,6 +273,7 @@ def test_offsets_of_an_older_checkpoint(path: Path) -> None:
         ({"startingOffsets": "x"}, "option 'startingOffsets'"),
         ({"startId": "1-0"}, "for batch reads"),
         ({"maxRowsPerTrigger": "0"}, "'maxRowsPerTrigger' must be a number"),
+        ({"progressGroup": ""}, "'progressGroup' must name"),
         ({"failOnDataLoss": "no"}, "'failOnDataLoss' is true or false"),
         ({"maxRowPerTrigger": "1"}, "no option"),
     ],
