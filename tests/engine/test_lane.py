@@ -27,6 +27,7 @@ from logstore.engine.features import node_limits
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm import control_block, wait_words
 from logstore.engine.shm.wait_words import bucket_of
+from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
 from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
     FixedClock,
@@ -118,6 +119,15 @@ def test_other_adds_go_through_the_pipeline(store: Store, add: Callable[[Any], o
     store.stream("s").add(ROW)
     store.stream("s").add(ROW)
     assert len(read(store)) == before + 5
+
+
+def test_one_that_waits_for_the_lock_is_passed_over_a_few_times_only(store: Store) -> None:
+    stream, engine = store.stream("s"), engine_of(store)
+    for number in range(1, 2 * PASSED_OVER_MAX + 3):
+        engine.wake.announce_waiting()  # it was woken, found LOCK taken again, and says so again
+        stream.add(ROW)
+        turn = number in (PASSED_OVER_MAX + 1, 2 * PASSED_OVER_MAX + 2)
+        assert lane_commits(store) == (not turn)  # the pipeline gives way
 
 
 @pytest.mark.parametrize("encoding", ["cp500", "utf-8"])

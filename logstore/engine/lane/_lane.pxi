@@ -29,6 +29,7 @@ cdef class Lane:
     cdef Py_buffer memory
     cdef u8* wake               # NULL: closed
     cdef int lock_fd, file_fd
+    cdef int passed_over, passed_over_max   # releases in a row at which somebody waited for LOCK
     cdef uint32_t seed
     cdef bint always, everysec
     cdef u64 owner[2]
@@ -49,17 +50,20 @@ cdef class Lane:
     cdef int64_t called_ms
     cdef int64_t commits, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
-    def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns):
+    def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns,
+                 int passed_over_max):
         """A lane beside an engine's pipeline.
 
         `busy`: of the committer; `owner`: pid and start time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what
         became of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the
-        store's files, which the pipeline takes.
+        store's files, which the pipeline takes; `passed_over_max`: who waits for LOCK is passed over
+        so often at most, then the pipeline gives way.
         """
         self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
         self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
         self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
         self.seed, self.look_ns = engine.seed, look_ns
+        self.passed_over, self.passed_over_max = 0, passed_over_max
         self.lock_fd = engine.lock.file.fd
         self.always, self.everysec = engine.options.sync == "always", engine.options.sync == "everysec"
         self.owner[0], self.owner[1] = owner
@@ -101,6 +105,10 @@ cdef class Lane:
         cdef bint grouped = False
         if self.wake == NULL or not self.may_lag() or self.busy.now:
             return None         # who is inside a call already is told so by the committer
+        if self.passed_over >= self.passed_over_max:
+            self.passed_over = 0
+            self.lock.passed_over = self.passed_over_max
+            return None
         h = self.handle(name)
         if h is None:
             return None
@@ -281,8 +289,11 @@ cdef class Lane:
         cdef int64_t now_ms
         flock(self.lock_fd, LOCK_UN)
         if ls_load_32(w + W_WAITING):
+            self.passed_over += 1
             ls_store_32(w + W_WAITING, 0)
             ls_wake(<uint32_t*>(w + W_WAITING), 1)
+        else:
+            self.passed_over = 0
         bucket = w + BUCKETS_AT + h.bucket * BUCKET
         now_ms = ls_now_ns(MONOTONIC) // 1000000
         if now_ms - self.called_ms >= CALL_MS or <int64_t>ls_load(w + EVERY_AT + UNTIL) >= now_ms:

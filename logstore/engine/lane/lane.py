@@ -18,7 +18,7 @@ from logstore.engine.commit import pipeline, write_back
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import process
-from logstore.engine.shm.writer_lock import through
+from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
 from logstore.errors import FileSystemError, typed
 from logstore.fs import FileSystem
 from logstore.log import names
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from logstore.engine.runtime.engine import Engine
 
 
-IN_USE = False  # not before all tests that look into the pipeline were run beside a lane
+IN_USE = True
 
 
 def open_lane(engine: Engine, committer: Committer) -> Lane | None:
@@ -53,6 +53,7 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
         partial(_follow, engine),
         partial(_ask, engine),
         identity.LOOK_NS,
+        PASSED_OVER_MAX,
     )
     engine.lane = lane
     engine.metrics.more = lane.take_counts

@@ -56,12 +56,13 @@ class WriterLock:
         self._packed_self = process.packed_self()
         self.metrics = Metrics()  # the engine's
         self.held = False
-        self._passed_over = 0
+        # Releases in a row at which somebody waited; a lane of plain adds counts its own.
+        self.passed_over = 0
 
     @property
     def owes_a_turn(self) -> bool:
         """Whether the next to take the lock should be another process, which has waited."""
-        return self._passed_over >= PASSED_OVER_MAX
+        return self.passed_over >= PASSED_OVER_MAX
 
     def acquire(self, wake: Wake | None, timeout_s: float, deadline_ns: int = 0) -> None:
         """Take the lock; LockTimeoutError, which names the owner, after ``timeout_s``.
@@ -69,11 +70,11 @@ class WriterLock:
         With a deadline (of ``time.monotonic_ns``), which is the end of these seconds for one who
         began earlier, StillHeld after some milliseconds.
         """
-        if self._passed_over >= PASSED_OVER_MAX:
-            self._passed_over = 0
+        if self.passed_over >= PASSED_OVER_MAX:
+            self.passed_over = 0
             time.sleep(PAUSE_S)
         if not self.file.try_lock(exclusive=True):
-            self._passed_over = 0
+            self.passed_over = 0
             self._wait(wake, timeout_s, deadline_ns)
         self.held = True
         if wake is not None:
@@ -144,7 +145,7 @@ class WriterLock:
         self.file.unlock()
         self.held = False
         if wake is not None:
-            self._passed_over = self._passed_over + 1 if wake.signal_unlock() else 0
+            self.passed_over = self.passed_over + 1 if wake.signal_unlock() else 0
 
     def close(self, wake: Wake | None = None) -> None:
         """Close without unlocking explicitly (also in a forked child). Who held it wakes the next:
