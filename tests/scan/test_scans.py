@@ -127,7 +127,7 @@ def test_a_column_keeps_the_type_of_the_schema_in_conditions(races: Store[bytes]
         "speed > 3", [], [("speed",)], [("speed", "~", 3)], [("ms", "<", "x")], ["abc"],
         [("ts", "<", MOMENT.replace(tzinfo=None))],
         [("speed", "<", 1 << 60)], [("speed", "<", None)],
-        [("rider", "in", "r0")], [("rider", "in", [])], [("speed", "==", object())],
+        [("rider", "in", "r0")], [("rider", "in", [])], [("speed", "==", 1j)],
         pc.field("nobody") > 1, pc.field("ms"),
     ],
     ids=str,
