@@ -29,6 +29,10 @@ NOT_MET = {
 NOT_MET_FILES = {
     Path("logstore/api/dump.py"),
     Path("logstore/api/read.py"),
+    # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
+    Path("logstore/scan/conditions.py"),
+    Path("logstore/scan/merging.py"),
+    Path("logstore/scan/query.py"),
     # Writes of Spark.
     Path("logstore/engine/dump/publish.py"),
     Path("logstore/log/stagefile.py"),
