@@ -17,6 +17,7 @@ from logstore.row_seal import digest
 from logstore.tuples import NamedTuple
 
 NO_ONE = 0  # the consumer of a pending entry that was given back
+NOBODY = b""  # the name of the consumer that has what was given back for later; no caller has it
 FIRST_CONSUMER = 1
 
 _GROUP = struct.Struct("<QQQqIIQQQ")
@@ -202,6 +203,7 @@ class ConsumerRecord:
 __all__ = [
     "FIRST_CONSUMER",
     "ID_BYTES",
+    "NOBODY",
     "NO_ONE",
     "RUN_MAX_ENTRIES",
     "ConsumerRecord",

@@ -17,6 +17,7 @@ LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)
 IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
 IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
 CODEC_NAME_MAX = 64
+BACKOFF_MAX_MS = 3_600_000
 S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 T = TypeVar("T", bytes, str)
 
@@ -63,6 +64,13 @@ class GroupSettings(NamedTuple, Generic[T]):
     max_deliveries: int | None = None  # after so many without an ack an entry is dead
     dead_letter: T | None = None  # the stream where it goes then
     redeliver_after_ms: int | None = None  # idle for so long, it goes to whoever reads next
+    backoff_ms: int | None = None  # what failed waits for so long, twice as long each time
+    backoff_max_ms: int = BACKOFF_MAX_MS  # but never longer
+
+    @property
+    def backoff(self: GroupSettings[Any]) -> timedelta | None:
+        """How long an entry that failed once waits for its next delivery."""
+        return _length(self.backoff_ms)
 
     @property
     def redeliver_after(self: GroupSettings[Any]) -> timedelta | None:
@@ -73,8 +81,19 @@ class GroupSettings(NamedTuple, Generic[T]):
         """OptionError for values out of range, or for one without the other."""
         _check_amount("max_deliveries", self.max_deliveries, 1)
         _check_amount("redeliver_after", self.redeliver_after_ms, 1)
+        _check_amount("backoff", self.backoff_ms, 0)
+        _check_range("backoff_max", self.backoff_max_ms, LENGTH_MAX_MS)
+        if self.backoff_ms is not None and self.redeliver_after_ms is None:
+            raise OptionError(
+                "backoff needs redeliver_after, too: what waits goes to who reads by that"
+            )
         if (self.max_deliveries is None) != (self.dead_letter is None):
             raise OptionError("give max_deliveries and dead_letter both, or neither")
+
+
+def backoff_ms(first_ms: int, most_ms: int, deliveries: int) -> int:
+    """How long an entry waits after so many deliveries that failed: twice as long each time."""
+    return min(most_ms, first_ms << min(max(deliveries, 1) - 1, 62))
 
 
 def _length(length_ms: int | None) -> timedelta | None:

@@ -99,6 +99,8 @@ class AsyncGroup(Generic[T]):
         max_deliveries: Amount = KEEP,
         dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
         redeliver_after: Length = KEEP,
+        backoff: Length = KEEP,
+        backoff_max: timedelta | float | Literal[Keep.KEEP] = KEEP,
         sync: Sync | None = None,
     ) -> GroupSettings[T]:
         """Set what becomes of entries that nobody acks, as ``Group.configure``."""
@@ -107,6 +109,8 @@ class AsyncGroup(Generic[T]):
             max_deliveries=max_deliveries,
             dead_letter=dead_letter,
             redeliver_after=redeliver_after,
+            backoff=backoff,
+            backoff_max=backoff_max,
             sync=sync,
         )
 
@@ -184,6 +188,7 @@ class AsyncGroup(Generic[T]):
         mode: NackMode = "fail",
         retry_count: int | None = None,
         force: bool = False,
+        delay: timedelta | float | None = None,
         error: str = "",
         sync: Sync | None = None,
     ) -> int:
@@ -194,6 +199,7 @@ class AsyncGroup(Generic[T]):
             mode=mode,
             retry_count=retry_count,
             force=force,
+            delay=delay,
             error=error,
             sync=sync,
         )
@@ -307,6 +313,8 @@ class AsyncGroup(Generic[T]):
         stop: asyncio.Event | threading.Event | None = None,
         timeout: timedelta | float | None = None,
         on_dead: OnDead[T] | None = None,
+        backoff: timedelta | float | None = None,
+        backoff_max: timedelta | float = 3600,
         concurrency: int = 1,
     ) -> int:
         """Hand entries to ``handler``, as ``Group.consume``, until stopped; how many it handled.
@@ -329,6 +337,8 @@ class AsyncGroup(Generic[T]):
             timeout,
             on_dead,
             concurrency,
+            backoff,
+            backoff_max,
         )
         return await _AsyncWorker(self, consumer, work).run()
 

@@ -50,6 +50,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.api.times import When
+    from logstore.engine.groups.ack import Later
 
 _new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
@@ -361,6 +362,16 @@ def milliseconds(length: timedelta | float, name: str) -> int:
     if given * 1000 > LENGTH_MAX_MS:
         raise OptionError(f"{name} must be at most {timedelta.max.days} days: {shown(length)}")
     return int(given * 1000)
+
+
+def later(delay: timedelta | float | None) -> Later | None:
+    """How long an entry that is given back waits; None: what is set for the group."""
+    if delay is None:
+        return None
+    from logstore.engine.groups.ack import Later
+
+    delay_ms = milliseconds(delay, "delay")
+    return Later(delay_ms, delay_ms)
 
 
 def group_position(start: IDLike) -> StreamID | None:

@@ -62,6 +62,8 @@ def group_changes(
     max_deliveries: Amount,
     dead_letter: str | bytes | Literal[Keep.KEEP] | None,
     redeliver_after: Length,
+    backoff: Length,
+    backoff_max: timedelta | float | Literal[Keep.KEEP],
 ) -> dict[str, Any]:
     """The settings of a group that are to be changed; what they are together is checked later."""
     letter: Any = dead_letter
@@ -73,6 +75,8 @@ def group_changes(
         "max_deliveries": max_deliveries,
         "dead_letter": letter,
         "redeliver_after_ms": _milliseconds(redeliver_after, "redeliver_after"),
+        "backoff_ms": _milliseconds(backoff, "backoff"),
+        "backoff_max_ms": _milliseconds(backoff_max, "backoff_max"),
     }
     return {name: value for name, value in changes.items() if value is not KEEP}
 
@@ -98,7 +102,7 @@ def configure_group(
 def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
     """Settings of a group with names as users have them."""
     letter = None if settings.dead_letter is None else text(settings.dead_letter)
-    return GroupSettings(settings.max_deliveries, letter, settings.redeliver_after_ms)
+    return GroupSettings(settings.max_deliveries, letter, *settings[2:])
 
 
 def stream_settings(opened: OpenStore[Any], name: bytes) -> StreamSettings:

@@ -74,14 +74,20 @@ class Delivery(Entry[T]):
         self._settled = True
         return done
 
-    def nack(self, mode: NackMode = "fail", *, error: str = "") -> bool:
-        """Not done: give it back, so that another consumer gets it at once.
+    def nack(
+        self,
+        mode: NackMode = "fail",
+        *,
+        delay: timedelta | float | None = None,
+        error: str = "",
+    ) -> bool:
+        """Not done: give it back, so that another consumer gets it, at once or after ``delay``.
 
         ``mode``: "fail" keeps the delivery count, "silent" takes this delivery back from it,
         "fatal" sets it as high as it goes. ``error`` says why, for the dead letter stream, if it
-        goes there. False if it was not pending any more.
+        goes there. ``delay`` as in ``Group.nack``. False if it was not pending any more.
         """
-        done = self.group.nack(self.id, mode=mode, error=error) == 1
+        done = self.group.nack(self.id, mode=mode, delay=delay, error=error) == 1
         self._settled = True
         return done
 

@@ -388,6 +388,8 @@ class Group(GroupAdmin[T]):
         stop: threading.Event | None = None,
         timeout: timedelta | float | None = None,
         on_dead: OnDead[T] | None = None,
+        backoff: timedelta | float | None = None,
+        backoff_max: timedelta | float = 3600,
     ) -> int:
         """Hand entries to a function, one after the other, until stopped.
 
@@ -413,6 +415,10 @@ class Group(GroupAdmin[T]):
             timeout: seconds or timedelta without an entry that end it; None: never, 0: what is
                 there is handled.
             on_dead: called with a ``DeadLetter`` for each entry that is given up.
+            backoff: seconds or timedelta; what failed is delivered again after so long, then after
+                twice as long each time; 0: at once, None: as is set for the group. It needs
+                ``claim_idle``, or ``redeliver_after`` of the group.
+            backoff_max: seconds or timedelta that an entry waits at most.
 
         Returns:
             How many entries it handled.
@@ -426,7 +432,16 @@ class Group(GroupAdmin[T]):
             UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
         work = worker.Work(
-            handler, batch, max_deliveries, dead_letter, claim_idle, stop, timeout, on_dead
+            handler,
+            batch,
+            max_deliveries,
+            dead_letter,
+            claim_idle,
+            stop,
+            timeout,
+            on_dead,
+            backoff=backoff,
+            backoff_max=backoff_max,
         )
         return worker.consume(self, consumer, work)
 

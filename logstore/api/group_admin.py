@@ -198,6 +198,8 @@ class GroupAdmin(Generic[T]):
         max_deliveries: Amount = KEEP,
         dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
         redeliver_after: Length = KEEP,
+        backoff: Length = KEEP,
+        backoff_max: timedelta | float | Literal[Keep.KEEP] = KEEP,
         sync: Sync | None = None,
     ) -> GroupSettings[T]:
         """Set what becomes of entries that nobody acks; what is left out stays as it is.
@@ -208,6 +210,9 @@ class GroupAdmin(Generic[T]):
             dead_letter: the name of another stream.
             redeliver_after: seconds or timedelta; what is pending for so long goes to whoever reads
                 next. None: not at all.
+            backoff: seconds or timedelta; what failed is delivered again after so long, then after
+                twice as long each time. It needs ``redeliver_after``. None: at once.
+            backoff_max: seconds or timedelta that an entry waits at most, an hour at first.
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
@@ -222,7 +227,7 @@ class GroupAdmin(Generic[T]):
         """
         opened = self._opened
         changes = configuring.group_changes(
-            opened.encoding, max_deliveries, dead_letter, redeliver_after
+            opened.encoding, max_deliveries, dead_letter, redeliver_after, backoff, backoff_max
         )
         return configuring.configure_group(opened, self._stream, self._name, changes, sync)
 
@@ -256,6 +261,7 @@ class GroupAdmin(Generic[T]):
         mode: NackMode = "fail",
         retry_count: int | None = None,
         force: bool = False,
+        delay: timedelta | float | None = None,
         error: str = "",
         sync: Sync | None = None,
     ) -> int:
@@ -270,6 +276,9 @@ class GroupAdmin(Generic[T]):
                 as high as it goes.
             retry_count: sets the delivery count instead.
             force: give back also entries that are not pending.
+            delay: seconds or timedelta until they are delivered again, to who reads by
+                ``redeliver_after`` of the group, which it needs; 0: at once. None: what is set as
+                ``backoff``, with "fail".
             error: why, as text; it goes to the dead letter stream with the entry.
             sync: a stronger promise than the store's, for this commit.
 
@@ -294,6 +303,7 @@ class GroupAdmin(Generic[T]):
             retry_count=retry_count,
             force=force,
             error=arguments.reason(error),
+            later=arguments.later(delay),
         )
         done: int = self._opened.commit_telling(step, sync, frees=True)
         return done

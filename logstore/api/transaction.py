@@ -7,6 +7,7 @@ across a crash.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -118,6 +119,7 @@ class Transaction(Generic[T]):
         *deliveries: Delivery[T],
         mode: NackMode = "fail",
         retry_count: int | None = None,
+        delay: timedelta | float | None = None,
         error: str = "",
     ) -> Pending[int]:
         """Give deliveries back to their groups, fenced as ``ack`` is; the result counts them.
@@ -127,10 +129,12 @@ class Transaction(Generic[T]):
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         fences, reason = self._fences(deliveries), arguments.reason(error)
+        how: dict[str, Any] = {"mode": mode, "retry_count": retry_count}
+        how["later"] = arguments.later(delay)
 
         def step(txn: WriteTxn) -> int:
             for fence in fences:
-                ack.fenced_nack(txn, **fence, mode=mode, retry_count=retry_count, error=reason)
+                ack.fenced_nack(txn, **fence, **how, error=reason)
             return len(fences)
 
         self._settled += deliveries

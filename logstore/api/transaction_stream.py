@@ -353,6 +353,7 @@ class TransactionGroup(Generic[T]):
         mode: NackMode = "fail",
         retry_count: int | None = None,
         force: bool = False,
+        delay: timedelta | float | None = None,
         error: str = "",
     ) -> Pending[int]:
         """Give back, with whomever they are pending; the result counts them."""
@@ -361,7 +362,9 @@ class TransactionGroup(Generic[T]):
         arguments.check_flag(force, "force")
         given = [parse_id(wanted) for wanted in ids]
         reason = arguments.reason(error)
-        options = {"mode": mode, "retry_count": retry_count, "force": force, "error": reason}
+        options: dict[str, Any] = {"mode": mode, "retry_count": retry_count, "force": force}
+        options["error"] = reason
+        options["later"] = arguments.later(delay)
         return self._free(ack.nack, ids=given, **options)
 
     def ack_delete(

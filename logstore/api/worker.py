@@ -96,6 +96,8 @@ class Work(NamedTuple):
     timeout: timedelta | float | None = None
     on_dead: OnDead[Any] | None = None
     concurrency: int = 1  # handlers at once; more than one needs a driver of ``Together``
+    backoff: timedelta | float | None = None
+    backoff_max: timedelta | float = 3600
 
 
 class Fetch(NamedTuple):
@@ -168,6 +170,7 @@ class Loop(Generic[T]):
         self.claim_idle_ms = GIVEN_BACK_ONLY
         if work.claim_idle is not None:
             self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+        self.later = _later(group, work)
         self._handled = 0
         self._refused: WorkNotDone | None = None
         self._looked_at = -1  # position up to which a waiter knows that it has no backlog
@@ -299,15 +302,27 @@ class Loop(Generic[T]):
             )
         if not delivery.settled:
             error = repr(failed)
-            yield Do(partial(self._give_back, delivery, delivery.delivery_count, error))
+            later = self.later
+            yield Do(partial(self._give_back, delivery, delivery.delivery_count, error, later))
             return lost
         return True
 
-    def _give_back(self, delivery: Delivery[T], count: int, error: str = "") -> None:
+    def _give_back(
+        self,
+        delivery: Delivery[T],
+        count: int,
+        error: str = "",
+        later: ack.Later | None = ack.AT_ONCE,
+    ) -> None:
         """Give it back with this count, or dead-letter it, if it is still this worker's."""
         reason = error.encode("utf-8", "backslashreplace")
         step = partial(
-            ack.fenced_nack, **delivery._fence(), retry_count=count, error=reason, limit=self.limit
+            ack.fenced_nack,
+            **delivery._fence(),
+            retry_count=count,
+            error=reason,
+            limit=self.limit,
+            later=later,
         )
         try:
             self.group._opened.commit_telling(step, frees=True, on_dead=self.work.on_dead)
@@ -342,6 +357,28 @@ def _limit(group: Worked[Any], work: Work) -> Limit | None:
     if name == group._stream:
         raise OptionError("dead_letter must be another stream: its entries would come back")
     return Limit(work.max_deliveries, name)
+
+
+def _later(group: Worked[Any], work: Work) -> ack.Later | None:
+    """How long what failed waits, by the worker's own options; None: as is set for the group."""
+    most_ms = arguments.milliseconds(work.backoff_max, "backoff_max")
+    if work.backoff is None:
+        return None
+    first_ms = arguments.milliseconds(work.backoff, "backoff")
+    own_ms = None
+    if work.claim_idle is not None:
+        own_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+
+    def look(view: Snapshot) -> int | None:
+        number = describe.group_number(view, group._stream, group._name)
+        return None if number is None else SettingRows(view.index).group(number).redeliver_after_ms
+
+    if first_ms and own_ms is None and group._opened.view(look) is None:
+        raise OptionError(
+            "backoff needs claim_idle, or redeliver_after of the group: what waits goes to who "
+            "reads by that; give claim_idle=30, or group.configure(redeliver_after=30)"
+        )
+    return ack.Later(first_ms, most_ms, own_ms)
 
 
 def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:

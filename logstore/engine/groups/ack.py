@@ -8,21 +8,35 @@ moved to the dead letter stream at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
-from logstore.engine.groups.deliver import COUNT_MAX
+from logstore.engine.groups.deliver import COUNT_MAX, GIVEN_BACK_MS, redelivery_idle_ms
 from logstore.engine.streams import delete, removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
 from logstore.errors import NotOwner, OptionError
 from logstore.ids import StreamID
-from logstore.index.group_keys import NO_ONE
+from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
+from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
+from logstore.settings import backoff_ms
 
 NACK_MODES = ("silent", "fail", "fatal")
+
+
+class Later(NamedTuple):
+    """How long what is given back waits: after its first delivery, and at most (ms)."""
+
+    first_ms: int
+    most_ms: int
+    idle_ms: int | None = None  # a worker's own ``claim_idle``
+
+
+AT_ONCE = Later(0, 0)
 
 
 def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
@@ -61,10 +75,21 @@ def fenced_nack(
     retry_count: int | None = None,
     error: bytes = b"",
     limit: Limit | None = None,
+    later: Later | None = None,
 ) -> None:
     """Give a delivery back if it is still this consumer's; else NotOwner, and nothing happens."""
     _owned(txn, stream, group, consumer, id, count, time_ms)
-    nack(txn, stream, group, [id], mode=mode, retry_count=retry_count, error=error, limit=limit)
+    nack(
+        txn,
+        stream,
+        group,
+        [id],
+        mode=mode,
+        retry_count=retry_count,
+        error=error,
+        limit=limit,
+        later=later,
+    )
 
 
 def _owned(
@@ -103,19 +128,21 @@ def nack(
     force: bool = False,
     error: bytes = b"",
     limit: Limit | None = None,
+    later: Later | None = None,
 ) -> int:
     """As XNACK (by its documentation): give entries back. They belong to no consumer then,
     and are read before all others.
 
     What was delivered too often for its group by then is dead-lettered at once, for the reason
     ``error``;
-    ``limit`` is a worker's own, instead of what is set for the group.
+    ``limit`` is a worker's own, instead of what is set for the group, and so is ``later``.
     """
     if mode not in NACK_MODES:
         raise OptionError("mode must be SILENT, FAIL, or FATAL")
     if retry_count is not None and retry_count < 0:
         raise OptionError("Invalid RETRYCOUNT value, must be >= 0")
     record, group_record = admin.existing(txn, stream, group)
+    later = _later(txn, group_record, mode, later)
     lookup = Lookup(txn, record)
     dead_letters = DeadLettering(txn, record, group_record, limit)
     place = group_record.next_nack
@@ -124,13 +151,8 @@ def nack(
         pending = pel.find(txn.groups.index, group_record.number, id)
         if pending is None and not (force and id in lookup):
             continue
-        count = pending.count if pending is not None else 0
-        if retry_count is not None:
-            count = retry_count
-        elif mode == "silent":
-            count = max(0, count - 1)
-        elif mode == "fatal":
-            count = COUNT_MAX
+        before = pending.count if pending is not None else 0
+        count = _count(before, mode) if retry_count is None else retry_count
         items[id] = (place, count)
         place += 1
     txn.counts["nacks"] += len(items)
@@ -148,7 +170,9 @@ def nack(
         else:
             dead_letters.put(pending, fields, error or _reason(mode, pending.count))
     dead_letters.close()
-    if items:
+    if items and later is not None:
+        _put_off(txn, record, group_record, items, later)
+    elif items:
         txn.emit(
             frames.Claim(
                 group_record.number,
@@ -159,6 +183,59 @@ def nack(
             )
         )
     return done
+
+
+def _count(before: int, mode: str) -> int:
+    """How often an entry counts as delivered when it is given back."""
+    if mode == "silent":
+        return max(0, before - 1)
+    return COUNT_MAX if mode == "fatal" else before
+
+
+def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) -> Later | None:
+    """How long what is given back waits, and the idle time by which it is read; None: it does not.
+
+    Raises:
+        OptionError: nobody reads by an idle time, so that what waits would never come back.
+    """
+    settings = txn.settings.group(group.number)
+    if asked is None and mode == "fail" and settings.backoff_ms is not None:
+        asked = Later(settings.backoff_ms, settings.backoff_max_ms)
+    if asked is None or not asked.first_ms:
+        return None
+    idle_ms = redelivery_idle_ms(settings, asked.idle_ms)
+    if idle_ms is None:
+        raise OptionError(
+            "an entry that is given back for later goes to who reads by redeliver_after: set that "
+            "with group.configure(redeliver_after=30), or give consume a claim_idle"
+        )
+    return Later(asked.first_ms, asked.most_ms, idle_ms)
+
+
+def _put_off(
+    txn: WriteTxn,
+    record: StreamRecord,
+    group: GroupRecord,
+    items: dict[StreamID, tuple[int, int]],
+    later: Later,
+) -> None:
+    """Have entries pending with nobody's name, and idle for long enough when their wait is over.
+
+    Not with consumer 0, whose entries are offered at once; and not with who had them, who would get
+    them with its backlog.
+    """
+    idle_ms = later.idle_ms or 0
+    nobody = admin.consumer(txn, group, NOBODY)
+    put_off: list[tuple[int, int, int, int]] = []
+    for id in sorted(items):
+        _, count = items[id]
+        wait_ms = backoff_ms(later.first_ms, later.most_ms, count)
+        at_ms = max(GIVEN_BACK_MS, txn.now_ms + wait_ms - idle_ms)
+        put_off.append((id.ms, id.seq, at_ms, count))
+    txn.emit(
+        frames.Claim(group.number, nobody.number, nobody.seen_ms, nobody.active_ms, tuple(put_off))
+    )
+    txn.woken.add(record.name)  # who waits may know of nothing that comes as early
 
 
 def _reason(mode: str, count: int) -> bytes:

@@ -26,7 +26,7 @@ from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.group_keys import GroupRecord
+from logstore.index.group_keys import NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 
@@ -235,7 +235,7 @@ def reassign(
     alive = {
         each.number: each
         for each in txn.groups.index.consumers(group_record.number)
-        if each.seen_ms >= since_ms
+        if each.seen_ms >= since_ms and each.name != NOBODY
     }
     if not alive:
         return {}
