@@ -166,11 +166,13 @@ class Setting(click.ParamType[Any]):
 @click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")
 @click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
 @click.option("--redeliver-after", type=Setting(LENGTH), help="Idle so long, others may get it.")
+@click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
+@click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
 @options.json_option
 @options.pass_output
 def configure(output: Output, /, path: Path, name: str, group: str | None, **given: Any) -> None:
     """Set what a stream keeps, or how a group redelivers; without options tell how they are set."""
-    of_group = {"max_deliveries", "dead_letter", "redeliver_after"}
+    of_group = {"max_deliveries", "dead_letter", "redeliver_after", "backoff", "backoff_max"}
     chosen = {key: value for key, value in given.items() if value is not None}
     wanted = {key: None if value == NONE else value for key, value in chosen.items()}
     misplaced = sorted(key for key in wanted if (key in of_group) != (group is not None))

@@ -113,6 +113,7 @@ def test_configure(store: Path) -> None:
     found = told(*group, "--max-deliveries", "5", "--dead-letter", "dead")
     assert (found["max_deliveries"], found["dead_letter"]) == (5, "dead")
     assert told(*group, "--redeliver-after", "30s")["redeliver_after_ms"] == 30_000
+    assert told(*group, "--backoff", "5s", "--backoff-max", "1m")["backoff_max_ms"] == 60_000
     assert invoke("configure", store, "orders", "--max-deliveries", "5").exit_code == 2
     assert invoke("configure", store, "orders", "--max-entries", "-5").exit_code == 2
     for wrong in (("--max-deliveries", "3"), ("--dead-letter", "orders", "--max-deliveries", "3")):

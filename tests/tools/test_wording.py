@@ -60,6 +60,11 @@ NOT_MET_MESSAGES = {
         "at={} looks like seconds, and at is unix milliseconds: give int(1000 * time.time()) or an "
         "aware datetime, or after=0 for at once"
     ),
+    # No command gives an entry back, and a group that has a backoff has redeliver_after.
+    (
+        "an entry that is given back for later goes to who reads by redeliver_after: set that "
+        "with group.configure(redeliver_after=30), or give consume a claim_idle"
+    ),
     "entries_added must be positive",
     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
     "The ID specified in XSETID is smaller than current max_deleted_entry_id",
