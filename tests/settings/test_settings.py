@@ -167,7 +167,8 @@ def test_they_are_told_as_json(tmp_path: Path) -> None:
         assert told["max-bytes"] == 1 << 20
         of_group = store.stream("a").group("g").info().as_dict()["settings"]
         assert of_group == {
-            "max-deliveries": 5, "dead-letter": "dead", "redeliver-after-ms": 30_000, "backoff-ms": None, "backoff-max-ms": 3_600_000,
+            "max-deliveries": 5, "dead-letter": "dead", "redeliver-after-ms": 30_000,
+            "backoff-ms": None, "backoff-max-ms": 3_600_000,
         }  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def test_the_groups_of_a_stream(store: Path) -> None:
         opened.stream("race").group(b"odd\xff", start="0")
     found = json.loads(ok("info", store, "race", "--json"))
     assert found["groups"] == 2
-    assert set(found["consumer_groups"][1].pop("settings").values()) == {None}
+    assert set(found["consumer_groups"][1].pop("settings").values()) == {None, 3_600_000}
     assert found["consumer_groups"][1] == {
         "name": "riders", "consumers": 1, "pending": 2, "last_delivered_id": "1-2",
         "entries_read": 2, "lag": 2,
