@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from logstore.codec.chosen import PendingRun
+from logstore.codec.backend_classes import PendingRun
 from logstore.codec.pending_run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import digest

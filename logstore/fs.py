@@ -4,7 +4,7 @@ Everything goes through a :class:`FileSystem`, so that tests can put one in its 
 the k-th operation or keeps what a crash would keep. Invariants: a write is whole or raises; every
 OSError becomes a typed error with the path; a name is durable only after ``sync_directory``.
 
-A store is its directory, not its path: ``hold`` opens the directory, and every :class:`HeldPath`
+A store is its directory, not its path: ``hold`` opens the directory, and every :class:`DirectoryPath`
 that is made from there is reached through that descriptor, under whatever name the directory has
 by then. What a store opens must be a regular file (or a directory, to lock it), and no symbolic
 link; a new file is made with O_EXCL, so that nothing that somebody else put there is written to.
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from logstore.directory_path import Directory, DirectoryPath, gone
 from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError, typed
-from logstore.heldpath import Directory, HeldPath, gone
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20
@@ -37,17 +37,17 @@ _STRICT = _CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 def reach(path: Path) -> str:
     """A path for the system, also for those (LMDB, statx) that do not come here."""
-    return path.system or os.fspath(path) if isinstance(path, HeldPath) else os.fspath(path)
+    return path.system or os.fspath(path) if isinstance(path, DirectoryPath) else os.fspath(path)
 
 
 def named(path: Path) -> Path:
     """The same path, reached by its name: for what is kept longer than its store is open."""
-    return Path(os.fspath(path)) if isinstance(path, HeldPath) else path
+    return Path(os.fspath(path)) if isinstance(path, DirectoryPath) else path
 
 
 def _inside(path: Path) -> bool:
     """Whether it is a part of a store that is held, where links are not followed."""
-    return isinstance(path, HeldPath) and path.directory is not None and path.below != ""
+    return isinstance(path, DirectoryPath) and path.directory is not None and path.below != ""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
 
 def _missing(path: str | os.PathLike[str], exc: OSError) -> Exception:
     """What a missing name means: StoreGoneError if that is so for all of the store's directory."""
-    if isinstance(path, HeldPath) and path.directory is not None and path.directory.removed():
+    if isinstance(path, DirectoryPath) and path.directory is not None and path.directory.removed():
         return gone(path.directory.path)
     return FileNotFoundError(exc.errno, exc.strerror, os.fspath(path))
 
@@ -272,7 +272,7 @@ class FileSystem:
 
         FileNotFoundError if there is none; StoreGoneError if one that was held is another now.
         """
-        if isinstance(path, HeldPath) and path.directory is not None and not path.below:
+        if isinstance(path, DirectoryPath) and path.directory is not None and not path.below:
             if path.directory.usable():
                 return path
             before: Directory | None = path.directory
@@ -288,11 +288,11 @@ class FileSystem:
                 raise
         if before is not None and found.identity != before.identity:
             raise gone(before.path, "was renamed or replaced")
-        return HeldPath(path).placed(found, "")
+        return DirectoryPath(path).placed(found, "")
 
     def check_held(self, path: Path) -> None:
         """StoreGoneError if a directory that is held was removed, or is not there any more."""
-        if isinstance(path, HeldPath) and path.directory is not None:
+        if isinstance(path, DirectoryPath) and path.directory is not None:
             with _errors(path, "looking at"):
                 path.directory.check()
 
@@ -417,7 +417,7 @@ class FileSystem:
                 path = Path(tempfile.mkdtemp(prefix=_PRIVATE))
                 fd = _locked_directory(path)
                 if fd is not None:
-                    return HeldPath(path).placed(Directory(path, fd), "")
+                    return DirectoryPath(path).placed(Directory(path, fd), "")
 
     @staticmethod
     def _sweep(root: Path) -> None:

@@ -28,7 +28,7 @@ from logstore.fs import FileStat, FileSystem
 from logstore.index.env import Generation
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, checked, names, reader
+from logstore.log import chain, names, reader, versioned
 from logstore.tuples import NamedTuple
 
 MARKER_MAX_BYTES = 4096
@@ -78,7 +78,7 @@ def read_marker(fs: FileSystem, store: Path) -> ShutdownMarker | None:
     if not _sound(data):
         return None
     try:
-        fields = checked.unpack_map(data[4:], names.BOOT)
+        fields = versioned.unpack_map(data[4:], names.BOOT)
         marker = ShutdownMarker(
             fields["generation"], Identity(*fields["identity"]), *fields["clean"]
         )

@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from logstore.scan import shape
+from logstore.scan import conversion
 from logstore.scan.arrow import Source
+from logstore.scan.conversion import Shape, Target
 from logstore.scan.records import entry_object
-from logstore.scan.shape import Shape, Target
 from logstore.spark_io.options import DROPMALFORMED, FAILFAST
 
 _RECORD = (Source("id", standard=True), Source("pairs", standard=True, binary=True))
@@ -42,7 +42,7 @@ class Rows(Shape):
         for array, target in zip(gathered.columns, self._values, strict=False):
             arrays.append(self.array(array, target))
             if not target.standard and (self._drop or self._corrupt >= 0):
-                mask = shape.malformed(array, arrays[-1])
+                mask = conversion.malformed(array, arrays[-1])
                 if mask is not None:
                     bad.append(mask)
         malformed = _either(bad)

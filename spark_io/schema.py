@@ -16,7 +16,7 @@ from typing import Any
 
 from logstore.errors import OptionError
 from logstore.scan.arrow import BATCH_ROWS, Gather
-from logstore.scan.shape import Target
+from logstore.scan.conversion import Target
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.records import Rows
 from logstore.tuples import NamedTuple

@@ -76,7 +76,7 @@ GOLDEN: dict[str, str] = {
 BY_THE_FACE = {("logstore.engine.features", "settings")}
 # `make test-quick`: together about a minute on two idle cores, and something of every room.
 QUICK: dict[str, tuple[str, ...]] = {
-    "codec": ("test_given", "test_golden", "test_lzf", "test_node", "test_resp", "test_run"),
+    "codec": ("test_bulk_ids", "test_golden", "test_lzf", "test_node", "test_resp", "test_run"),
     "compaction": ("test_batches", "test_choice", "test_ends", "test_limits", "test_rounds"),
     "corruption": ("test_behind_damage", "test_lost_rows"),
     "engine": (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
-from logstore.codec.given import has_id
+from logstore.codec.bulk_ids import has_id
 from logstore.engine.streams.add import AUTO, Add, AutoID
 from logstore.engine.streams.trim import TrimRule, check_rule
 from logstore.errors import (

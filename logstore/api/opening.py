@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.maintenance.worker import Compact
@@ -22,7 +23,6 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import ClosedError, CommittedInterrupt, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
-from logstore.heldpath import HeldPath
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
 
@@ -253,7 +253,7 @@ def acquire(
 ) -> Shared:
     """The shared engine of the store at ``path``; StoreGoneError if it is not that of ``uuid``."""
     fs = FILES[0]
-    if isinstance(path, HeldPath):
+    if isinstance(path, DirectoryPath):
         path = fs.hold(path)
 
     def key() -> registry.Key | None:

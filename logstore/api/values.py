@@ -20,7 +20,7 @@ import msgpack
 
 from logstore.api import arguments
 from logstore.api.entry import Entry, Fields, shown_name
-from logstore.codec.given import has_id
+from logstore.codec.bulk_ids import has_id
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
 from logstore.settings import CODEC_NAME_MAX
 

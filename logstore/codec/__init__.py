@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logstore.codec.choose import codec, codec_name, native_or_none
+from logstore.codec.backend import codec, codec_name, native_or_none
 from logstore.codec.interface import (
     ARROW_COLUMNS,
     EXACT_COLUMNS,
@@ -33,7 +33,7 @@ from logstore.codec.interface import (
 )
 
 if TYPE_CHECKING:  # the module of that name, where it is asked for
-    from logstore.codec.choose import pure
+    from logstore.codec.backend import pure
 
 __all__ = [
     "ARROW_COLUMNS",

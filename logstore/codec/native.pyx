@@ -5,7 +5,7 @@
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _make.pxi
 (entries as users hold them), _edit.pxi and _rewrite.pxi
-(changing them), _rows.pxi, _given.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
+(changing them), _rows.pxi, _bulk_ids.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
 entries), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _located.pxi (nodes by their
 locators), _columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _search.pxi (frames behind damage),
 _lzf.pxi (what servers compress), _resp.pxi (requests of clients).
@@ -40,7 +40,7 @@ include "_make.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"
 include "_rows.pxi"
-include "_given.pxi"
+include "_bulk_ids.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
 include "_run.pxi"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from logstore.codec.arrow import ArrowBuilder
 from logstore.codec.batch import NodeBatch
 from logstore.codec.bulk import RowBatch, pack, rows
+from logstore.codec.bulk_ids import RunList, given
 from logstore.codec.edit import (
     append,
     entry_element_count,
@@ -18,7 +19,6 @@ from logstore.codec.edit import (
     new_node,
     rewrite,
 )
-from logstore.codec.given import RunList, given
 from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.making import EntryMaker, FieldsMaker

@@ -18,7 +18,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, CorruptionError, FileSystemError
 from logstore.fs import FileSystem
-from logstore.log import chain, checked, names, reader
+from logstore.log import chain, names, reader, versioned
 from logstore.log.writer import crc_seed
 from logstore.tuples import NamedTuple
 
@@ -79,7 +79,7 @@ def read(
     crc = crc32c(data[: fmt.CHECKPOINT_HEAD.size - 4])
     if fields[0] != fmt.CHECKPOINT_MAGIC or fields[-1] != crc:
         raise CorruptFrameError(f"the head of {path} is damaged")
-    checked.check_version(fields[1], path)
+    versioned.check_version(fields[1], path)
     if fields[3] != uuid or fields[4] != position:
         raise CorruptFrameError(f"{path} belongs to another store or place")
     head = CheckpointHead(*fields[4:8])
@@ -94,7 +94,7 @@ def read(
         if len(body) < size or _chunk_crc(crc, number, body) != chunk_crc:
             raise CorruptFrameError(f"chunk {number} of {path} is damaged")
         try:
-            chunks.append(checked.unpack(body, f"chunk {number} of {path}"))
+            chunks.append(versioned.unpack(body, f"chunk {number} of {path}"))
         except CorruptionError as exc:
             raise CorruptFrameError(str(exc)) from exc
         at += size

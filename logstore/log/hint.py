@@ -22,7 +22,7 @@ from logstore.errors import DiskFullError, FileSystemError
 from logstore.features.registry import FRAMES
 from logstore.format import Kind
 from logstore.fs import File, FileSystem
-from logstore.log import chain, checked, names, reader
+from logstore.log import chain, names, reader, versioned
 from logstore.log import frame as frames
 from logstore.log.chain import Link
 from logstore.tuples import NamedTuple
@@ -266,7 +266,7 @@ def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | N
     magic, of_format, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
     body_at = fmt.HINT_HEAD.size
     known = magic in (fmt.HINT_MAGIC_WHOLE, fmt.HINT_MAGIC)
-    if not known or not checked.is_readable(of_format) or owner != uuid or number != segment:
+    if not known or not versioned.is_readable(of_format) or owner != uuid or number != segment:
         return None
     if len(data) - body_at != body_bytes or count * _ITEM.size > body_bytes:
         return None

@@ -20,7 +20,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, FileSystemError, SnapshotExpired
 from logstore.fs import FileSystem
-from logstore.log import checked, names
+from logstore.log import names, versioned
 from logstore.tuples import NamedTuple
 
 PIN_MAX_BYTES = 64 << 20
@@ -117,10 +117,10 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
         return None
     magic, of_format, crc = fmt.PIN_HEAD.unpack_from(data)
     body = data[fmt.PIN_HEAD.size :]
-    if magic != fmt.PIN_MAGIC or not checked.is_readable(of_format) or crc32c(body) != crc:
+    if magic != fmt.PIN_MAGIC or not versioned.is_readable(of_format) or crc32c(body) != crc:
         return None
     try:
-        content = checked.unpack_map(body, pin_id, _NAMES)
+        content = versioned.unpack_map(body, pin_id, _NAMES)
         if content["id"] != pin_id:
             return None
         segments = None if content["segments"] is None else frozenset(content["segments"])

@@ -14,7 +14,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.fs import File, FileSystem
-from logstore.log import checked, names
+from logstore.log import names, versioned
 from logstore.tuples import NamedTuple
 
 
@@ -55,7 +55,7 @@ def read_head(file: File, number: int, uuid: bytes) -> SegmentHead:
     fields = fmt.SEGMENT_HEAD.unpack(data)
     if crc32c(data[:-4]) != fields[-1]:
         raise CorruptFrameError(f"the header of {file.path} is damaged", segment=number, offset=0)
-    checked.check_version(fields[1], file.path)
+    versioned.check_version(fields[1], file.path)
     head = SegmentHead(fields[2], fields[4], fields[5], fields[6], fields[7], fields[8])
     if head.number != number or head.uuid != uuid:
         raise CorruptFrameError(

@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, NotAStoreError
 from logstore.fs import FileSystem
-from logstore.log import checked, names
+from logstore.log import names, versioned
 from logstore.options import StoreLimits
 from logstore.tuples import NamedTuple
 
@@ -45,11 +45,11 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
         raise NotAStoreError(f"{path} is not the marker of a store")
     _, of_format, reserved, size, crc = fmt.STORE_HEAD.unpack_from(data)
-    checked.check_version(of_format, store)
+    versioned.check_version(of_format, store)
     body = data[fmt.STORE_HEAD.size :]
     if len(body) != size or crc32c(body) != crc or reserved:
         raise CorruptionError(f"{path} is damaged: restore it from a backup")
-    content = checked.unpack_map(body, path, _NAMES)
+    content = versioned.unpack_map(body, path, _NAMES)
     limits = StoreLimits(
         content["node_max_bytes"], content["node_max_entries"], content["segment_bytes"]
     )

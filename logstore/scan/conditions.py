@@ -19,7 +19,7 @@ from typing import Any
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
 from logstore.ids import parse_id
-from logstore.scan.shape import Target, typed
+from logstore.scan.conversion import Target, typed
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from logstore.errors import OptionError
-from logstore.scan.shape import Target
+from logstore.scan.conversion import Target
 
 STREAMS_MAX = 1024
 ROWS_MIN = 256

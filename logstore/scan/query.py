@@ -18,8 +18,8 @@ from logstore.errors import OptionError, shown
 from logstore.ids import StreamID
 from logstore.scan import conditions, live, merging
 from logstore.scan.arrow import BATCH_ROWS, BATCH_ROWS_MAX, Gather
+from logstore.scan.conversion import Shape, Target, typed
 from logstore.scan.id_range import ID_COLUMNS, Possible
-from logstore.scan.shape import Shape, Target, typed
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:

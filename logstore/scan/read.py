@@ -21,7 +21,7 @@ from logstore.codec import Section
 from logstore.codec.located import Item
 from logstore.errors import SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import located, names, pinfile
+from logstore.log import names, node_reader, pinfile
 from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
@@ -76,7 +76,7 @@ class _Files:
     def listpack(self, section: Section, item: Item) -> bytes:
         """The listpack of one node, checked."""
         file = self._file(fmt.segment_of(item.position))
-        return located.listpack(
+        return node_reader.listpack(
             file, self._seed, item.position, item.size_bytes, section[1], item.master
         )
 

@@ -20,7 +20,7 @@ from logstore.crc import crc32c
 from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
-from logstore.log import checked, pinfile
+from logstore.log import pinfile, versioned
 from logstore.tuples import NamedTuple
 
 
@@ -146,7 +146,7 @@ def _check_head(file: File, uuid: bytes, pin_id: str) -> int:
     magic, of_format, _, found_uuid, pin, _, crc = fmt.SNAPSHOT_HEAD.unpack(data)
     if magic != fmt.SNAPSHOT_MAGIC or crc32c(data[:-4]) != crc:
         raise _damaged(file.path, "its head is not what was written", 0)
-    checked.check_version(of_format, file.path)
+    versioned.check_version(of_format, file.path)
     if found_uuid != uuid or pin != bytes.fromhex(pin_id):
         raise _damaged(file.path, "it belongs to another store or pin", 0)
     return int(crc)

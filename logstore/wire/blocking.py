@@ -26,7 +26,7 @@ from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait import wait_streams
 from logstore.errors import ClosedError, Error
 from logstore.wire.resp.failures import UNBLOCKED, Failed, failure_of
-from logstore.wire.resp.owed import Cut
+from logstore.wire.resp.outgoing import Cut
 from logstore.wire.resp.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session

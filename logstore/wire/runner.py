@@ -20,9 +20,9 @@ from logstore.engine.commit.committer import NotFree
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError, Error
-from logstore.wire.parts import Begun
+from logstore.wire.partial_commits import Begun
 from logstore.wire.resp.failures import Failed, failure_of
-from logstore.wire.resp.owed import Cut, Owed
+from logstore.wire.resp.outgoing import Cut, Owed
 from logstore.wire.resp.reply import Encoded, Reply, encode
 from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell
 from logstore.wire.together import Added, Adds, Again, Run, Together, encoded, timed

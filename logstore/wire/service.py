@@ -21,7 +21,7 @@ from logstore.api.store import Store
 from logstore.engine.shm.waiters import SavedWaiters
 from logstore.wire.audit import Audit, Denials, Logins, Reason, without_passwords
 from logstore.wire.log_limiter import Seldom
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import NO_REPLY, Failure, Reply
 from logstore.wire.resp.words import Words, quoted
 from logstore.wire.runner import Runner

@@ -15,8 +15,8 @@ from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.wire.parts import Begun, Parts
-from logstore.wire.resp.owed import Owed, Rows
+from logstore.wire.partial_commits import Begun, Parts
+from logstore.wire.resp.outgoing import Owed, Rows
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from logstore.engine.streams import add
 from logstore.errors import Error
 from logstore.ids import StreamID
 from logstore.wire.resp.failures import Failed, failure_of
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
 from logstore.wire.steps import Block, Change, JoinedAdds, Look, Request, Row, Step, Tell
 

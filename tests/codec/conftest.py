@@ -11,7 +11,7 @@ import os
 import pytest
 
 from logstore.codec import Codec, native_or_none, pure
-from logstore.codec.choose import why_not_native
+from logstore.codec.backend import why_not_native
 from tests.peers.servers import peer, redis_peer, valkey_peer
 
 __all__ = ["codec", "native", "peer", "redis_peer", "valkey_peer"]

@@ -25,9 +25,9 @@ from tests.engine.procs import Forked
 
 WRITER = """
 import sys, logstore
-from logstore import heldpath
+from logstore import directory_path
 if sys.argv[2] == "by name":
-    heldpath._DESCRIPTORS = "/nowhere"
+    directory_path._DESCRIPTORS = "/nowhere"
 store = logstore.open(sys.argv[1], segment_bytes=64 << 10, node_max_entries=10, background=True)
 stream = store.stream("mine")
 done = 0

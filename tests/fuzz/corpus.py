@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
-from logstore.codec import Codec, choose
+from logstore.codec import Codec, backend
 
 TARGETS = (
     "acl", "batches", "files", "frames", "globs", "indexpages", "inline", "lines", "lzf", "nodes",
@@ -40,12 +40,12 @@ class Harness(Protocol):
 @contextmanager
 def using(codec: Codec) -> Iterator[None]:
     """This codec is the one in use."""
-    chosen = choose._in_use
-    choose._in_use = codec  # type: ignore[misc]
+    chosen = backend._in_use
+    backend._in_use = codec  # type: ignore[misc]
     try:
         yield
     finally:
-        choose._in_use = chosen  # type: ignore[misc]
+        backend._in_use = chosen  # type: ignore[misc]
 
 
 def harness(target: str) -> Harness:

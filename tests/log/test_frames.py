@@ -14,7 +14,7 @@ from logstore.features.settings import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
 from logstore.log import frame as frames
 from logstore.log import groupframe as groups
-from logstore.log import located, reader
+from logstore.log import node_reader, reader
 from logstore.log.frame import Rename
 from logstore.log.writer import CommitBuffer, crc_seed
 from tests.log.test_format_page import Held
@@ -216,7 +216,7 @@ def test_a_node_is_read_only_where_its_locator_says() -> None:
     held = Held(data, START)
     at = fmt.position(1, START + fmt.FRAME_HEAD_BYTES + 60)
     size = fmt.NODE_BODY.size + 8
-    assert located.listpack(held, SEED, at, size, 1, (2, 3)) == b"listpack"
+    assert node_reader.listpack(held, SEED, at, size, 1, (2, 3)) == b"listpack"
     for position, length, stream, master, why in (
         (at, size, 1, (2, 4), "points at node 2-3"),
         (at, size, 2, (2, 3), "points at node 2-3"),
@@ -226,7 +226,7 @@ def test_a_node_is_read_only_where_its_locator_says() -> None:
     ):
         longer = Held(data + b"more", START)
         with pytest.raises(CorruptFrameError, match=why):
-            located.listpack(longer, SEED, position, length, stream, master)
+            node_reader.listpack(longer, SEED, position, length, stream, master)
 
 
 def test_a_commit_ends_within_its_segments_4_gib() -> None:

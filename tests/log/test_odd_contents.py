@@ -12,7 +12,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.fs import LOCAL
-from logstore.log import checked, checkpoint, hint, names, pinfile, storefile
+from logstore.log import checkpoint, hint, names, pinfile, storefile, versioned
 from logstore.log.chain import Link
 from logstore.recovery import index_validity
 
@@ -52,9 +52,9 @@ def test_a_chunk_that_is_none(tmp_path: Path, body: bytes) -> None:
 
 
 def test_packed_errors_name_the_place() -> None:
-    assert checked.unpack_map(b"\x81\xa1a\x01", "BOOT", ("a",)) == {"a": 1}
+    assert versioned.unpack_map(b"\x81\xa1a\x01", "BOOT", ("a",)) == {"a": 1}
     with pytest.raises(CorruptionError, match="BOOT does not hold what belongs there"):
-        checked.unpack_map(b"\x80", "BOOT", ("a",))
+        versioned.unpack_map(b"\x80", "BOOT", ("a",))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from logstore.errors import Error, NotAStoreError, OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.scan import shape
+from logstore.scan import conversion
 from logstore.spark_io import options
 from tests.scan.look import make_store
 
@@ -69,7 +69,7 @@ def test_ranges(
         ({"startTime": "yesterday"}, "startTime"),
         ({"startTime": "2013-07-01T00:00:00"}, "time zone"),
         ({"startId": "9", "endId": "8"}, "empty"),
-        ({"startId": "9", "startTime": "9"}, "not both"),
+        ({"startId": "9", "startTime": "9"}, "one of them"),
         ({"minPartitions": "0"}, "minPartitions"),
         ({"minPartitions": "many"}, "minPartitions"),
         ({"pinHours": "-1"}, "pinHours"),
@@ -144,18 +144,18 @@ CASTS: list[tuple[Any, list[str | None], list[Any]]] = [
 @pytest.mark.parametrize(("target", "texts", "wanted"), CASTS, ids=lambda each: str(each)[:20])
 def test_casts(target: Any, texts: list[str | None], wanted: list[Any]) -> None:
     array = pa.array(texts, pa.string())
-    found = shape.cast(array, target, "f", strict=False)
+    found = conversion.cast(array, target, "f", strict=False)
     assert found.type == target
     assert found.to_pylist() == wanted
     for at, text in enumerate(texts):  # whatever the neighbours are
-        alone = shape.cast(array.slice(at, 1), target, "f", strict=False)
+        alone = conversion.cast(array.slice(at, 1), target, "f", strict=False)
         assert alone.to_pylist() == [wanted[at]]
         if wanted[at] is None and text:
             with pytest.raises(UsageError, match="field 'f'") as raised:
-                shape.cast(array, target, "f", strict=True)
+                conversion.cast(array, target, "f", strict=True)
             assert isinstance(raised.value, Error)
 
 
 def test_empty_text_is_null_also_when_strict() -> None:
-    found = shape.cast(pa.array(["1", "", None]), pa.int32(), "f", strict=True)
+    found = conversion.cast(pa.array(["1", "", None]), pa.int32(), "f", strict=True)
     assert found.to_pylist() == [1, None, None]

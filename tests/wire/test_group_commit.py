@@ -23,7 +23,7 @@ import pytest
 import logstore
 from logstore.api.opening import opened_of
 from logstore.wire.catalogue import service_of
-from logstore.wire.resp.owed import Cut, Owed, OwedBytes
+from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.requests import RequestParser
 from logstore.wire.server import group_commit
 from logstore.wire.service import Service

@@ -15,9 +15,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from logstore.directory_path import gone
 from logstore.errors import NotAStoreError, StoreGoneError
 from logstore.fs import File
-from logstore.heldpath import gone
 from logstore.log import names, storefile
 
 if TYPE_CHECKING:

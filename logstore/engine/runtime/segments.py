@@ -22,7 +22,7 @@ from logstore.fs import File, FileSystem, named
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
 from logstore.log import frame as frames
-from logstore.log import located, names, reader
+from logstore.log import names, node_reader, reader
 from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
@@ -144,7 +144,7 @@ class Segments:
         segment = fmt.segment_of(locator.position)
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)
-        lp = located.listpack(source, self.seed, locator.position, size, stream, master)
+        lp = node_reader.listpack(source, self.seed, locator.position, size, stream, master)
         if size <= KEPT_NODE_MAX_BYTES:
             with self._lock:
                 if len(self._nodes) >= KEPT_NODES_MAX:

@@ -19,9 +19,9 @@ from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
-from logstore.wire.parts import PART_ENTRIES, Parts, Share
+from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import NULL_ARRAY, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client

@@ -11,7 +11,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
-from logstore.wire.parts import ALL, counting
+from logstore.wire.partial_commits import ALL, counting
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.globs import Glob
 from logstore.wire.resp.reply import Reply, Simple

@@ -14,7 +14,7 @@ from logstore.engine.streams.budget import ByteBudget
 from logstore.ids import ZERO_ID, StreamID
 from logstore.wire.commands.removing import SINCE_8_2, IdBlock
 from logstore.wire.commands.xinfo import every_consumer
-from logstore.wire.parts import (
+from logstore.wire.partial_commits import (
     ALL,
     PART_ENTRIES,
     PART_ITEMS,
@@ -25,7 +25,7 @@ from logstore.wire.parts import (
     listing,
 )
 from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import NULL_ARRAY, Reply
 from logstore.wire.resp.words import (
     Words,

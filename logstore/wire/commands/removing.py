@@ -9,7 +9,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import delete, lifecycle, trim
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
-from logstore.wire.parts import ALL, counting, listing
+from logstore.wire.partial_commits import ALL, counting, listing
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client

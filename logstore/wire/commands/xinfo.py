@@ -12,7 +12,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.groups import describe as describing
 from logstore.engine.txn.groups import signed
 from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.owed import Rows
+from logstore.wire.resp.outgoing import Rows
 from logstore.wire.resp.reply import Reply, Simple
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse

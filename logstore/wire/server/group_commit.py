@@ -24,7 +24,7 @@ from functools import partial
 from typing import TypeAlias
 
 from logstore.engine.commit.committer import NotFree
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Reply
 from logstore.wire.runner import Outcome, Runner, light_rows
 from logstore.wire.steps import Step

@@ -24,7 +24,7 @@ from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.resp.owed import Cut, Owed, OwedBytes
+from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.reply import Made, Reply, encode
 from logstore.wire.runner import is_shared, told
 from logstore.wire.server.admission import Arrivals, Place

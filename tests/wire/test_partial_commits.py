@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.wire import parts
+from logstore.wire import partial_commits
 from logstore.wire.catalogue import service_of
-from logstore.wire.resp import owed as reply_budget
-from logstore.wire.resp.owed import Owed, OwedBytes
+from logstore.wire.resp import outgoing as reply_budget
+from logstore.wire.resp.outgoing import Owed, OwedBytes
 from logstore.wire.resp.reply import Failure
 from logstore.wire.session import Session
 from tests.peers.servers import Peer
@@ -31,7 +31,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts so small that each command has very many."""
     from logstore.wire.commands import groupreads, pending
 
-    for module in (parts, groupreads, pending):
+    for module in (partial_commits, groupreads, pending):
         for name in ("PART_ENTRIES", "PART_ITEMS"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, PART)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logstore.codec.choose import codec
+from logstore.codec.backend import codec
 
 if TYPE_CHECKING:
     from logstore.codec.pending_run import PendingRun

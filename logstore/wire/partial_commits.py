@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.errors import DiskFullError, GroupNotFoundError, StreamNotFoundError
-from logstore.wire.resp.owed import Owed
+from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Reply
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ import redis
 
 import logstore
 from logstore.wire.catalogue import service_of
-from logstore.wire.resp import owed as owing
-from logstore.wire.resp.owed import Cut, OwedBytes
+from logstore.wire.resp import outgoing as owing
+from logstore.wire.resp.outgoing import Cut, OwedBytes
 from logstore.wire.resp.reply import NULL_ARRAY, Array, Failure, Made, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Session

@@ -77,7 +77,7 @@ class Directory:
             os.close(self._fd)
 
 
-class HeldPath(PosixPath):
+class DirectoryPath(PosixPath):
     """A path in a store that is reached through the store's open directory; shown as the user
     named it. What ``/``, ``with_name`` and ``parent`` make of it is reached so, too.
     """

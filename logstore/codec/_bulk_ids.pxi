@@ -3,7 +3,7 @@
 from cpython.long cimport PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-from logstore.codec.given import parse_given as _parse_given
+from logstore.codec.bulk_ids import parse_given as _parse_given
 from logstore.ids import StreamID as _StreamID
 
 cdef enum:
