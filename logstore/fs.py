@@ -4,10 +4,11 @@ Everything goes through a :class:`FileSystem`, so that tests can put one in its 
 the k-th operation or keeps what a crash would keep. Invariants: a write is whole or raises; every
 OSError becomes a typed error with the path; a name is durable only after ``sync_directory``.
 
-A store is its directory, not its path: ``hold`` opens the directory, and every :class:`DirectoryPath`
-that is made from there is reached through that descriptor, under whatever name the directory has
-by then. What a store opens must be a regular file (or a directory, to lock it), and no symbolic
-link; a new file is made with O_EXCL, so that nothing that somebody else put there is written to.
+A store is its directory, not its path: ``hold`` opens the directory, and each
+:class:`DirectoryPath` that is made from there is reached through that descriptor, under whatever
+name the directory has by then. What a store opens must be a regular file (or a directory, to lock
+it), and no symbolic link; a new file is made with O_EXCL, so that nothing that somebody else put
+there is written to.
 Only the store's own path, and files that a user named, may be links. Knows no layouts.
 """
 
