@@ -17,7 +17,7 @@ COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types format bench instructions torture mutation env clean
+.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types docs format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,14 +26,15 @@ demo: ## the main job on real input: load, kill, resume, delete, compact, ask Sp
 	@$(ENV) demo -- python -m tests.demo
 
 test: ## every check and every test, Spark included
-	@$(ENV) lint test demo
+	@$(ENV) lint test demo docs
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone; early=$$?; \
 		$(MAKE) --no-print-directory test-beside; beside=$$?; \
 		$(MAKE) --no-print-directory test-compiled && exit $$((early + beside))
 
-computing: # what one core does while the tests marked `alone` sleep: types, and compile the engine
+computing: # what one core does while the tests marked `alone` sleep: types, the site, and compile the engine
 	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory docs
 	@$(ENV) test compiled -- true
 
 test-alone:
@@ -65,6 +66,9 @@ lint: ## ruff, the format, and the direction of imports
 types: ## mypy and pyright, both strict
 	@$(ENV) lint -- mypy
 	@$(ENV) lint -- pyright
+
+docs: ## the documentation as a site, under build/site; fails at a link that leads nowhere
+	@$(ENV) docs lint -- env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff check --fix .

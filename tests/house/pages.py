@@ -1,0 +1,102 @@
+"""What a page of the documentation shows, run as a reader would run it.
+
+Blocks of Python run in order, in one namespace; lines of ``$ logstore`` run as commands. A comment
+``<!-- python ... -->`` in a page is run and not shown: what the examples need to be there. A
+comment ``<!-- not run: REASON -->`` in front of a block leaves that block out.
+
+Invariants: an example in Python is run, or left out for a reason that stands in the page; there is
+no third way. Commands that are not ours (``make``, ``pip``) are not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from pathlib import Path
+from types import CodeType
+from typing import NamedTuple
+
+from tests.house.repo import ROOT
+
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<hidden>python|console)\n(?P<unseen>.*?)^-->$"
+    r"|(?P<reason><!-- not run: [^\n]+ -->\n)?^```(?P<shown>[^\n]*)\n(?P<seen>.*?)^```$)",
+    re.MULTILINE | re.DOTALL,
+)
+RUN = {"python", "console"}
+COMMAND_TIMEOUT_S = 120
+
+
+class Block(NamedTuple):
+    """A part of a page that is run."""
+
+    language: str
+    lines_above: int  # lines of the page in front of it
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page that are run, in order."""
+    text = (ROOT / page).read_text()
+    found = []
+    for match in BLOCK.finditer(text):
+        part = "unseen" if match["hidden"] else "seen"
+        language = match["hidden"] or match["shown"]
+        if language.startswith("python ") or (match["reason"] and match["hidden"]):
+            raise ValueError(f"{page}: an example that is neither run nor left out: {language}")
+        if language in RUN and not match["reason"]:
+            above = text.count("\n", 0, match.start(part))
+            found.append(Block(language, above, match[part]))
+    return found
+
+
+def run(page: Path, **names: object) -> None:
+    """Run what a page shows, in the present directory; an error carries the page and the line.
+
+    Args:
+        page: the page, from the top of the repository.
+        names: what is there already, by name: a Spark session, say.
+    """
+    namespace: dict[str, object] = {"__name__": "page", **names}
+    for block in blocks(page):
+        if block.language == "python":
+            _run_python(page, block, namespace)
+        else:
+            _run_commands(page, block)
+
+
+def _run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
+    source = "\n" * block.lines_above + block.text
+    code = compile(source, ROOT / page, "exec", flags=PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(_awaited(code, namespace))
+    else:
+        exec(code, namespace)
+
+
+async def _awaited(code: CodeType, namespace: dict[str, object]) -> None:
+    await eval(code, namespace)
+
+
+def _run_commands(page: Path, block: Block) -> None:
+    """Each line that begins with ``$ ``, by a shell, as long as it is a command of ours."""
+    for number, line in enumerate(block.text.splitlines(), block.lines_above + 1):
+        if not line.startswith("$ logstore "):
+            continue
+        folder = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-ec", f"set -o pipefail; {line[2:]}"],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            env={**os.environ, "PATH": folder, "PYTHONPATH": str(ROOT)},
+        )
+        outcome = f"{page}:{number}: {line}\n{done.stdout}{done.stderr}"
+        assert (done.returncode, done.stderr) == (0, ""), outcome
