@@ -66,6 +66,7 @@ _ERRORS = (
     "InvalidEntryError",
     "InvalidIDError",
     "InvalidPayloadError",
+    "LastIDConflictError",
     "LockTimeoutError",
     "NotAStoreError",
     "NotOwner",

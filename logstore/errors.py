@@ -17,6 +17,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |-- GroupNotFoundError (KeyError)      a stream or group that must exist does not (NOGROUP)
     |-- GroupExistsError                   the group exists already (BUSYGROUP)
     |-- NotOwner                           a fenced ack of an entry that is somebody else's now
+    |-- LastIDConflictError                the last ID is not the one that the caller saw
     |-- StoreError                         the store as a whole cannot be used so
     |   |-- NotAStoreError                 the directory holds no store
     |   |-- FormatVersionError             written by a newer logstore
@@ -145,6 +146,25 @@ class GroupExistsError(Error):
 
 class NotOwner(Error):  # noqa: N818  the word that users read in the design of fenced acks
     """An ack inside a transaction, of an entry that is no longer pending as it was handed out."""
+
+
+class LastIDConflictError(Error):
+    """The stream's last ID is not the one that the caller saw; nothing was added.
+
+    It carries ``stream``, and the IDs ``expected`` and ``actual``, which is 0-0 without a stream.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stream: bytes | None = None,
+        expected: tuple[int, int] = (0, 0),
+        actual: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(message, stream=stream)
+        self.expected = expected
+        self.actual = actual
 
 
 class StoreError(Error):

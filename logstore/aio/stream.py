@@ -70,6 +70,7 @@ class AsyncStream(Generic[T]):
         create: Literal[True] = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID: ...
     @overload
@@ -86,6 +87,7 @@ class AsyncStream(Generic[T]):
         create: bool,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None: ...
     async def add(
@@ -101,6 +103,7 @@ class AsyncStream(Generic[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None:
         """Add one entry, as ``Stream.add``; its ID."""
@@ -116,6 +119,7 @@ class AsyncStream(Generic[T]):
                 create=create,
                 producer=producer,
                 idempotent_id=idempotent_id,
+                expected_last_id=expected_last_id,
                 sync=sync,
             )
         )
@@ -132,6 +136,7 @@ class AsyncStream(Generic[T]):
         references: References = "keep",
         create: bool = True,
         producer: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> IDRuns:
         """Add rows, as ``Stream.add_many``: an iterable, which runs in a thread, or an async one,
@@ -146,6 +151,7 @@ class AsyncStream(Generic[T]):
             "references": references,
             "create": create,
             "producer": producer,
+            "expected_last_id": expected_last_id,
             "sync": sync,
         }
         if not isinstance(rows, AsyncIterable):

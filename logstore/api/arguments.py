@@ -129,9 +129,11 @@ def one_add(
     limit: int | None,
     references: str,
     create: bool,
+    expected_last_id: IDLike | None,
 ) -> tuple[RowBatch, Add]:
     """The arguments of an add of one entry: its row, and what the engine is asked for."""
     ids = add_id(id)
+    expected = None if expected_last_id is None else parse_id(expected_last_id)
     check_flag(create, "create")
     rule = trim_rule(
         maxlen,
@@ -143,7 +145,7 @@ def one_add(
         optional=True,
     )
     batch = rows([fields], encoding)
-    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule))
+    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected))
 
 
 def trim_rule(

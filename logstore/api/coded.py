@@ -22,8 +22,9 @@ from logstore.api.scheduling import ScheduledEntry
 from logstore.api.stream import Stream
 from logstore.api.values import ValueCodec, Values, built_in, value_codec
 from logstore.engine.features import settings
+from logstore.engine.streams.add import check_expected
 from logstore.features.settings import SettingRows
-from logstore.ids import IDLike
+from logstore.ids import ZERO_ID, IDLike, parse_id
 
 
 class CodedStream(Stream[Any]):
@@ -45,7 +46,7 @@ class CodedStream(Stream[Any]):
         """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
         arguments.check_flag(create, "create")
         row = self._codec.row(fields)
-        self._keep(create=create)
+        self._keep(create=create, expected=options.get("expected_last_id"))
         added = super().add(row, id, create=False, **options)
         if added is None and create:  # it was dropped since
             self._kept = False
@@ -56,7 +57,7 @@ class CodedStream(Stream[Any]):
     def _adding(self, given: IDRuns, rows: Any, **options: Any) -> Iterator[bool]:
         arguments.check_flag(options["create"], "create")
         self._kept = False  # a look for a call, in which many rows come
-        self._keep(create=options["create"])
+        self._keep(create=options["create"], expected=options["expected_last_id"])
         yield from super()._adding(given, self._codec.rows(rows), **options)
 
     def schedule(self, fields: Any, *, create: bool = True, **options: Any) -> Any:
@@ -115,9 +116,14 @@ class CodedStream(Stream[Any]):
             self._kept = kept is not None
         return self._kept
 
-    def _keep(self, *, create: bool) -> None:
-        """Have the codec kept with the stream; without ``create`` if there is one."""
+    def _keep(self, *, create: bool, expected: IDLike | None = None) -> None:
+        """Have the codec kept with the stream; without ``create`` if there is one.
+
+        LastIDConflictError if the add expects a stream that is not there: none is made for it.
+        """
         if not self._look():
+            if expected is not None and self._opened.record(self._name) is None:
+                check_expected(self._name, parse_id(expected), ZERO_ID)
             step = partial(
                 settings.keep_codec, name=self._name, codec=self._codec.codec.name, create=create
             )

@@ -47,6 +47,7 @@ class StreamWrites(StreamReads[T]):
         create: Literal[True] = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID: ...
     @overload
@@ -63,6 +64,7 @@ class StreamWrites(StreamReads[T]):
         create: bool,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None: ...
     def add(
@@ -78,6 +80,7 @@ class StreamWrites(StreamReads[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None:
         """Add one entry, as XADD does.
@@ -94,6 +97,7 @@ class StreamWrites(StreamReads[T]):
             producer: 1 to 1024 bytes; the add may be repeated then: what this producer added under
                 the same ``idempotent_id`` is not added again, for as long as docs/adding.md says.
             idempotent_id: 1 to 1024 bytes; None: computed from the fields.
+            expected_last_id: add only if ``last_id`` is this one, 0-0 before the first add.
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
@@ -106,10 +110,12 @@ class StreamWrites(StreamReads[T]):
             InvalidEntryError: there are no fields.
             EntryTypeError: a field or value is of another type.
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
+            LastIDConflictError: ``last_id`` is not ``expected_last_id``; nothing was added.
             OptionError: options contradict each other, or are none.
         """
         if (
             sync is maxlen is minid is limit is producer is idempotent_id is None
+            and expected_last_id is None
             and create is approximate is True
             and references == "keep"
             and (made := self._opened.add_plain(self._name, fields, id)) is not None
@@ -126,6 +132,7 @@ class StreamWrites(StreamReads[T]):
             limit=limit,
             references=references,
             create=create,
+            expected_last_id=expected_last_id,
         )
         if producer is not None or idempotent_id is not None:
             from logstore.api import producing
@@ -155,6 +162,7 @@ class StreamWrites(StreamReads[T]):
         references: References = "keep",
         create: bool = True,
         producer: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
         sync: Sync | None = None,
     ) -> IDRuns:
         """Add rows of any iterable, one commit for each ``batch`` of them.
@@ -173,6 +181,8 @@ class StreamWrites(StreamReads[T]):
             references: as in ``add``.
             create: as in ``add``.
             producer: as in ``add``; a row that is not added again has the ID that it got before.
+            expected_last_id: as in ``add``; each further batch expects what the one before gave,
+                so that nobody else's entries are between the rows.
             sync: a stronger promise than the store's, for each commit.
 
         Returns:
@@ -184,6 +194,7 @@ class StreamWrites(StreamReads[T]):
             InvalidEntryError: a row is none, or some rows have IDs and others have not.
             EntryTypeError: ``rows`` is no iterable, or a field or value is of another type.
             TooLargeError: a field, an entry or an idempotent ID is over its limit.
+            LastIDConflictError: as in ``add``; the batches before stay.
             OptionError: options contradict each other, or are none.
         """
         given = IDRuns()
@@ -198,6 +209,7 @@ class StreamWrites(StreamReads[T]):
             references=references,
             create=create,
             producer=producer,
+            expected_last_id=expected_last_id,
             sync=sync,
         ):
             pass
@@ -216,6 +228,7 @@ class StreamWrites(StreamReads[T]):
         references: References,
         create: bool,
         producer: str | bytes | None,
+        expected_last_id: IDLike | None,
         sync: Sync | None,
     ) -> Iterator[bool]:
         """Add rows, a batch each step, which is True; their IDs go to ``given``. It ends when there
@@ -232,31 +245,33 @@ class StreamWrites(StreamReads[T]):
             references=references,
             optional=True,
         )
+        expected = None if expected_last_id is None else parse_id(expected_last_id)
         encoding = self._opened.encoding
         if producer is not None:
             from logstore.api import producing
 
             named = producing.batches(rows, batch, producer, encoding)
-            return self._add_once(given, named, rule, create=create, sync=sync)
-        return self._add_batches(
-            given, arguments.batches(rows, batch, encoding), rule, create=create, sync=sync
-        )
+            return self._add_once(given, named, rule, expected, create=create, sync=sync)
+        plain = arguments.batches(rows, batch, encoding)
+        return self._add_batches(given, plain, rule, expected, create=create, sync=sync)
 
     def _add_batches(
         self,
         given: IDRuns,
         batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
         rule: trim.TrimRule | None,
+        expected: StreamID | None,
         *,
         create: bool,
         sync: Sync | None,
     ) -> Iterator[bool]:
         for ids, chunk in batches:
-            request = add.Add(self._name, chunk, 0, len(chunk), ids, create, rule)
+            request = add.Add(self._name, chunk, 0, len(chunk), ids, create, rule, expected)
             added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
             if added is None:
                 return
             collect(given, added)
+            expected = add.expected_next(expected, added)
             yield True
 
     def _add_once(
@@ -264,6 +279,7 @@ class StreamWrites(StreamReads[T]):
         given: IDRuns,
         batches: Iterable[tuple[Asked, RowBatch]],
         rule: trim.TrimRule | None,
+        expected: StreamID | None,
         *,
         create: bool,
         sync: Sync | None,
@@ -271,12 +287,14 @@ class StreamWrites(StreamReads[T]):
         from logstore.engine.streams import idempotency
 
         for asked, chunk in batches:
-            request = add.Add(self._name, chunk, 0, len(chunk), add.AUTO, create, rule)
+            count = len(chunk)
+            request = add.Add(self._name, chunk, 0, count, add.AUTO, create, rule, expected)
             step = partial(idempotency.add, request=request, asked=asked)
             ids: list[StreamID] | None = self._opened.commit(step, sync)
             if ids is None:
                 return
             given.extend(ids)
+            expected = add.expected_next(expected, ids)
             yield True
 
     # -- deleting -----------------------------------------------------------------------------

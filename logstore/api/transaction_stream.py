@@ -27,6 +27,7 @@ from logstore.engine.groups import ack, admin
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams import add, delete, idempotency, lifecycle, trim
 from logstore.engine.streams.add import Added
+from logstore.engine.streams.idempotency import Asked
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import References
 
@@ -73,6 +74,7 @@ class TransactionStream(Generic[T]):
         create: Literal[True] = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
     ) -> Pending[StreamID]: ...
     @overload
     def add(
@@ -88,6 +90,7 @@ class TransactionStream(Generic[T]):
         create: bool,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
     ) -> Pending[StreamID | None]: ...
     def add(
         self,
@@ -102,8 +105,12 @@ class TransactionStream(Generic[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
     ) -> Pending[Any]:
-        """Add an entry; ``.id`` is set by the commit."""
+        """Add an entry; ``.id`` is set by the commit.
+
+        ``expected_last_id`` is the last ID as the steps before this one leave it.
+        """
         encoding = self._steps.opened.encoding
         batch, request = arguments.one_add(
             self._name,
@@ -116,6 +123,7 @@ class TransactionStream(Generic[T]):
             limit=limit,
             references=references,
             create=create,
+            expected_last_id=expected_last_id,
         )
         step: Callable[[WriteTxn], Any] = partial(add.add, request=request)
         if producer is not None or idempotent_id is not None:
@@ -135,6 +143,7 @@ class TransactionStream(Generic[T]):
         references: References = "keep",
         create: bool = True,
         producer: str | bytes | None = None,
+        expected_last_id: IDLike | None = None,
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_flag(create, "create")
@@ -150,20 +159,23 @@ class TransactionStream(Generic[T]):
         if self._values is not None:
             rows = self._values.rows(rows)
         name, encoding = self._name, self._steps.opened.encoding
-        steps: list[Callable[[WriteTxn], Any]] = []
+        first = None if expected_last_id is None else parse_id(expected_last_id)
+        steps: list[Callable[[WriteTxn, StreamID | None], Any]] = []
         if producer is None:
             for ids, chunk in arguments.batches(rows, BATCH_ROWS, encoding):
                 request = add.Add(name, chunk, 0, len(chunk), ids, create, rule)
-                steps.append(partial(add.add, request=request))
+                steps.append(partial(_add_chunk, request=request))
         else:
             for asked, chunk in producing.batches(rows, BATCH_ROWS, producer, encoding):
                 request = add.Add(name, chunk, 0, len(chunk), add.AUTO, create, rule)
-                steps.append(partial(idempotency.add, request=request, asked=asked))
+                steps.append(partial(_add_chunk, request=request, asked=asked))
 
         def run(txn: WriteTxn) -> IDRuns:
-            given = IDRuns()
+            given, expected = IDRuns(), first
             for step in steps:
-                collect(given, step(txn))
+                added = step(txn, expected)
+                collect(given, added)
+                expected = add.expected_next(expected, added)
             return given
 
         self._keep(create=create)
@@ -416,6 +428,16 @@ class TransactionGroup(Generic[T]):
             return [Delivery(group, who, delivery) for delivery in given]
 
         return self._steps.take(step, made)
+
+
+def _add_chunk(
+    txn: WriteTxn, expected: StreamID | None, *, request: add.Add, asked: Asked | None = None
+) -> Added | list[StreamID] | None:
+    """Some rows of ``add_many``, behind those that the steps before added."""
+    request = request._replace(expected=expected)
+    if asked is None:
+        return add.add(txn, request)
+    return idempotency.add(txn, request, asked)
 
 
 def _first(added: Added | list[StreamID] | None) -> StreamID | None:

@@ -14,7 +14,13 @@ from logstore.engine.runtime.record_cache import BeforeImage
 from logstore.engine.streams.removal import vacate
 from logstore.engine.streams.trim import TrimRule, trim
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptionError, IDOrderError, InvalidIDError, StreamNotFoundError
+from logstore.errors import (
+    CorruptionError,
+    IDOrderError,
+    InvalidIDError,
+    LastIDConflictError,
+    StreamNotFoundError,
+)
 from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -48,6 +54,7 @@ class Add(NamedTuple):
     ids: AutoID | StreamID | GivenIDs
     create: bool = True
     rule: TrimRule | None = None
+    expected: StreamID | None = None  # what the last ID must be
 
 
 class Added(NamedTuple):
@@ -63,6 +70,8 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     record = txn.record_by_name(request.name)
     last = record.last if record is not None else ZERO_ID
     count = request.end - request.first
+    if request.expected is not None:
+        check_expected(request.name, request.expected, last)
     if isinstance(request.ids, AutoID):
         added = _new(Added, (_first_auto(last, request.ids, txn.now_ms), count, None))
         if count > 1:
@@ -85,6 +94,32 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     if request.rule is not None:
         trim(txn, record, request.rule)
     return added
+
+
+def check_expected(name: bytes, expected: StreamID, last: StreamID) -> None:
+    """LastIDConflictError unless the last ID is the one that the caller saw."""
+    if expected == last:
+        return
+    if expected < last:
+        told = f"the last ID is {last}, not {expected} as expected: entries were added since, so "
+        told += "read what is new, then add with the last ID of that"
+    else:
+        told = f"the last ID is {last}, and expected_last_id {expected} is above it: that is of "
+        told += "another stream, or this one was dropped or its last ID lowered since; give what "
+        told += "last_id of this stream tells"
+    raise LastIDConflictError(told, stream=name, expected=expected, actual=last)
+
+
+def expected_next(
+    expected: StreamID | None, added: Added | list[StreamID] | None
+) -> StreamID | None:
+    """What the batch behind this one expects: the last ID that this one left, if it expected one.
+
+    An idempotent batch that was added before left what it gave then.
+    """
+    if expected is None or not added:
+        return expected
+    return max(expected, *added) if isinstance(added, list) else last_of(added)
 
 
 def create(txn: WriteTxn, name: bytes) -> StreamRecord:
@@ -144,7 +179,8 @@ def _resolve_given(last: StreamID, ids: GivenIDs) -> None:
         _check_above(before, min(refused, before), where)
 
 
-def _last_of(added: Added) -> StreamID:
+def last_of(added: Added) -> StreamID:
+    """The last of the IDs."""
     if added.given is not None:
         return StreamID(*added.given[added.count - 1])
     carry, seq = divmod(added.first.seq + added.count - 1, U64_MAX + 1)
@@ -204,7 +240,7 @@ def _add_rows(txn: WriteTxn, record: StreamRecord, request: Add, added: Added) -
                 record.number,
                 before[0] + added.count,
                 (before[1] + added.count) & U64_MAX,
-                *_last_of(added),
+                *last_of(added),
                 *first,
                 *record.max_deleted,
             )

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams.add import EXHAUSTED, Add, existing
+from logstore.engine.streams.add import EXHAUSTED, Add, check_expected, existing
 from logstore.engine.streams.add import add as add_rows
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
@@ -50,13 +50,18 @@ class _Plan(NamedTuple):
 def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
     """Add the rows that are not known; the ID of each row.
 
-    None if there is no stream and it must not be created.
+    None if there is no stream and it must not be created. What is known is no conflict with an
+    expected last ID: it is what a repeated add finds.
     """
     record = txn.record_by_name(request.name)
     if record is None and not request.create:
+        if request.expected is not None:
+            check_expected(request.name, request.expected, ZERO_ID)
         return None
     plan = _Planner(txn, record, asked).plan()
     fresh = [place for place, what in enumerate(plan.rows) if what == _ADDED]
+    if fresh and request.expected is not None:
+        check_expected(request.name, request.expected, ZERO_ID if record is None else record.last)
     if record is not None and len(fresh) > _room(record):
         raise IDOrderError(EXHAUSTED)
     given = _add(txn, request, fresh)
@@ -136,7 +141,7 @@ def _add(txn: WriteTxn, request: Add, fresh: list[int]) -> dict[int, StreamID]:
             end += 1
         first = request.first + fresh[at]
         rule = request.rule if end == len(fresh) else None
-        run = request._replace(first=first, end=first + end - at, rule=rule)
+        run = request._replace(first=first, end=first + end - at, rule=rule, expected=None)
         added = add_rows(txn, run)
         assert added is not None
         id = added.first
