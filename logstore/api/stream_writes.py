@@ -114,8 +114,14 @@ class StreamWrites(StreamReads[T]):
             OptionError: options contradict each other, or are none.
         """
         if (
-            sync is maxlen is minid is limit is producer is idempotent_id is None
-            and expected_last_id is None
+            sync
+            is maxlen
+            is minid
+            is limit
+            is producer
+            is idempotent_id
+            is expected_last_id
+            is None
             and create is approximate is True
             and references == "keep"
             and (made := self._opened.add_plain(self._name, fields, id)) is not None
@@ -135,17 +141,23 @@ class StreamWrites(StreamReads[T]):
             expected_last_id=expected_last_id,
         )
         if producer is not None or idempotent_id is not None:
-            from logstore.api import producing
-
-            asked = producing.asked(batch, id, producer, idempotent_id, self._opened.encoding)
-            return self._add_asked(request, asked, sync)
+            return self._add_asked(batch, request, id, (producer, idempotent_id), sync)
         added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
         return None if added is None else added.first
 
-    def _add_asked(self, request: Add, asked: Asked, sync: Sync | None) -> StreamID | None:
-        """Add one entry for a producer, unless that was done."""
+    def _add_asked(
+        self,
+        batch: RowBatch,
+        request: Add,
+        id: IDLike,
+        producer: tuple[str | bytes | None, str | bytes | None],
+        sync: Sync | None,
+    ) -> StreamID | None:
+        """Add one entry for a producer, with its idempotent ID, unless that was done."""
+        from logstore.api import producing
         from logstore.engine.streams import idempotency
 
+        asked = producing.asked(batch, id, *producer, self._opened.encoding)
         step = partial(idempotency.add, request=request, asked=asked)
         ids: list[StreamID] | None = self._opened.commit(step, sync)
         return None if ids is None else ids[0]
