@@ -107,21 +107,14 @@ class StreamWrites(StreamReads[T]):
         Raises:
             IDOrderError: ``id`` is not above ``last_id``.
             InvalidIDError: ``id`` or ``minid`` is no ID, or 0-0.
-            InvalidEntryError: there are no fields.
-            EntryTypeError: a field or value is of another type.
+            InvalidEntryError, EntryTypeError: there are no fields, or one is of another type.
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
             LastIDConflictError: ``last_id`` is not ``expected_last_id``; nothing was added.
             OptionError: options contradict each other, or are none.
         """
         if (
-            sync
-            is maxlen
-            is minid
-            is limit
-            is producer
-            is idempotent_id
-            is expected_last_id
-            is None
+            sync is maxlen is minid is limit is None
+            and producer is idempotent_id is expected_last_id is None
             and create is approximate is True
             and references == "keep"
             and (made := self._opened.add_plain(self._name, fields, id)) is not None
