@@ -107,7 +107,8 @@ class StreamWrites(StreamReads[T]):
         Raises:
             IDOrderError: ``id`` is not above ``last_id``.
             InvalidIDError: ``id`` or ``minid`` is no ID, or 0-0.
-            InvalidEntryError, EntryTypeError: there are no fields, or one is of another type.
+            InvalidEntryError: there are no fields.
+            EntryTypeError: a field or value is of another type.
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
             LastIDConflictError: ``last_id`` is not ``expected_last_id``; nothing was added.
             OptionError: options contradict each other, or are none.
@@ -135,8 +136,7 @@ class StreamWrites(StreamReads[T]):
         )
         if producer is not None or idempotent_id is not None:
             return self._add_asked(batch, request, id, (producer, idempotent_id), sync)
-        added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
-        return None if added is None else added.first
+        return _first(self._opened.commit(partial(add.add, request=request), sync))
 
     def _add_asked(
         self,
@@ -465,3 +465,8 @@ class StreamWrites(StreamReads[T]):
             ),
             sync,
         )
+
+
+def _first(added: add.Added | None) -> StreamID | None:
+    """The ID of the one entry that was added."""
+    return None if added is None else added.first
