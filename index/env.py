@@ -213,7 +213,11 @@ class Generation:
             gate.shut()
             txn.abort()
         finally:
-            gate.reopen()
+            try:
+                gate.reopen()
+            except KeyboardInterrupt:  # a gate that stays shut would keep LOCK from all others
+                gate.reopen()
+                raise
 
     def entries(self) -> dict[str, int]:
         """Rows by what they are."""

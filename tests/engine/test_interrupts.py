@@ -13,6 +13,8 @@ from types import FrameType
 import pytest
 
 import logstore
+from logstore.engine.commit.group_commit import CommitQueue
+from logstore.engine.commit.pipeline import Batch, Request
 from logstore.errors import CommittedInterrupt, ReentryError
 from logstore.options import Sync
 from tests.engine.procs import Forked
@@ -56,9 +58,10 @@ def interrupted_adds(path: Path, sync: Sync, twice: bool, threads: int) -> dict[
     interrupter = Interrupter(random.Random(SEED), twice)
     counts = {"returned": 0, "committed": 0, "not": 0, "between": 0}
     stop = threading.Event()
+    ended: list[str] = []
     with logstore.open(path, sync=sync, segment_bytes=64 * 1024) as store:
         others = [
-            threading.Thread(target=others_write, args=(store, f"t{number}", stop))
+            threading.Thread(target=others_write, args=(store, f"t{number}", stop, ended))
             for number in range(threads)
         ]
         for other in others:
@@ -88,13 +91,16 @@ def interrupted_adds(path: Path, sync: Sync, twice: bool, threads: int) -> dict[
         for other in others:
             other.join(timeout=60)
             assert not other.is_alive(), "a thread waits for ever"
+        assert len(ended) == threads, "a thread that was not interrupted got an error"
         check(store, there)
     with logstore.open(path) as store:
         check(store, there)
     return counts
 
 
-def others_write(store: logstore.Store[bytes], name: str, stop: threading.Event) -> None:
+def others_write(
+    store: logstore.Store[bytes], name: str, stop: threading.Event, ended: list[str]
+) -> None:
     """Threads that are not interrupted lose nothing."""
     number = 0
     while not stop.is_set():
@@ -103,6 +109,7 @@ def others_write(store: logstore.Store[bytes], name: str, stop: threading.Event)
     assert [int(entry.fields[b"n"]) for entry in store.stream(name).range()] == list(
         range(1, number + 1)
     )
+    ended.append(name)
 
 
 def check(store: logstore.Store[bytes], outcomes: list[str]) -> None:
@@ -131,6 +138,43 @@ def test_interrupts_at_random_moments_of_add(
 
     with Forked(work):
         pass
+
+
+class HandsTheLeadOn:
+    """The guard of a queue; when it is next taken, the leader has just handed the lead on."""
+
+    def __init__(self, queue: CommitQueue, ended: Batch) -> None:
+        self.queue, self.guard, self.ended = queue, queue.guard, ended
+        queue.guard = self  # type: ignore[assignment]
+
+    def __enter__(self) -> None:
+        if self.queue.guard is self:
+            self.queue.guard = self.guard
+            self.queue.hand_on(self.ended)
+        self.guard.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.guard.release()
+
+
+@pytest.mark.inside
+def test_the_lead_is_not_lost_with_a_request_that_gets_it_and_is_interrupted(
+    tmp_path: Path,
+) -> None:
+    with logstore.open(tmp_path / "store", background=False, lock_timeout=5) as store:
+        committer = store._live().committer
+        queue = committer._queue
+        first, second = (Request(lambda _txn: None, (), 0, 0) for _ in range(2))
+        assert queue._enter(first)
+        assert not queue._enter(second)
+        ended = queue.batch
+        assert ended is not None
+        HandsTheLeadOn(queue, ended)
+        committer._rescue(second, KeyboardInterrupt())
+        assert isinstance(second.error, KeyboardInterrupt)
+        assert queue.leader is None
+        assert not queue.queue
+        store.stream("a").add({"a": 1})
 
 
 def test_another_process_is_not_kept_waiting(tmp_path: Path) -> None:

@@ -245,13 +245,19 @@ class Committer:
     def _rescue_waiter(self, request: Request, exc: BaseException) -> bool:
         """Withdraw, or wait for the outcome; True if this thread must lead."""
         with self._queue.guard:
-            if not request.taken:
+            # It may have got the lead since it was looked whether it has: who then only withdraws
+            # takes the lead along, and all others wait until their time is over.
+            leads = self._queue.leader is request
+            if not leads and not request.taken:
                 if request in self._queue.queue:
                     self._queue.queue.remove(request)
                 request.fail(exc)
                 return False
             if request.turn is None:  # interrupted right behind queueing up
                 request.turn = threading.Lock()
+        if leads:
+            self._rescue_leader(request, exc)
+            return False
         return not request.done and self._queue.wait(request)
 
 

@@ -308,7 +308,7 @@ class Engine:
             self.switch_generation(None)
             self.segments.close()  # also of what readers opened until the gate was shut
         finally:
-            self.gate.reopen()
+            through(self.gate.reopen)
             self.users.close()
             self.lock.close(self.wake)
             self._untie()

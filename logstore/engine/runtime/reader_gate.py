@@ -3,14 +3,16 @@
 Invariants: a reader holds its token for one batch; adding and discarding a token is one step each,
 so that an interrupt between them leaves at most a token that ``finally`` takes away; a reader shows
 its token and then looks whether the gate is shut, so that the closer sees it, or it sees the closer
-(``snapshot.inside``); whoever shuts
-the gate waits with a time limit, and leaves what is in use alone when it runs out.
+(``snapshot.inside``); whoever shuts the gate waits with a time limit, and leaves what is in use
+alone when it runs out. Shutting and opening may be cut off by an interrupt at any place, and are
+repeated then: a gate that stayed shut would keep its process from reading, and LOCK from others.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 SHUT_TIMEOUT_S = 5.0
 _POLL_S = 0.0005
@@ -35,11 +37,12 @@ class Gate:
     def shut(self, timeout_s: float = SHUT_TIMEOUT_S) -> bool:
         """Keep new readers out and wait for those inside; False if some would not leave.
 
-        ``reopen`` must follow, in the same thread.
+        ``reopen`` must follow, in the same thread. False, too, if another thread keeps it shut.
         """
-        self._lock.acquire()
-        self.is_shut = True
         deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            return False
+        self.is_shut = True
         while self.inside:
             ours = threading.get_ident() in self.inside.copy().values()
             if ours or time.monotonic() > deadline:
@@ -48,6 +51,14 @@ class Gate:
         return True
 
     def reopen(self) -> None:
-        """Let readers in again."""
+        """Let readers in again, if this thread kept them out. May be repeated.
+
+        An interrupt may have cut ``shut`` off anywhere, or a first ``reopen``: the lock may be
+        taken not at all, or several times.
+        """
+        if not self._lock.acquire(blocking=False):
+            return  # another thread has it
         self.is_shut = False
-        self._lock.release()
+        with suppress(RuntimeError):  # not taken by this thread any more
+            while True:
+                self._lock.release()

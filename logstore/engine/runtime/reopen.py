@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.shm.writer_lock import through
 from logstore.index import env
 from logstore.index.env import Generation
 from logstore.log import names
@@ -75,7 +76,7 @@ def _close_locked(engine: Engine, generation: Generation) -> bool:
         generation.close()
         engine.switch_generation(None)
     finally:
-        engine.gate.reopen()
+        through(engine.gate.reopen)
     engine.cache.clear()
     return True
 
