@@ -39,7 +39,7 @@ PACKAGES = (
 # would be made at every start (``logstore/tuples.py``).
 SINGLE = (
     "engine.features.expiry", "engine.features.retention", "engine.features.settings",
-    "features.settings", "format", "log.frame", "log.groupframe", "log.located",
+    "features.settings", "format", "log.frame", "log.groupframe", "log.node_reader",
     "log.writer", "row_seal",
 )  # fmt: skip
 INTERPRETED = {

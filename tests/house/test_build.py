@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from build_engine import INTERPRETED, PACKAGES, SINGLE
 from tests.house.repo import ROOT
 
 SETUP = """
@@ -52,3 +53,10 @@ def test_what_an_earlier_build_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "small" / "goes.py").unlink()
     assert build(tmp_path) == first - {"small/goes.py"}
     assert build(tmp_path) == first - {"small/goes.py"}
+
+
+def test_what_is_to_be_compiled_is_there() -> None:
+    """A module that was renamed since: no wheel can be built then."""
+    named = {f"logstore/{name.replace('.', '/')}" for name in (*SINGLE, *INTERPRETED)}
+    assert sorted(name for name in named if not (ROOT / f"{name}.py").is_file()) == []
+    assert all((ROOT / "logstore" / name.replace(".", "/")).is_dir() for name in PACKAGES)
