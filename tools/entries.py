@@ -14,12 +14,25 @@ from logstore.tools import options
 from logstore.tools.output import Output, name_object
 
 
+def wanted(pairs: tuple[str, ...]) -> dict[bytes, bytes] | None:
+    """What --where asks for: a field cannot have two values."""
+    where = dict(split_pair(pair) for pair in pairs)
+    if len(where) < len(pairs):
+        raise click.BadParameter("a field is given twice: all conditions must hold")
+    return where or None
+
+
 def split_pair(pair: str) -> tuple[bytes, bytes]:
     """FIELD=VALUE of the command line, as the bytes that were typed."""
     field, equals, value = pair.partition("=")
     if not equals:
         raise click.BadParameter(f"{pair!r} is not FIELD=VALUE", param_hint="FIELD=VALUE")
     return os.fsencode(field), os.fsencode(value)
+
+
+where_option = click.option(
+    "--where", metavar="FIELD=VALUE", multiple=True, help="Only entries that have it; repeatable."
+)
 
 
 @click.command("add")
@@ -69,6 +82,7 @@ def add(
 @options.stream_argument
 @options.interval
 @options.moments
+@where_option
 @click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
 @click.option("--reverse", is_flag=True, help="The last one first.")
 @options.json_option
@@ -81,6 +95,7 @@ def range_(
     end: str,
     since: str | None,
     until: str | None,
+    where: tuple[str, ...],
     count: int | None,
     reverse: bool,
 ) -> None:
@@ -89,10 +104,11 @@ def range_(
     An ID is MS-SEQ or MS; "-" and "+" are the first and the last; "(" before an ID leaves it out.
     START is the smaller one, also with --reverse.
     """
+    moments = {"since": since, "until": until}
+    match = wanted(where)
     with options.reading(path) as store:
         stream = options.existing(store, name)
-        interval = {"since": since, "until": until}
-        for entry in stream.range(start, end, **interval, count=count, reverse=reverse):
+        for entry in stream.range(start, end, **moments, where=match, count=count, reverse=reverse):
             output.entry(entry)
 
 
@@ -101,27 +117,36 @@ def range_(
 @options.stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=10, show_default=True)
 @click.option("--since", help="All from this moment on, whatever -n says: -1h, 2026-01-31.")
+@where_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
 @options.json_option
 @options.pass_output
 def tail(
-    output: Output, path: Path, name: str, count: int, since: str | None, follow: bool
+    output: Output,
+    path: Path,
+    name: str,
+    count: int,
+    since: str | None,
+    where: tuple[str, ...],
+    follow: bool,
 ) -> None:
     """Print the last entries of STREAM, the newest at the end."""
+    match = wanted(where)
     with options.reading(path) as store:
         stream = options.existing(store, name)
         seen = stream.last_id
         if since is not None:
-            for entry in stream.range(since=since):
+            for entry in stream.range(since=since, where=match):
                 if entry.id > seen:
                     break  # it is for those that follow
                 output.entry(entry)
         else:
-            for entry in reversed(list(stream.range(end=seen, count=count, reverse=True))):
+            newest = stream.range(end=seen, where=match, count=count, reverse=True)
+            for entry in reversed(list(newest)):
                 output.entry(entry)
         if follow:
             output.flush()
-            for entry in stream.follow(seen):
+            for entry in stream.follow(seen, where=match):
                 output.entry(entry)
                 output.flush()
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from logstore.aio.tasks import Tasks
 from logstore.api.entry import Entry
 from logstore.ids import IDLike, StreamID
+
+if TYPE_CHECKING:
+    from logstore.api.matching import Matching
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +57,15 @@ class Host(Protocol[T]):
     """The store of a stream or group: its threads, its tasks that wait."""
 
     _tasks: Tasks
+
+    def _follow(
+        self,
+        after: Mapping[bytes, IDLike],
+        since: None,
+        timeout: float | timedelta | None,
+        count: int,
+        where: Matching | None = None,
+    ) -> AsyncIterator[tuple[T, Entry[T]]]: ...
 
     @property
     def encoding(self) -> str | None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.api.matching import Matching, Where
     from logstore.api.values import ValueCodec
 
 P = ParamSpec("P")
@@ -322,6 +323,7 @@ class AsyncStore(Generic[T]):
         after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
         *,
         since: When | None = None,
+        where: Where | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
@@ -331,7 +333,10 @@ class AsyncStore(Generic[T]):
         """
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
-        return self._follow(after, since, timeout, count or reading.FOLLOW_COUNT)
+        from logstore.api.matching import matching
+
+        found = matching(where, opened_of(self._store).encoding)
+        return self._follow(after, since, timeout, count or reading.FOLLOW_COUNT, found)
 
     async def _follow(
         self,
@@ -339,11 +344,12 @@ class AsyncStore(Generic[T]):
         since: When | None,
         timeout: float | timedelta | None,
         count: int,
+        where: Matching | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
         opened = opened_of(self._store)
 
         def begin() -> reading.Following[T]:
-            return reading.Following(opened, reading.starts(opened, after, since), count)
+            return reading.Following(opened, reading.starts(opened, after, since), count, where)
 
         following = await self._run(begin)
         while True:

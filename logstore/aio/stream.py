@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.api.matching import Matching, Where
 
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)
@@ -193,12 +194,13 @@ class AsyncStream(Generic[T]):
         *,
         since: When | None = None,
         until: When | None = None,
+        where: Where | None = None,
         count: int | None = None,
         reverse: bool = False,
     ) -> AsyncIterator[Entry[T]]:
         """Entries of an interval, lazily, as ``Stream.range``."""
         found = self._stream.range(
-            start, end, since=since, until=until, count=count, reverse=reverse
+            start, end, since=since, until=until, where=where, count=count, reverse=reverse
         )
         return self._pages(found)
 
@@ -231,6 +233,7 @@ class AsyncStream(Generic[T]):
         after: IDLike = "$",
         *,
         since: When | None = None,
+        where: Where | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> AsyncIterator[Entry[T]]:
@@ -241,21 +244,15 @@ class AsyncStream(Generic[T]):
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
         after = read.beginning(opened_of(self._stream), after, since)
-        return self._follow(after, timeout, count or read.FOLLOW_COUNT)
+        found = self._stream._matching(where)
+        return self._follow(after, timeout, count or read.FOLLOW_COUNT, found)
 
     async def _follow(
-        self, after: IDLike, timeout: float | timedelta | None, count: int
+        self, after: IDLike, timeout: float | timedelta | None, count: int, where: Matching | None
     ) -> AsyncIterator[Entry[T]]:
-        opened, name = opened_of(self._stream), self._stream._name
-        start = (await self._run(read.start_of, opened, name, after)).above
-        newest = after in ("+", b"+")
-        found = await self.read(after, count=count) if newest else []
-        found = found or await self.read(start, count=count, timeout=timeout)
-        while found:
-            for each in found:
-                yield each
-            start = max(start, found[-1].id)
-            found = await self.read(start, count=count, timeout=timeout)
+        begin = {self._stream._name: after}
+        async for _, entry in self._store._follow(begin, None, timeout, count, where):
+            yield self._stream._viewed([entry])[0]
 
     async def first(self) -> Entry[T] | None:
         """The entry with the smallest ID, or None."""

@@ -25,6 +25,7 @@ from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.api.matching import Matching
     from logstore.api.times import When
 
 T = TypeVar("T", bytes, str)
@@ -40,15 +41,23 @@ def entries(
     left: int,
     *,
     reverse: bool = False,
+    where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
-    return chain.from_iterable(_batches(opened, name, low, high, left, reverse))
+    maker: ranges.Maker = entry_maker(opened.encoding) if where is None else where
+    return chain.from_iterable(_batches(opened, name, low, high, left, reverse, maker))
 
 
 def _batches(
-    opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, reverse: bool
+    opened: OpenStore[T],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    reverse: bool,
+    maker: ranges.Maker,
 ) -> Iterator[list[Entry[T]]]:
-    engine, maker = opened.engine, entry_maker(opened.encoding)
+    engine = opened.engine
     interval: ranges.Interval | None = None
     while True:
         batch = ranges.read_batch(
@@ -90,7 +99,9 @@ class Start(NamedTuple):
     newest: list[Any]  # the last entry itself, where "+" asks for it
 
 
-def start_of(opened: OpenStore[Any], name: bytes, after: IDLike) -> Start:
+def start_of(
+    opened: OpenStore[Any], name: bytes, after: IDLike, where: Matching | None = None
+) -> Start:
     """Where ``after`` is now; ``"$"`` and ``"+"`` are what they are at this moment."""
     if after not in ("$", b"$", "+", b"+"):
         return Start(name, parse_id(after), [])
@@ -98,7 +109,8 @@ def start_of(opened: OpenStore[Any], name: bytes, after: IDLike) -> Start:
     above = ZERO_ID if record is None else record.last
     if after in ("$", b"$"):
         return Start(name, above, [])
-    return Start(name, above, list(entries(opened, name, ZERO_ID, MAX_ID, 1, reverse=True)))
+    newest = entries(opened, name, ZERO_ID, MAX_ID, 1, reverse=True, where=where)
+    return Start(name, above, list(newest))
 
 
 class Budget:
@@ -230,10 +242,14 @@ def follow(
     after: IDLike,
     count: int | None,
     timeout: float | timedelta | None,
+    where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of one stream above an ID, and those that come."""
     arguments.check_count(count, "count")
     deadline_of(timeout)
+    if where is not None:
+        found = follow_many(opened, {name: after}, timeout, count or FOLLOW_COUNT, where)
+        return (entry for _, entry in found)
     start = start_of(opened, name, after)
     return _follow(opened, start, Limits(count or FOLLOW_COUNT), timeout)
 
@@ -277,13 +293,21 @@ def starts(
 class Following(Generic[T]):
     """A read of several streams that goes on: what it gave is not given again.
 
-    What is read at once is in the order of IDs; of each stream all is.
+    What is read at once is in the order of IDs; of each stream all is, or what matches. What was
+    looked at and did not match is not looked at again.
     """
 
-    def __init__(self, opened: OpenStore[T], after: Mapping[bytes, IDLike], count: int) -> None:
+    def __init__(
+        self,
+        opened: OpenStore[T],
+        after: Mapping[bytes, IDLike],
+        count: int,
+        where: Matching | None = None,
+    ) -> None:
         self._opened: OpenStore[T] = opened
-        self._allowed = Limits(count)
-        begun = {name: start_of(opened, name, given) for name, given in after.items()}
+        self._count = count
+        self._where = where
+        begun = {name: start_of(opened, name, given, where) for name, given in after.items()}
         self._newest: list[tuple[T, Entry[T]]] = [
             (opened.text(name), entry) for name, start in begun.items() for entry in start.newest
         ]
@@ -298,19 +322,36 @@ class Following(Generic[T]):
         """What came since, with the names of the streams."""
         found, self._newest = self._newest, []
         for name, above in self._above.items():
-            entries_now = Budget(self._allowed).read(self._opened, Start(name, above, []))
+            if above == MAX_ID:
+                continue
+            # The last ID is looked up first: what comes after is for the next look.
+            upto = MAX_ID if self._where is None else self._last(name)
+            entries_now = list(
+                entries(self._opened, name, above.next(), upto, self._count, where=self._where)
+            )
             if entries_now:
-                self._above[name] = entries_now[-1].id
                 found += [(self._opened.text(name), entry) for entry in entries_now]
+            if len(entries_now) == self._count or (entries_now and self._where is None):
+                self._above[name] = entries_now[-1].id
+            elif self._where is not None:
+                self._above[name] = max(above, upto)
         found.sort(key=lambda each: each[1].id)
         return found
 
+    def _last(self, name: bytes) -> StreamID:
+        record = self._opened.record(name)
+        return ZERO_ID if record is None else record.last
+
 
 def follow_many(
-    opened: OpenStore[T], after: dict[bytes, IDLike], timeout: float | timedelta | None, count: int
+    opened: OpenStore[T],
+    after: dict[bytes, IDLike],
+    timeout: float | timedelta | None,
+    count: int,
+    where: Matching | None = None,
 ) -> Iterator[tuple[T, Entry[T]]]:
     """Entries of several streams, and those that come."""
-    following = Following(opened, after, count)
+    following = Following(opened, after, count, where)
     return _following(opened, following, timeout)
 
 

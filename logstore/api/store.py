@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from logstore.api.dead_letters import OnDead
+    from logstore.api.matching import Where
     from logstore.api.scan import Scan
     from logstore.api.times import When
     from logstore.api.transaction import Transaction
@@ -315,6 +316,7 @@ class Store(StoreCare[T]):
         after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
         *,
         since: When | None = None,
+        where: Where | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> Iterator[tuple[T, Entry[T]]]:
@@ -323,6 +325,7 @@ class Store(StoreCare[T]):
         Args:
             after: names of streams, for what comes from now on; or the ID to begin after by stream.
             since: a moment to begin with instead of "$", as in ``Stream.range``.
+            where: only entries whose fields have these values, as in ``Stream.range``.
             timeout: seconds or timedelta without an entry that end it; None: never.
             count: how many of each stream are read at once.
 
@@ -332,16 +335,21 @@ class Store(StoreCare[T]):
 
         Raises:
             InvalidIDError: an ID is none.
-            OptionError: ``count``, ``timeout`` or ``since`` is none, or two beginnings are given.
+            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is none, or two beginnings
+                are given.
             UsageError: no stream is named.
-            EntryTypeError: a stream's name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
+            EntryTypeError: a stream's name is neither str nor bytes, or a field or value of
+                ``where`` is of a type that is not stored.
+            InvalidEntryError: a name, field or value is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
+        from logstore.api.matching import matching
+
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
+        found = matching(where, self._opened.encoding)
         begin = read.starts(self._opened, after, since)
-        return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT)
+        return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT, found)
 
     def merge(
         self,

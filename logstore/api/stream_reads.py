@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from logstore.api.dump import Peer
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
+    from logstore.api.matching import Matching, Where
     from logstore.api.scan import Scan
     from logstore.api.times import When
     from logstore.api.values import Values
@@ -59,6 +60,14 @@ class StreamReads(Generic[T]):
     def _viewed(self, entries: list[Entry[T]]) -> list[Entry[T]]:
         """Entries of this stream that were read elsewhere, as this handle gives them."""
         return entries
+
+    def _matching(self, where: Where | None) -> Matching | None:
+        """What finds the entries that match."""
+        if where is None:
+            return None
+        from logstore.api.matching import matching
+
+        return matching(where, self._opened.encoding, self._values)
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:
@@ -101,6 +110,7 @@ class StreamReads(Generic[T]):
         *,
         since: When | None = None,
         until: When | None = None,
+        where: Where | None = None,
         count: int | None = None,
         reverse: bool = False,
     ) -> Iterator[Entry[T]]:
@@ -112,6 +122,8 @@ class StreamReads(Generic[T]):
             since: the smaller end as a moment: a timedelta (how long ago), an aware datetime, a
                 date, or text: ``"-1h"``, ``"2026-01-31"``, ``"2026-01-31T12:00Z"``.
             until: the larger end, likewise; of a day all is included.
+            where: only entries whose fields have these values, as ``{"level": "error"}``; they are
+                equal if an add stores them as the same bytes.
             count: at most so many entries; None: no limit, 0: none.
             reverse: from the newest entry on.
 
@@ -120,13 +132,17 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: an end is no ID.
-            OptionError: ``start`` is above ``end``, an end is given twice or is no moment, or
-                ``count`` is negative.
+            OptionError: ``start`` is above ``end``, an end is given twice or is no moment,
+                ``where`` is no mapping with a field, or ``count`` is negative.
+            EntryTypeError: a field or value of ``where`` is of a type that is not stored.
+            InvalidEntryError: one is text that the store's encoding cannot take.
         """
         low, high = arguments.moments(start, end, since, until, self._opened.engine().clock)
         arguments.check_flag(reverse, "reverse")
-        left = arguments.range_count(count)
-        return reading.entries(self._opened, self._name, low, high, left, reverse=reverse)
+        left, found = arguments.range_count(count), self._matching(where)
+        return reading.entries(
+            self._opened, self._name, low, high, left, reverse=reverse, where=found
+        )
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return self.range()
@@ -172,6 +188,7 @@ class StreamReads(Generic[T]):
         after: IDLike = "$",
         *,
         since: When | None = None,
+        where: Where | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> Iterator[Entry[T]]:
@@ -180,6 +197,8 @@ class StreamReads(Generic[T]):
         Args:
             after: as in ``read``; what it stands for is settled at the call.
             since: a moment to begin with instead, as in ``range``.
+            where: only entries whose fields have these values, as in ``range``; ``"+"`` begins
+                with the last one of them.
             timeout: seconds or timedelta without an entry that end it; None: never.
             count: how many are read at once.
 
@@ -188,10 +207,13 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: ``after`` is no ID.
-            OptionError: ``count``, ``timeout`` or ``since`` is none, or two beginnings are given.
+            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is none, or two beginnings
+                are given.
+            EntryTypeError: a field or value of ``where`` is of a type that is not stored.
+            InvalidEntryError: one is text that the store's encoding cannot take.
         """
-        after = reading.beginning(self._opened, after, since)
-        return reading.follow(self._opened, self._name, after, count, timeout)
+        after, found = reading.beginning(self._opened, after, since), self._matching(where)
+        return reading.follow(self._opened, self._name, after, count, timeout, found)
 
     @property
     def first(self) -> Entry[T] | None:

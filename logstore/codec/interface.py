@@ -270,6 +270,19 @@ class Codec(Protocol):
         reverse: bool = False,
     ) -> list[NodeEntry]: ...
 
+    def entries_where(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        where: list[bytes],
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+        limit: int = -1,
+        reverse: bool = False,
+    ) -> list[NodeEntry]: ...
+
     def ids(
         self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
     ) -> list[tuple[int, int, int]]: ...

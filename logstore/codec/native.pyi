@@ -199,6 +199,17 @@ def entries(
     limit: int = -1,
     reverse: bool = False,
 ) -> list[NodeEntry]: ...
+def entries_where(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    where: list[bytes],
+    vector: bytes = b"",
+    start: ID = ...,
+    end: ID = ...,
+    limit: int = -1,
+    reverse: bool = False,
+) -> list[NodeEntry]: ...
 def ids(
     lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
 ) -> list[tuple[int, int, int]]: ...

@@ -22,6 +22,7 @@ from logstore.codec.edit import (
 from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.making import EntryMaker, FieldsMaker
+from logstore.codec.matching import entries_where
 from logstore.codec.node import (
     counts,
     entries,
@@ -51,6 +52,7 @@ __all__ = [
     "append",
     "counts",
     "entries",
+    "entries_where",
     "entry_element_count",
     "extend",
     "find",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import logstore
 from tests.tools.commands import invoke, objects, ok, process
 
 
@@ -83,3 +84,17 @@ def test_an_id_that_is_none(store: Path) -> None:
     done = invoke("range", store, "race", "yesterday")
     assert done.exit_code == 1
     assert "'yesterday'" in done.stderr
+
+
+def test_where_takes_the_values_that_fields_must_have(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with logstore.open(path) as store:
+        store["s"].add_many((f"{n}-0", {"a": n % 2, "b": n % 3}) for n in range(1, 13))
+    for line, found in (
+        (["range", path, "s", "--where", "a=1", "--where", "b=2"], ["5-0", "11-0"]),
+        (["tail", path, "s", "-n", "2", "--where", "a=0"], ["10-0", "12-0"]),
+        (["range", path, "s", "--where", "c=0"], []),
+    ):
+        assert [each["id"] for each in objects(ok(*line, "--json"))] == found
+    assert invoke("range", path, "s", "--where", "a").exit_code == 2
+    assert invoke("range", path, "s", "--where", "a=1", "--where", "a=2").exit_code == 2

@@ -7,7 +7,7 @@ long; what is appended behind a batch is seen by the next one; entries come in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from logstore.codec import NodeEntry, codec
 from logstore.engine.runtime import snapshot
@@ -18,13 +18,32 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 
 if TYPE_CHECKING:
-    from logstore.codec.making import EntryMaker
+    from logstore.codec.interface import ID
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
 
 
 Interval: TypeAlias = tuple[StreamID, StreamID]
+
+
+class Maker(Protocol):
+    """What makes entries of a node: all of them, or those alone that are wanted."""
+
+    def entries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes,
+        start: ID,
+        end: ID,
+        limit: int,
+        reverse: bool,
+        /,
+    ) -> list[Any]:
+        """In order, those between two IDs; at most ``limit`` unless it is negative."""
+        ...
 
 
 class Batch(NamedTuple):
@@ -80,7 +99,7 @@ def read_batch(
     *,
     reverse: bool = False,
     walked: Interval | None = None,
-    maker: EntryMaker | None = None,
+    maker: Maker | None = None,
 ) -> Batch:
     """The next entries of a closed interval; at most ``limit`` unless it is negative.
 
@@ -119,7 +138,7 @@ def _read(
     limit: int,
     reverse: bool,
     walked: Interval | None,
-    maker: EntryMaker | None,
+    maker: Maker | None,
 ) -> Batch:
     record = view.record(name)
     if record is None or not record.length:
@@ -131,8 +150,8 @@ def _read(
     for ref in walk(view, record, start, end):
         if count >= NODES_MAX or size >= BYTES_MAX:
             if reverse:
-                return Batch(entries, (start, _before(ref, entries)))
-            return Batch(entries, (_after(ref.master, start, entries), end))
+                return Batch(entries, (start, _before(ref, end, entries)))
+            return Batch(entries, (_after(ref, start, entries), end))
         if not ref.live:
             continue
         live += ref.live
@@ -184,15 +203,18 @@ def _last(entries: list[Any]) -> StreamID:
     return id
 
 
-def _after(master: StreamID, start: StreamID, entries: list[Any]) -> StreamID:
+def _after(ref: nodes.NodeRef, start: StreamID, entries: list[Any]) -> StreamID:
+    """Where to go on with a node that was not read: all below it was looked at, given or not."""
+    low = max(ref.master, start)
     if not entries:
-        return max(master, start)
+        return low
     last = _last(entries)
-    return last.next() if last < MAX_ID else MAX_ID
+    return max(low, last.next()) if last < MAX_ID else MAX_ID
 
 
-def _before(ref: nodes.NodeRef, entries: list[Any]) -> StreamID:
+def _before(ref: nodes.NodeRef, end: StreamID, entries: list[Any]) -> StreamID:
+    high = min(ref.last, end)
     if not entries:
-        return ref.last
+        return high
     last = _last(entries)
-    return last.previous() if last > ZERO_ID else ZERO_ID
+    return min(high, last.previous()) if last > ZERO_ID else ZERO_ID

@@ -1,0 +1,78 @@
+"""Entries by the values of their fields, as ``where=`` asks for them.
+
+A condition names fields and the values that they must have, all of them. What is compared is bytes,
+as an add would store them: 5 finds what was added as 5 and as "5", and no 5.0. Of a field that
+repeats in an entry the last value counts, as in ``entry.fields``; an entry without the field does
+not match.
+
+Invariants: a condition is checked whole before anything is read. It only looks for what matches in
+nodes: where these come from, and what else a read promises, is the same without a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from logstore.api import arguments
+from logstore.api.entry import Entry, make_entry
+from logstore.codec import codec
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID
+from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
+
+if TYPE_CHECKING:
+    from logstore.api.values import Values
+
+Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
+
+
+class Matching:
+    """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
+
+    __slots__ = ("_encoding", "_where")
+
+    def __init__(self, where: list[bytes], encoding: str | None) -> None:
+        self._where = where
+        self._encoding = encoding
+
+    def entries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+        limit: int = -1,
+        reverse: bool = False,
+    ) -> list[Entry[Any]]:
+        """The entries of a node that match, between two IDs, at most ``limit`` if that is not
+        negative."""
+        rows = codec().entries_where(
+            lp, master_ms, master_seq, self._where, vector, start, end, limit, reverse
+        )
+        return [make_entry(row, self._encoding) for row in rows]
+
+
+def matching(
+    where: Where | None, encoding: str | None, values: Values | None = None
+) -> Matching | None:
+    """What finds the entries that match; None if all are wanted.
+
+    Raises:
+        OptionError: ``where`` is no mapping, or names no field.
+        EntryTypeError: a name or value is of a type that is not stored.
+        InvalidEntryError: one is text that the store's encoding cannot take.
+    """
+    if where is None:
+        return None
+    if not isinstance(where, Mapping) or not where:
+        raise OptionError(
+            "where is the values that fields must have, such as {'level': 'error'}, not "
+            f"{shown(where)}; scan(where=) takes comparisons"
+        )
+    try:
+        row: Any = where if values is None else values.row(where)
+        return Matching(arguments.rows([row], encoding).flat(0), encoding)
+    except (EntryTypeError, InvalidEntryError) as error:
+        raise type(error)(f"where: {error}") from error

@@ -1,0 +1,170 @@
+# Entries by the values of their fields. Pure twin: matching.py.
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* data, size_t size, const void* text, size_t text_size)
+
+
+ctypedef struct Condition:
+    Elem name
+    Elem value
+    int64_t slot        # which of the node's fields it is, or -1
+
+
+cdef void wanted_elem(Elem* elem, bytes text):
+    """A text as the element that stands for it; ``data`` is that of ``text``."""
+    cdef u64 size = size_of(text)
+    elem.data = data_of(text)
+    elem.size = size
+    elem.is_int = 0 < size <= 20 and elem.data[0] <= 57 and \
+        parse_int(elem.data, size, &elem.number)
+
+
+cdef inline bint may_stand_in(const u8* p, u64 total, const Elem* elem) noexcept nogil:
+    """False if no element of the node can be this one. A number may be stored in many ways."""
+    return elem.is_int or memmem(p, total, elem.data, elem.size) != NULL
+
+
+cdef int find_slots(const u8* p, const Master* m, Condition* where, Py_ssize_t count) noexcept nogil:
+    """Find the conditions' fields among the node's: of a repeated one the last."""
+    cdef Elem elem
+    cdef u64 pos = m.fields_at
+    cdef int64_t i
+    cdef Py_ssize_t k
+    cdef int code
+    for k in range(count):
+        where[k].slot = -1
+    for i in range(m.width):
+        code = lp_read(p, pos, m.end, &elem)
+        if code != OK:
+            return code
+        for k in range(count):
+            if same_elem(&elem, &where[k].name):
+                where[k].slot = i
+        pos = elem.after
+    return OK
+
+
+cdef int match_same(const u8* p, const Master* m, const Entry* e, const Condition* where,
+                    Py_ssize_t count, bint* matches) noexcept nogil:
+    """Whether an entry with the node's fields matches; no more of it is read than that takes."""
+    cdef Elem elem
+    cdef u64 pos
+    cdef int64_t i
+    cdef Py_ssize_t k
+    cdef int code
+    matches[0] = False
+    for k in range(count):
+        if where[k].slot < 0:
+            return OK
+    for k in range(count):
+        pos = e.body
+        for i in range(where[k].slot):
+            code = lp_skip(p, pos, m.end, &pos)
+            if code != OK:
+                return code
+        code = lp_read(p, pos, m.end, &elem)
+        if code != OK:
+            return code
+        if not same_elem(&elem, &where[k].value):
+            return OK
+    matches[0] = True
+    return OK
+
+
+cdef int match_own(const u8* p, const Master* m, const Entry* e, const Condition* where,
+                   Py_ssize_t count, bint* matches) noexcept nogil:
+    """Whether an entry with fields of its own matches."""
+    cdef Elem name, value
+    cdef u64 pos
+    cdef int64_t i
+    cdef Py_ssize_t k
+    cdef bint equal
+    cdef int code
+    matches[0] = False
+    for k in range(count):
+        pos = e.body
+        equal = False
+        for i in range(e.pairs):
+            code = lp_read(p, pos, m.end, &name)
+            if code == OK:
+                code = lp_read(p, name.after, m.end, &value)
+            if code != OK:
+                return code
+            if same_elem(&name, &where[k].name):
+                equal = same_elem(&value, &where[k].value)
+            pos = value.after
+        if not equal:
+            return OK
+    matches[0] = True
+    return OK
+
+
+cdef list matching(bytes lp, u64 master_ms, u64 master_seq, Condition* where, Py_ssize_t count,
+                   bytes vector, const Range* r, Py_ssize_t limit, bint reverse):
+    cdef Master m
+    cdef Entry e
+    cdef const u8* p = data_of(lp)
+    cdef u64 pos, ms, seq
+    cdef list found = [], fields = None
+    cdef bint low, high, matches = False
+    fail(read_master(p, size_of(lp), &m))
+    fail(find_slots(p, &m, where, count))
+    e.ordinal = m.live + m.deleted if reverse else -1
+    pos = m.end if reverse else m.first
+    while pos > m.first if reverse else pos < m.end:
+        if reverse:
+            fail(read_entry_before(p, pos, &m, &e))
+            pos = e.at
+        else:
+            e.ordinal += 1
+            fail(read_entry(p, pos, &m, &e))
+            pos = e.after
+        if not is_live(&e, data_of(vector), size_of(vector)):
+            continue
+        ms = master_ms + <u64>e.ms_diff
+        seq = master_seq + <u64>e.seq_diff
+        low = below(ms, seq, r.start_ms, r.start_seq)
+        high = below(r.end_ms, r.end_seq, ms, seq)
+        if low if reverse else high:
+            return found
+        if low or high:
+            continue
+        if e.flags & SAME_FIELDS:
+            fail(match_same(p, &m, &e, where, count, &matches))
+        else:
+            fail(match_own(p, &m, &e, where, count, &matches))
+        if not matches:
+            continue
+        if fields is None:
+            fields = read_fields(p, &m)
+        found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
+        if len(found) == limit:
+            return found
+    if reverse and e.ordinal != 0:
+        fail(E_ORDINALS)
+    return found
+
+
+def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where not None,
+                  bytes vector not None=b"", start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1,
+                  bint reverse=False):
+    cdef Py_ssize_t count = len(where) // 2, k
+    cdef tuple kept = tuple(where)      # the conditions point into these
+    cdef Condition* conditions
+    cdef Range r
+    if limit == 0:
+        return []
+    set_range(&r, start, end)
+    conditions = <Condition*>malloc((count + 1) * sizeof(Condition))
+    if conditions == NULL:
+        raise MemoryError
+    try:
+        for k in range(count):
+            wanted_elem(&conditions[k].name, <bytes?>kept[2 * k])
+            wanted_elem(&conditions[k].value, <bytes?>kept[2 * k + 1])
+            if not may_stand_in(data_of(lp), size_of(lp), &conditions[k].name) or \
+                    not may_stand_in(data_of(lp), size_of(lp), &conditions[k].value):
+                return []
+        return matching(lp, master_ms, master_seq, conditions, count, vector, &r, limit, reverse)
+    finally:
+        free(conditions)

@@ -1,0 +1,63 @@
+"""Entries of a node by the values of their fields: the others are walked over, not decoded.
+
+A condition is a field's name and a value; an entry matches if each named field has that value, of a
+repeated field the last one. Equal are bytes: an integer is equal to its text, however it is stored.
+
+Invariants: a node in which the bytes of a name or a value stand nowhere has no entry that matches,
+and is not looked into (a number may be stored otherwise than as its text, so that its text says
+nothing). All else is as `node.entries` gives it, in the same order, and refused as there.
+
+It may not know about streams, or where nodes come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry
+from logstore.codec.listpack import parse_int
+from logstore.codec.node import backward, forward, is_live, read_flat, read_master
+
+
+def _may_match(lp: bytes, where: Sequence[bytes]) -> bool:
+    """False if some text of the conditions stands nowhere in the node."""
+    return all(text in lp or parse_int(text) is not None for text in where)
+
+
+def _matches(flat: Sequence[bytes], where: Sequence[bytes]) -> bool:
+    """Whether the last value of each named field is the one that is wanted."""
+    values = dict(zip(flat[::2], flat[1::2], strict=True))
+    return all(
+        values.get(name) == value for name, value in zip(where[::2], where[1::2], strict=True)
+    )
+
+
+def entries_where(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    where: list[bytes],
+    vector: bytes = b"",
+    start: ID = ZERO_ID,
+    end: ID = MAX_ID,
+    limit: int = -1,
+    reverse: bool = False,
+) -> list[NodeEntry]:
+    """As `node.entries`, of those alone that match ``where``: name, value, name, value, .."""
+    found: list[NodeEntry] = []
+    if limit == 0 or not _may_match(lp, where):
+        return found
+    master = read_master(lp)
+    for entry in backward(lp, master) if reverse else forward(lp, master):
+        if not is_live(entry, vector):
+            continue
+        id = entry.id(master_ms, master_seq)
+        if id < start if reverse else id > end:
+            break
+        if start <= id <= end:
+            flat = read_flat(lp, entry, master)
+            if _matches(flat, where):
+                found.append((entry.ordinal, *id, flat))
+                if len(found) == limit:
+                    break
+    return found

@@ -1,0 +1,86 @@
+"""Prevents entries that match and are passed over, and others that come in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logstore.codec import Codec
+from tests.codec.strategies import entries, names, next_id, steps, texts
+
+Flat = list[bytes]
+
+
+def node_of(codec: Codec, drawn: list[tuple[Any, Flat]]) -> tuple[bytes, list[tuple[int, int]]]:
+    """A node of these entries, and their IDs; its master ID is the first."""
+    ids = [(5, 5)]
+    lp = codec.new_node(5, 5, drawn[0][1])
+    for step, flat in drawn[1:]:
+        ids.append(next_id(ids[-1], step))
+        lp, _ = codec.append(lp, 5, 5, *ids[-1], flat)
+    return lp, ids
+
+
+@given(
+    drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=12),
+    picks=st.lists(st.integers(0, 200), max_size=3),
+    others=st.lists(st.tuples(names, texts), max_size=1),
+    gone=st.integers(0, 2**13),
+    ends=st.tuples(st.integers(0, 11), st.integers(0, 11)),
+    limit=st.sampled_from([-1, -1, 0, 1, 3]),
+    reverse=st.booleans(),
+)
+def test_they_are_those_of_all_entries_whose_last_values_are_equal(
+    codec: Codec,
+    drawn: Any,
+    picks: Any,
+    others: Any,
+    gone: int,
+    ends: Any,
+    limit: int,
+    reverse: bool,
+) -> None:
+    lp, ids = node_of(codec, drawn)
+    pairs = [pair for _, flat in drawn for pair in zip(flat[::2], flat[1::2], strict=True)]
+    chosen = [pairs[pick % len(pairs)] for pick in picks] + others
+    where = [text for pair in chosen for text in pair]
+    vector = gone.to_bytes(2, "little")
+    first, last = (ids[end % len(ids)] for end in ends)
+    every = codec.entries(lp, 5, 5, vector, first, last, reverse=reverse)
+    expected = []
+    for entry in every:
+        values = dict(zip(entry[3][::2], entry[3][1::2], strict=True))
+        if all(values.get(name) == value for name, value in chosen):
+            expected.append(entry)
+    found = codec.entries_where(lp, 5, 5, where, vector, first, last, limit, reverse)
+    assert found == (expected if limit < 0 else expected[:limit])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_number_is_its_text_however_it_is_stored(codec: Codec, reverse: bool) -> None:
+    """Servers take nodes from clients in which a number stands as text."""
+    lp, ids = node_of(codec, [((0, 0), [b"n", b"xyz"]), ((1, 0), [b"n", b"123"])])
+    text = lp.replace(b"\x83xyz\x04", b"\x83123\x04")
+    assert text != lp
+    found = codec.entries_where(text, 5, 5, [b"n", b"123"], reverse=reverse)
+    assert [entry[1:3] for entry in found] == ids[:: -1 if reverse else 1]
+    assert codec.entries_where(text, 5, 5, [b"n", b"0123"]) == []
+
+
+def test_a_node_without_the_text_is_not_looked_into(codec: Codec) -> None:
+    lp, _ = node_of(codec, [((0, 0), [b"n", b"xyz"])])
+    broken = lp[:-3] + b"\x7f" + lp[-2:]
+    assert codec.entries_where(broken, 5, 5, [b"n", b"other"]) == []
+    for where in ([b"n", b"xyz"], [b"n", b"7"], []):
+        with pytest.raises(Exception, match=r"node|element|entry"):
+            codec.entries_where(broken, 5, 5, where)
+
+
+def test_other_things_than_bytes_are_refused_by_the_compiled_one(native: Codec) -> None:
+    lp, _ = node_of(native, [((0, 0), [b"n", b"xyz"])])
+    wrong: Any = [b"n", "xyz"]
+    with pytest.raises(TypeError):
+        native.entries_where(lp, 5, 5, wrong)
