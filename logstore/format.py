@@ -84,6 +84,7 @@ class Kind(IntEnum):
     SCHEDULE = 41
     EXPIRE = 42
     RENAME = 43
+    LATEST = 45
     # reserved for what is to come
     NACK = 38
     COPY = 44
@@ -91,7 +92,7 @@ class Kind(IntEnum):
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    [*range(Kind.GROUP, Kind.CLAIM + 1), *range(Kind.IDEMPOTENT, Kind.RENAME + 1)]
+    [*range(Kind.GROUP, Kind.CLAIM + 1), *range(Kind.IDEMPOTENT, Kind.RENAME + 1), Kind.LATEST]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -141,6 +142,10 @@ SCHEDULE_DUE = struct.Struct("<Q")  # unix ms
 SCHEDULE_PART = struct.Struct("<I")
 SCHEDULE_KEY = struct.Struct("<QQ")  # due (unix ms), number: the position of the frame of form 0
 EXPIRE_BODY = struct.Struct("<QQ")  # stream, when it expires (unix ms; 0: never)
+# stream, 1: what is known is forgotten first, last entry gone through; then items: the digest of a
+# key, 16 bytes, and the ID of its newest entry, big endian
+LATEST_BODY = struct.Struct("<QBQQ")
+LATEST_ITEM_BYTES = 32
 RENAME_BODY = struct.Struct("<Q")  # stream; then its name from now on
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29

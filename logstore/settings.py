@@ -17,6 +17,7 @@ LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)
 IDEMPOTENT_DURATION_S, IDEMPOTENT_DURATION_MAX_S = 100, 86_400
 IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
 CODEC_NAME_MAX = 64
+FIELD_MAX_BYTES = 64 * 1024
 BACKOFF_MAX_MS = 3_600_000
 S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 T = TypeVar("T", bytes, str)
@@ -31,6 +32,7 @@ class StreamSettings(NamedTuple):
     idempotent_duration_s: int = IDEMPOTENT_DURATION_S  # how long a producer's ID is remembered
     idempotent_max_ids: int = IDEMPOTENT_IDS  # how many of a producer are remembered
     codec: str | None = None  # what values are encoded with; None: they are text or bytes
+    compact_by: bytes | str | None = None  # of each value of this field keep the newest entry
 
     @property
     def max_age(self) -> timedelta | None:
@@ -56,6 +58,12 @@ class StreamSettings(NamedTuple):
         codec: object = self.codec
         if codec is not None and not (isinstance(codec, str) and len(codec) <= CODEC_NAME_MAX):
             raise OptionError(f"codec must be a name: {shown(codec)}")
+        field: object = self.compact_by
+        if field is not None and not (isinstance(field, bytes) and len(field) <= FIELD_MAX_BYTES):
+            raise OptionError(
+                f"compact_by must be the name of a field, at most {FIELD_MAX_BYTES} bytes: "
+                f"{shown(field)}"
+            )
 
 
 class GroupSettings(NamedTuple, Generic[T]):

@@ -254,6 +254,10 @@ class AsyncStream(Generic[T]):
         async for _, entry in self._store._follow(begin, None, timeout, count, where):
             yield self._stream._viewed([entry])[0]
 
+    async def latest(self, key: Any) -> Entry[T] | None:
+        """The newest entry of a key, as ``Stream.latest``."""
+        return await self._run(self._stream.latest, key)
+
     async def first(self) -> Entry[T] | None:
         """The entry with the smallest ID, or None."""
         return await self._run(lambda: self._stream.first)
@@ -434,6 +438,7 @@ class AsyncStream(Generic[T]):
         max_bytes: Amount = KEEP,
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
+        compact_by: str | bytes | Literal[Keep.KEEP] | None = KEEP,
         create: bool = True,
         sync: Sync | None = None,
     ) -> StreamSettings:
@@ -445,6 +450,7 @@ class AsyncStream(Generic[T]):
             max_bytes=max_bytes,
             idempotent_duration=idempotent_duration,
             idempotent_max_ids=idempotent_max_ids,
+            compact_by=compact_by,
             create=create,
             sync=sync,
         )

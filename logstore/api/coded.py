@@ -78,6 +78,12 @@ class CodedStream(Stream[Any]):
         """Entries of an interval, as ``Stream.range``."""
         return self._lazily(super().range(*interval, **options))
 
+    def latest(self, key: Any) -> Entry[Any] | None:
+        """The newest entry of a key, as ``Stream.latest``."""
+        self._look()
+        entry = super().latest(key)
+        return None if entry is None else self._codec.view(entry)
+
     def read(self, *after: Any, **options: Any) -> list[Entry[Any]]:
         """Entries above an ID, as ``Stream.read``."""
         return self._viewed(super().read(*after, **options))

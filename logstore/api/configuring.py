@@ -43,6 +43,8 @@ def stream_changes(
     max_bytes: Amount,
     idempotent_duration: timedelta | float | Literal[Keep.KEEP],
     idempotent_max_ids: int | Literal[Keep.KEEP],
+    compact_by: str | bytes | Literal[Keep.KEEP] | None,
+    encoding: str | None,
 ) -> dict[str, Any]:
     """The settings of a stream that are to be changed, checked."""
     changes: dict[str, Any] = {
@@ -51,7 +53,10 @@ def stream_changes(
         "max_bytes": max_bytes,
         "idempotent_duration_s": _whole_seconds(idempotent_duration, "idempotent_duration"),
         "idempotent_max_ids": idempotent_max_ids,
+        "compact_by": compact_by,
     }
+    if isinstance(compact_by, str):
+        changes["compact_by"] = arguments.text_bytes(compact_by, encoding)
     given = {name: value for name, value in changes.items() if value is not KEEP}
     StreamSettings(**given).check()
     return given
@@ -87,7 +92,7 @@ def configure_stream(
     """One commit; all settings after it."""
     step = partial(configures.stream, name=name, changes=changes, create=create)
     after: StreamSettings = opened.commit(step, sync)
-    return after
+    return _with_text(after, opened.text)
 
 
 def configure_group(
@@ -112,7 +117,13 @@ def stream_settings(opened: OpenStore[Any], name: bytes) -> StreamSettings:
         record = view.record(name)
         return StreamSettings() if record is None else SettingRows(view.index).stream(record.number)
 
-    return opened.view(look)
+    return _with_text(opened.view(look), opened.text)
+
+
+def _with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamSettings:
+    """Settings of a stream with the name of a field as users have it."""
+    field = settings.compact_by
+    return settings._replace(compact_by=text(field)) if isinstance(field, bytes) else settings
 
 
 def _milliseconds(length: Length, name: str) -> Any:

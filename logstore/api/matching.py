@@ -29,10 +29,10 @@ Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
 class Matching:
     """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
 
-    __slots__ = ("_encoding", "_where")
+    __slots__ = ("_encoding", "where")
 
     def __init__(self, where: list[bytes], encoding: str | None) -> None:
-        self._where = where
+        self.where = where  # name, value, name, value, ..
         self._encoding = encoding
 
     def entries(
@@ -49,7 +49,7 @@ class Matching:
         """The entries of a node that match, between two IDs, at most ``limit`` if that is not
         negative."""
         rows = codec().entries_where(
-            lp, master_ms, master_seq, self._where, vector, start, end, limit, reverse
+            lp, master_ms, master_seq, self.where, vector, start, end, limit, reverse
         )
         return [make_entry(row, self._encoding) for row in rows]
 

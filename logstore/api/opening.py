@@ -211,10 +211,12 @@ class OpenStore(Generic[T]):
     def compact(self, *, purge: bool, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
+        from logstore.engine.features import latest
 
         shared = self.live()
 
         def run() -> Any:
+            latest.run(shared.engine, shared.committer)  # what is replaced goes with it
             return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
 
         with shared.maintenance.aside():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
-from logstore.api.entry import Entry, entry_maker
+from logstore.api.entry import Entry, entry_maker, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
@@ -27,6 +27,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     from logstore.api.matching import Matching
     from logstore.api.times import When
+    from logstore.api.values import Values
 
 T = TypeVar("T", bytes, str)
 FOLLOW_COUNT = 1000  # entries read at once while following
@@ -89,6 +90,27 @@ def merged(
 
     every = heapq.merge(*map(of, names), key=lambda each: each[1].id, reverse=reverse)
     return every if left < 0 else islice(every, left)
+
+
+def latest(
+    opened: OpenStore[T], name: bytes, key: object, values: Values | None
+) -> Entry[T] | None:
+    """The newest entry of a key: among what was not gone through yet, or that of the key's row."""
+    from logstore.api.matching import Matching, matching
+    from logstore.engine.streams import latest as compact
+
+    wanted = matching({b"key": key}, opened.encoding, values)
+    place = opened.view(lambda view: compact.place(view, name))
+    if place is None or wanted is None:
+        return None
+    where = [place.field, wanted.where[1]]
+    if place.last > place.upto:
+        match = Matching(where, opened.encoding)
+        low = place.upto.next()
+        for entry in entries(opened, name, low, MAX_ID, 1, reverse=True, where=match):
+            return entry
+    row = opened.view(lambda view: compact.find(view, name, where))
+    return None if row is None else make_entry(row, opened.encoding)
 
 
 class Start(NamedTuple):

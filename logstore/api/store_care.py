@@ -101,7 +101,7 @@ class StoreCare(Generic[T]):
         return store_info.release_pins(self._engine(), ids)
 
     def retain(self) -> int:
-        """Drop at once what streams do not keep by their settings.
+        """Drop at once what streams do not keep by their settings: retention and ``compact_by``.
 
         The background does that by itself; this is for stores opened with ``background=False``.
 
@@ -111,10 +111,11 @@ class StoreCare(Generic[T]):
         Raises:
             ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.engine.features import retention
+        from logstore.engine.features import latest, retention
 
         shared = self._live()
-        return retention.run(shared.engine, shared.committer)
+        replaced = latest.run(shared.engine, shared.committer)
+        return replaced + retention.run(shared.engine, shared.committer)
 
     def checkpoint(self) -> int:
         """Take a checkpoint now.

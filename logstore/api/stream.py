@@ -195,6 +195,7 @@ class Stream(StreamWrites[T]):
         max_bytes: Amount = KEEP,
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
+        compact_by: str | bytes | Literal[Keep.KEEP] | None = KEEP,
         create: bool = True,
         sync: Sync | None = None,
     ) -> StreamSettings:
@@ -209,6 +210,8 @@ class Stream(StreamWrites[T]):
             idempotent_duration: how long IDs of idempotent adds are remembered, 1 s to a day, as
                 XCFGSET.
             idempotent_max_ids: how many of a producer are, 1 to 10,000, as XCFGSET.
+            compact_by: a field, of each value of which only the newest entry is kept (see
+                ``latest``); entries without it are kept; None: all are kept.
             create: whether to make a stream that is not there.
             sync: a stronger promise than the store's, for this commit.
 
@@ -217,13 +220,20 @@ class Stream(StreamWrites[T]):
 
         Raises:
             OptionError: a setting is none.
+            InvalidEntryError: ``compact_by`` is text that the store's encoding cannot take.
             StreamNotFoundError: there is no stream and ``create`` is False.
         """
         from logstore.api import configuring
 
         arguments.check_flag(create, "create")
         changes = configuring.stream_changes(
-            max_age, max_entries, max_bytes, idempotent_duration, idempotent_max_ids
+            max_age,
+            max_entries,
+            max_bytes,
+            idempotent_duration,
+            idempotent_max_ids,
+            compact_by,
+            self._opened.encoding,
         )
         return configuring.configure_stream(
             self._opened, self._name, changes, create=create, sync=sync

@@ -215,6 +215,22 @@ class StreamReads(Generic[T]):
         after, found = reading.beginning(self._opened, after, since), self._matching(where)
         return reading.follow(self._opened, self._name, after, count, timeout, found)
 
+    def latest(self, key: Any) -> Entry[T] | None:
+        """The newest entry of a key, in a stream that is kept compact by a field.
+
+        Args:
+            key: the value of the field that ``configure(compact_by=)`` named.
+
+        Returns:
+            The entry, or None if there is none, or it was deleted.
+
+        Raises:
+            OptionError: the stream is not kept compact.
+            EntryTypeError: the key is of a type that is not stored.
+            InvalidEntryError: it is text that the store's encoding cannot take.
+        """
+        return reading.latest(self._opened, self._name, key, self._values)
+
     @property
     def first(self) -> Entry[T] | None:
         """The entry with the smallest ID, or None."""

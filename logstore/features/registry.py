@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from logstore.features import expiry, idempotent_ids, schedule, settings
+from logstore.features import expiry, idempotent_ids, latest, schedule, settings
 from logstore.features.feature import Copied, FrameKind, Index
 
-FEATURES = (settings.FEATURE, idempotent_ids.FEATURE, schedule.FEATURE, expiry.FEATURE)
+FEATURES = (
+    settings.FEATURE,
+    idempotent_ids.FEATURE,
+    schedule.FEATURE,
+    expiry.FEATURE,
+    latest.FEATURE,
+)
 
 
 class FeatureBody(Protocol):

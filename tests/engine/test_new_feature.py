@@ -193,9 +193,9 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     (package / "engine" / "features" / "labels.py").write_text(DECIDED)
     registry = package / "features" / "registry.py"
     edit(registry, "import expiry, idempotent_ids,", "import expiry, idempotent_ids, labels,")
-    edit(registry, "FEATURES = (", "FEATURES = (labels.FEATURE, ")
+    edit(registry, "FEATURES = (\n", "FEATURES = (\n    labels.FEATURE,\n")
     layouts = package / "format.py"
-    edit(layouts, "    COPY = 44\n", "    COPY = 44\n    LABEL = 45\n")
+    edit(layouts, "    LATEST = 45\n", "    LATEST = 45\n    LABEL = 46\n")
     edit(layouts, "RENAME_BODY = ", 'LABEL_BODY = struct.Struct("<Q")\nRENAME_BODY = ')
     done = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path / "store")],

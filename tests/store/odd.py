@@ -103,6 +103,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "group": {"name": "h"},
         "get": {"id": "1-1"}, "__getitem__": {"id": "1-1"}, "__contains__": {"id": "1-1"},
         "count": {}, "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
+        "latest": {"key": "k"},
         "info_full": {}, "dump": {},
     }),
     logstore.Group: (Shop.group, {

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features import expiry, idempotent_ids, retention, schedule
+from logstore.engine.features import expiry, idempotent_ids, latest, retention, schedule
 from logstore.engine.runtime.engine import Engine
 from logstore.features import expiry as expiry_rows
 from logstore.features import schedule as schedule_rows
@@ -43,4 +43,5 @@ TIMED = (
 PERIODIC: tuple[Callable[[Engine, Committer], Periodic], ...] = (
     retention.Retention,
     idempotent_ids.IdempotentExpiry,
+    latest.KeepCompact,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
-from logstore.engine.streams import add, idempotency
+from logstore.engine.streams import add, idempotency, latest
 from logstore.errors import OptionError
 from logstore.features.settings import Setting
 from logstore.settings import GroupSettings, StreamSettings, stored
@@ -31,6 +31,8 @@ def stream(
         txn.emit(Setting(record.number, 0, stored(after)))
     if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
         idempotency.forget_all(txn, record.number)
+    if after.compact_by != before.compact_by:
+        latest.forget(txn, record.number)
     return after
 
 

@@ -9,7 +9,7 @@ name are woken. Every refusal comes before the first frame.
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import idempotency
+from logstore.engine.streams import idempotency, latest
 from logstore.engine.streams.add import create, existing
 from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
@@ -84,3 +84,4 @@ def set_id(
     txn.emit(frames.Record(record.number, record.length, added, *last, *record.first, *deleted))
     if lowered:
         idempotency.forget_above(txn, record.number, last)
+        latest.forget(txn, record.number)

@@ -1,0 +1,149 @@
+"""The newest entry of each key, as it is stored: the frame, rows, and their part of a checkpoint.
+
+A stream may be kept compact by a field (``StreamSettings.compact_by``): its value is the key of an
+entry, and of each key only the newest entry stays. A row says which that is, under a digest of the
+key, so that keys may have any length; another says up to which entry the stream was gone through.
+
+Invariants: a row names the newest entry of its key among those up to there, or one that was deleted
+since; no ID that a row names can be given again (who lowers a last ID begins anew). A frame stands
+in one commit with the deletes of what it replaces. It sets what it names, whatever was before; so
+applied again, or over a later state that the frames behind it lead to, it ends in the same. Rows
+end with their stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from logstore import format as fmt
+from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.format import Kind
+from logstore.ids import ZERO_ID, StreamID
+from logstore.row_seal import fetch, seal, unseal
+from logstore.tuples import NamedTuple
+
+DATABASE = "latest"
+ROWS_A_CHUNK = 2000
+_STREAM = struct.Struct(">Q")
+_ID = struct.Struct(">QQ")
+
+
+class Latest(NamedTuple):
+    """A stream was gone through up to an entry; ``items`` are digests of keys and IDs, packed.
+
+    With ``anew`` all that is known of it is forgotten first.
+    """
+
+    stream: int
+    anew: int
+    upto: tuple[int, int]
+    items: bytes
+
+
+def packed(newest: dict[bytes, StreamID]) -> bytes:
+    """The items of a frame."""
+    return b"".join(key + _ID.pack(*id) for key, id in newest.items())
+
+
+def _encode(body: Latest) -> bytes:
+    return fmt.LATEST_BODY.pack(body.stream, body.anew, *body.upto) + body.items
+
+
+def _decode(payload: bytes) -> Latest:
+    stream, anew, ms, seq = fmt.LATEST_BODY.unpack_from(payload)
+    items = payload[fmt.LATEST_BODY.size :]
+    if len(items) % fmt.LATEST_ITEM_BYTES or anew > 1:
+        raise struct.error("not a list of keys and IDs")
+    return Latest(stream, anew, (ms, seq), items)
+
+
+class LatestRows:
+    """The newest entries as one transaction sees them."""
+
+    __slots__ = ("_database", "_txn")
+
+    def __init__(self, index: Index) -> None:
+        self._database = index.generation.databases[DATABASE]
+        self._txn = index.txn
+
+    def upto(self, stream: int) -> StreamID:
+        """The last entry that was gone through; 0-0: none was."""
+        return self._get(_STREAM.pack(stream)) or ZERO_ID
+
+    def get(self, stream: int, key: bytes) -> StreamID | None:
+        """The newest entry of a key, by its digest."""
+        return self._get(_STREAM.pack(stream) + key)
+
+    def put(self, stream: int, upto: tuple[int, int], items: bytes) -> None:
+        """Set what a frame names."""
+        prefix, size = _STREAM.pack(stream), fmt.LATEST_ITEM_BYTES
+        self.put_row(prefix, _ID.pack(*upto))
+        for at in range(0, len(items), size):
+            end = at + size
+            self.put_row(prefix + items[at : end - _ID.size], items[end - _ID.size : end])
+
+    def put_row(self, key: bytes, value: bytes) -> None:
+        """Set one row."""
+        self._txn.put(key, seal(key, value), db=self._database)
+
+    def drop(self, stream: int) -> None:
+        """Forget all that is known of a stream."""
+        prefix = _STREAM.pack(stream)
+        with self._txn.cursor(db=self._database) as cursor:
+            while cursor.set_range(prefix) and cursor.key().startswith(prefix):
+                cursor.delete()
+
+    def rows(self, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All rows behind a key."""
+        with self._txn.cursor(db=self._database) as cursor:
+            if cursor.set_range(after + b"\x00" if after else b"\x00"):
+                for key, data in cursor:
+                    yield key, unseal(key, data)
+
+    def _get(self, key: bytes) -> StreamID | None:
+        value = fetch(self._txn, self._database, key)
+        return None if value is None else StreamID(*_ID.unpack(value))
+
+
+def _apply(txn: Txn, at: int, body: Latest) -> None:
+    if txn.advance(body.stream, at) is not None:
+        rows = LatestRows(txn.index)
+        if body.anew:
+            rows.drop(body.stream)
+        rows.put(body.stream, body.upto, body.items)
+
+
+def _page(index: Index, after: bytes | None) -> tuple[list[dict[str, Any]], bytes] | None:
+    rows = list(islice(LatestRows(index).rows(after or b""), ROWS_A_CHUNK))
+    return ([{"kind": "latest", "rows": rows}], rows[-1][0]) if rows else None
+
+
+def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+    rows, number, there = LatestRows(txn.index), -1, False
+    for key, value in chunk["rows"]:
+        stream = _STREAM.unpack_from(key)[0]
+        if stream != number:
+            number, there = stream, txn.record(stream) is not None
+        if there:
+            rows.put_row(key, value)
+
+
+FEATURE = Feature(
+    database=DATABASE,
+    frames=(
+        FrameKind(
+            kind=Kind.LATEST,
+            bodies=(Latest,),
+            encode=_encode,
+            decode=_decode,
+            apply=_apply,
+            of_record=True,
+        ),
+    ),
+    copies=(Copied("latest", _page, _load),),
+    compares=(Compared("newest entries of keys differ", lambda index: LatestRows(index).rows()),),
+    dropped=lambda txn, stream: LatestRows(txn.index).drop(stream),
+)
