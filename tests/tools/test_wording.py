@@ -29,6 +29,8 @@ NOT_MET = {
 NOT_MET_FILES = {
     Path("logstore/api/dump.py"),
     Path("logstore/api/read.py"),
+    # The fields of --where are a mapping already.
+    Path("logstore/api/matching.py"),
     # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
     Path("logstore/scan/conditions.py"),
     Path("logstore/scan/merging.py"),

@@ -1,0 +1,321 @@
+"""What the pages show of a store: rows of plain values, read anew for each request.
+
+Invariants: what is read for a page is bounded (rows a page, bytes of a value), however large the
+store is; a stream or group that goes meanwhile is left out. Knows nothing of HTTP or HTML.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from logstore.api.entry import Entry
+from logstore.api.info import GroupInfo, plain_text
+from logstore.api.opening import opened_of
+from logstore.api.store import Store
+from logstore.api.stream import Stream
+from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.ids import StreamID
+
+STREAMS_A_PAGE = 100
+ENTRIES_A_PAGE = 50
+VALUE_MAX_CHARACTERS = 2000
+FIELDS_MAX = 100
+GROUPS_MAX = 200
+PENDING_A_GROUP = 20
+SEGMENTS_MAX = 2000
+HEX = "0x"
+ORIGIN, ORIGIN_STREAM = b"origin_", b"origin_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """A stream in the list."""
+
+    name: str
+    key: str  # the name, as it stands in addresses
+    length: int
+    size_bytes: int
+    last_time: datetime | None
+    groups: list[GroupInfo[bytes]]
+
+    @property
+    def lag(self) -> int:
+        """The lag of the group that is furthest behind."""
+        return max((group.lag or 0 for group in self.groups), default=0)
+
+    @property
+    def pending(self) -> int:
+        """What is pending in all of its groups."""
+        return sum(group.pending for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamList:
+    """A page of the list of streams."""
+
+    rows: list[StreamRow]
+    matching: int
+    in_all: int
+    page: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are."""
+        return max(1, -(-self.matching // STREAMS_A_PAGE))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """An entry as it is shown."""
+
+    id: str
+    time: datetime | None
+    fields: list[tuple[str, str]]
+    left_out: int  # fields above the most that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment, for the map."""
+
+    number: int
+    created: datetime
+    total_bytes: int
+    live_bytes: int
+
+    @property
+    def live_share(self) -> float:
+        """How much of it is live nodes, from 0 to 1."""
+        return min(1.0, self.live_bytes / self.total_bytes) if self.total_bytes else 0.0
+
+
+# -- names in addresses ---------------------------------------------------------------------------
+def key_of(name: bytes) -> str:
+    """A name as it stands in an address: its text, or ``0x`` and its bytes where it is none."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return HEX + name.hex()
+    return HEX + name.hex() if text.startswith(HEX) else text
+
+
+def name_of(key: str) -> bytes:
+    """The name that an address has. OptionError for one that no address of ours has."""
+    try:
+        return bytes.fromhex(key[len(HEX) :]) if key.startswith(HEX) else key.encode()
+    except ValueError as exc:
+        raise OptionError("no stream has this name") from exc
+
+
+# -- streams ----------------------------------------------------------------------------------
+def stream_list(store: Store[bytes], text: str, page: int) -> StreamList:
+    """The streams whose names contain a text, a page of them, by name.
+
+    Args:
+        store: an open store.
+        text: what a name must contain; empty: all.
+        page: from 1 on; one behind the last is the last.
+    """
+    names = store.streams()
+    wanted = [name for name in names if text.casefold() in plain_text(name).casefold()]
+    last = max(1, -(-len(wanted) // STREAMS_A_PAGE))
+    page = min(max(page, 1), last)
+    begin = (page - 1) * STREAMS_A_PAGE
+    rows = [
+        row
+        for name in wanted[begin : begin + STREAMS_A_PAGE]
+        if (row := _stream_row(store, name)) is not None
+    ]
+    return StreamList(rows, len(wanted), len(names), page)
+
+
+def _stream_row(store: Store[bytes], name: bytes) -> StreamRow | None:
+    stream = store.stream(name)
+    try:
+        info = stream.info()
+        groups = stream.groups() if info.groups else []
+    except StreamNotFoundError:
+        return None
+    last = info.last_entry
+    return StreamRow(
+        plain_text(name),
+        key_of(name),
+        info.length,
+        info.node_bytes + info.open_node_bytes,
+        None if last is None else _time(last.id),
+        groups,
+    )
+
+
+# -- entries --------------------------------------------------------------------------------------
+def entries(
+    stream: Stream[bytes], since: str, until: str, before: str
+) -> tuple[list[EntryRow], str]:
+    """Entries of a stream, the newest first.
+
+    Args:
+        stream: a stream that is there.
+        since: a moment, as in ``Stream.range``; empty: from the first entry on.
+        until: a moment likewise; empty: up to the last.
+        before: an ID: only entries below it; empty: none.
+
+    Returns:
+        The rows of a page, and the ID below which the next page begins, or nothing.
+
+    Raises:
+        OptionError: ``since`` or ``until`` is no moment.
+        InvalidIDError: ``before`` is no ID.
+    """
+    ends: dict[str, Any] = {"since": since} if since else {"start": "-"}
+    if before:
+        ends["end"] = f"({before}"
+    elif until:
+        ends["until"] = until
+    found = list(stream.range(**ends, count=ENTRIES_A_PAGE + 1, reverse=True))
+    rows = [_entry_row(entry) for entry in found[:ENTRIES_A_PAGE]]
+    return rows, rows[-1].id if len(found) > ENTRIES_A_PAGE else ""
+
+
+def _entry_row(entry: Entry[bytes]) -> EntryRow:
+    pairs = entry.pairs
+    shown = [(_cut(name), _cut(value)) for name, value in pairs[:FIELDS_MAX]]
+    return EntryRow(str(entry.id), _time(entry.id), shown, max(0, len(pairs) - FIELDS_MAX))
+
+
+def _cut(value: bytes) -> str:
+    text = plain_text(value[: 4 * VALUE_MAX_CHARACTERS])
+    cut = len(text) > VALUE_MAX_CHARACTERS or len(value) > 4 * VALUE_MAX_CHARACTERS
+    return f"{text[:VALUE_MAX_CHARACTERS]}… ({len(value):,} bytes)" if cut else text
+
+
+def _time(entry_id: StreamID) -> datetime | None:
+    """The moment of an ID; None past the year 9999."""
+    try:
+        return datetime.fromtimestamp(entry_id.ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+# -- groups and dead letters ----------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group, its consumers, and what has been pending for longest."""
+
+    info: GroupInfo[bytes]
+    consumers: list[tuple[str, int, timedelta]]  # name, pending, idle
+    pending: list[tuple[str, str, timedelta | None, int]]  # ID, consumer, idle, deliveries
+
+    @property
+    def name(self) -> str:
+        """The name, as text."""
+        return plain_text(self.info.name)
+
+
+def group_rows(stream: Stream[bytes]) -> list[GroupRow]:
+    """The groups of a stream, with the first entries that are pending in each."""
+    rows = []
+    for info in stream.groups()[:GROUPS_MAX]:
+        group = stream.group(info.name)
+        with suppress(GroupNotFoundError):  # it was destroyed meanwhile
+            consumers = [(plain_text(who.name), who.pending, who.idle) for who in group.consumers()]
+            pending = [
+                (
+                    str(entry.id),
+                    "nobody" if entry.consumer is None else plain_text(entry.consumer),
+                    entry.idle,
+                    entry.delivery_count,
+                )
+                for entry in group.pending_entries(count=PENDING_A_GROUP)
+            ]
+            rows.append(GroupRow(info, consumers, pending))
+    return rows
+
+
+def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
+    """The streams that groups name for their dead letters, by name."""
+    named: set[bytes] = set()
+    for name in store.streams():
+        with suppress(StreamNotFoundError):
+            named |= {
+                info.settings.dead_letter
+                for info in store.stream(name).groups()
+                if info.settings.dead_letter is not None
+            }
+    rows = (_stream_row(store, name) for name in sorted(named) if name in store)
+    return [row for row in rows if row is not None]
+
+
+def requeue(store: Store[bytes], name: bytes, id: str) -> None:
+    """Add a dead letter to the stream that it came from, and delete it here, in one commit.
+
+    Args:
+        store: an open store.
+        name: the stream of dead letters.
+        id: the dead letter's ID.
+
+    Raises:
+        OptionError: it is gone, or names no stream that it came from.
+    """
+    entry = store.stream(name).get(id)
+    if entry is None:
+        raise OptionError(f"the entry {id} is gone: somebody else took it, or retention")
+    origin = entry.get(ORIGIN_STREAM)
+    if origin is None:
+        raise OptionError(f"the entry {id} is no dead letter: it names no stream it came from")
+    own = [(field, value) for field, value in entry.pairs if not field.startswith(ORIGIN)]
+    with store.transaction() as tx:
+        tx.stream(name).delete(id)
+        tx.stream(origin).add(own)
+
+
+# -- the store ------------------------------------------------------------------------------------
+def segments(store: Store[bytes]) -> list[Segment]:
+    """The segments, oldest first; of more than ``SEGMENTS_MAX`` the newest."""
+    rows = opened_of(store).view(lambda view: view.index.segment_rows())
+    newest = sorted(rows.items())[-SEGMENTS_MAX:]
+    return [
+        Segment(
+            number, datetime.fromtimestamp(row.born_ms / 1000, UTC), row.total_bytes, row.live_bytes
+        )
+        for number, row in newest
+    ]
+
+
+# -- how values are told --------------------------------------------------------------------------
+def size(count: int) -> str:
+    """A number of bytes for people: 1.5 MiB."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{count} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def age(moment: datetime | None) -> str:
+    """How long ago a moment is, for people; nothing for none."""
+    if moment is None:
+        return ""
+    return length(timedelta(seconds=time.time() - moment.timestamp()))
+
+
+def length(span: timedelta | None) -> str:
+    """A length of time for people: 3 h; nothing for none."""
+    if span is None:
+        return ""
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return "now"
+    for unit, name in _units():
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return "now"
+
+
+def _units() -> Iterator[tuple[int, str]]:
+    yield from ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))

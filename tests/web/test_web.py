@@ -1,0 +1,196 @@
+"""Prevents a page that shows a store wrongly, lets in who may not, or changes what it must not."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+import logstore
+from tests.tools.commands import COMMAND, environment, invoke
+
+ENTRIES = 120
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@contextmanager
+def served(path: Path, *arguments: str) -> Iterator[str]:
+    """The address of a server of its own; it ends at SIGTERM with code 0."""
+    process = subprocess.Popen(
+        [*COMMAND, "web", str(path), "--port", "0", "--json", *arguments],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())["address"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        assert process.wait(30) in {0, -signal.SIGTERM}
+
+
+def ask(
+    address: str, target: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], str]:
+    """Status, headers and text of one request."""
+    place = urlsplit(address)
+    assert place.hostname is not None
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+    connection.request(method, target, headers={"Host": place.netloc, **headers})
+    answer = connection.getresponse()
+    told = {name.lower(): value for name, value in answer.getheaders()}
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, told, text
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with markup in its values, names that are no text, groups and dead letters."""
+    path = tmp_path_factory.mktemp("web") / "store"
+    with logstore.open(path, encoding="utf-8") as opened:
+        orders = opened.stream("orders")
+        orders.add_many(
+            (f"{1_700_000_000_000 + 1000 * n}-0", {"n": str(n), "who": "<b>anna</b>"})
+            for n in range(ENTRIES)
+        )
+        group = orders.group("packers", start="0")
+        group.configure(max_deliveries=1, dead_letter="orders:dead")
+        for delivery in group.read("carl", count=3):
+            delivery.nack(error="no such <article>")
+        group.read("dora", count=7)
+        opened.stream(b"odd\xff").add({"a": "1"})
+        opened.stream("0xab").add({"a": "2"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(store: Path) -> Iterator[str]:
+    """A server that only shows."""
+    with served(store) as found:
+        yield found
+
+
+def test_pages_show_what_is_there(address: str) -> None:
+    status, headers, page = ask(address, "/")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert re.search(r'href="/stream\?name=orders">orders</a></td>\s*<td class="n">120<', page)
+    assert "4</b> streams" in page
+    _, _, page = ask(address, "/stream?name=orders")
+    assert page.count("<dt>n</dt>") == 50
+    assert "&lt;b&gt;anna&lt;/b&gt;" in page
+    assert "<b>anna" not in page
+    assert "packers" in page
+    assert "dora" in page
+    older = re.search(r'href="(/stream\?name=orders&amp;since=&amp;before=[^"]+)"', page)
+    assert older is not None
+    _, _, page = ask(address, older[1].replace("&amp;", "&"))
+    assert re.findall(r"<dt>n</dt><dd>(\d+)<", page) == [str(n) for n in range(69, 19, -1)]
+    since = "2023-11-14T22:13:30Z"  # entry number 10 on
+    _, _, page = ask(address, f"/stream?name=orders&since={since}&until=2023-11-14T22:13:32Z")
+    assert re.findall(r"<dt>n</dt><dd>(\d+)<", page) == ["12", "11", "10"]
+    _, _, page = ask(address, "/dead")
+    assert page.count("no such &lt;article&gt;") == 3
+    assert "<button>Try again" not in page
+    assert "segment 1," in ask(address, "/segments")[2]
+    assert json.loads(ask(address, "/health")[2])["streams"] == 4
+
+
+def test_names_that_are_no_text_have_addresses(address: str) -> None:
+    _, _, page = ask(address, "/")
+    for key, value in (("0x6f6464ff", "1"), ("0x30786162", "2")):
+        assert f"/stream?name={key}" in page
+        assert f"<dt>a</dt><dd>{value}</dd>" in ask(address, f"/stream?name={key}")[2]
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "words"),
+    [
+        ("/stream?name=absent", 404, "no stream of this name"),
+        ("/stream", 404, "no stream of this name"),
+        ("/stream?name=0xzz", 400, "no stream has this name"),
+        ("/stream?name=orders&before=x", 400, "Invalid stream ID"),
+        ("/stream?name=orders&since=yesterday", 400, "yesterday"),
+        ("/stream?name=" + "a" * 60_000, 404, ""),
+        ("/?page=99999999999999999999", 200, "orders"),
+        ("/?page=-1", 200, "orders"),
+        ("/../../etc/passwd", 404, "no such page"),
+        ("/assets/..%2f..%2fserver.py", 404, "no such page"),
+        ("/assets/base.html", 404, "no such page"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(address: str, target: str, status: int, words: str) -> None:
+    found, _, page = ask(address, target)
+    assert (found, words in page) == (status, True), page
+    assert "Traceback" not in page
+
+
+def test_another_host_or_page_may_neither_look_nor_change(address: str) -> None:
+    assert ask(address, "/", Host="evil.example")[0] == 421
+    for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": address.rstrip("/")}):
+        assert ask(address, "/drop?name=orders&id=1-1", "POST", **headers)[0] == 403
+    _, headers, _ = ask(address, "/")
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "server" not in headers
+
+
+def test_dead_letters_are_tried_again_and_dropped_with_a_token(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    with served(path, "--write") as full:
+        token = urlsplit(full).query
+        assert len(token) > 30
+        for wrong in ("/dead", "/dead?token=", "/dead?token=" + "x" * 32):
+            assert ask(full, wrong)[0] == 403
+        status, headers, _ = ask(full, f"/dead?{token}")
+        assert (status, headers["location"]) == (303, "/dead")
+        cookie = headers["set-cookie"].partition(";")[0]
+        assert {"HttpOnly", "SameSite=strict"} <= set(headers["set-cookie"].split("; "))
+        mine = {"Cookie": cookie, "Origin": f"http://{urlsplit(full).netloc}"}
+        _, _, page = ask(full, "/dead", **mine)
+        retries = re.findall(r'action="(/retry[^"]+)"', page)
+        drops = re.findall(r'action="(/drop[^"]+)"', page)
+        assert (len(retries), len(drops)) == (3, 3)
+        other = {**mine, "Origin": "http://evil.example"}
+        assert ask(full, retries[0].replace("&amp;", "&"), "POST", **other)[0] == 403
+        for action in (retries[0], drops[1]):
+            assert ask(full, action.replace("&amp;", "&"), "POST", **mine)[0] == 303
+        again = ask(full, retries[0].replace("&amp;", "&"), "POST", **mine)
+        assert (again[0], "is gone" in again[2]) == (400, True)
+    with logstore.open(path, encoding="utf-8") as opened:
+        assert len(opened.stream("orders:dead")) == 1
+        last = opened.stream("orders").last
+        assert last is not None
+        assert list(last.fields) == ["n", "who"]
+        assert len(opened.stream("orders")) == ENTRIES + 1
+
+
+def test_what_cannot_be_served_is_said(tmp_path: Path, address: str) -> None:
+    assert invoke("web", tmp_path / "absent").exit_code == 1
+    logstore.open(tmp_path / "store").close()
+    taken = invoke("web", tmp_path / "store", "--port", urlsplit(address).port)
+    assert taken.exit_code == 1
+    assert "cannot be listened on" in taken.stderr
+
+
+def test_a_browser_shows_the_page(address: str, tmp_path: Path) -> None:
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no browser is installed: apt-get install chromium")
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+         "--dump-dom", f"{address}stream?name={quote('orders')}"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("<dt>n</dt>") == 50
+    assert '<input type="checkbox" id="live">' in done.stdout
