@@ -74,7 +74,7 @@ GOLDEN: dict[str, str] = {
     "tests/golden/store_v1": "tests.golden.store_v1.generate",
 }
 # What these tests reach through the public face alone, so that no import shows it.
-BY_THE_FACE = {("logstore.engine.features", "settings")}
+BY_THE_FACE = {("logstore.engine.features", "settings"), ("logstore.web", "web")}
 # `make test-quick`: together about a minute on two idle cores, and something of every room.
 QUICK: dict[str, tuple[str, ...]] = {
     "codec": ("test_bulk_ids", "test_golden", "test_lzf", "test_node", "test_resp", "test_run"),
@@ -119,6 +119,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "tools": ("test_add", "test_forms", "test_range"),
     "transfer": ("test_limits",),
     "waiting": ("test_order", "test_waiter_records", "test_queue"),
+    "web": ("test_web",),
     "wire": ("test_embedded", "test_requests"),
 }
 # They try the whole store, for minutes: run for a change of themselves, and by `make test`.

@@ -24,7 +24,7 @@ OF_PYTHON = re.compile(
 NOT_MET = {
     "arguments", "arrow", "clock", "dead_letters", "delivery",
     "handlers", "idempotency", "linked", "options", "pool", "producing",
-    "resp", "shape", "stream_reads", "transaction", "values", "worker",
+    "conversion", "resp", "stream_reads", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {
     Path("logstore/api/dump.py"),
