@@ -74,7 +74,7 @@ GOLDEN: dict[str, str] = {
     "tests/golden/store_v1": "tests.golden.store_v1.generate",
 }
 # What these tests reach through the public face alone, so that no import shows it.
-BY_THE_FACE = {("logstore.engine.features", "settings"), ("logstore.web", "web")}
+BY_THE_FACE = {("logstore.engine.features", "settings")}
 # `make test-quick`: together about a minute on two idle cores, and something of every room.
 QUICK: dict[str, tuple[str, ...]] = {
     "codec": ("test_bulk_ids", "test_golden", "test_lzf", "test_node", "test_resp", "test_run"),

@@ -10,12 +10,14 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 import logstore
+from logstore.web import views
 from tests.tools.commands import COMMAND, environment, invoke
 
 ENTRIES = 120
@@ -79,6 +81,26 @@ def address(store: Path) -> Iterator[str]:
     """A server that only shows."""
     with served(store) as found:
         yield found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(None, ""), (0.2, "now"), (59, "59 s"), (90, "2 min"), (7200, "2 h"), (864_000, "10 d")],
+)
+def test_lengths_of_time(seconds: float | None, told: str) -> None:
+    assert views.length(None if seconds is None else timedelta(seconds=seconds)) == told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")]
+)
+def test_sizes(count: int, told: str) -> None:
+    assert views.size(count) == told
+
+
+@pytest.mark.parametrize("name", [b"a", b"", "ä/?&#".encode(), b"\xff\x00", b"0x", b"0x61"])
+def test_a_name_comes_back_from_its_address(name: bytes) -> None:
+    assert views.name_of(views.key_of(name)) == name
 
 
 def test_pages_show_what_is_there(address: str) -> None:
