@@ -92,7 +92,8 @@ def test_lengths_of_time(seconds: float | None, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")]
+    ("count", "told"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")],
 )
 def test_sizes(count: int, told: str) -> None:
     assert views.size(count) == told
