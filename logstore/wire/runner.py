@@ -197,6 +197,29 @@ class Runner:
         except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
             return exc
 
+    def plain_add(self, steps: Sequence[Step]) -> Outcome | None:
+        """The reply to one plain add that was committed beside the pipeline, without waiting; None:
+        it was not, and nothing happened. A client's error has no part in others' commits."""
+        if len(steps) != 1:
+            return None
+        step = steps[0]
+        if not isinstance(step, Change) or step.row is None or step.request is not None:
+            return None
+        key, pairs = step.row
+        fields = dict(pairs)
+        if len(fields) != len(pairs):  # an entry may have a name twice, a dict has not
+            return None
+        try:
+            opened = opened_of(self.store)
+            if opened.live().engine.options.sync == "always":  # its sync would be waited for
+                return None
+            id = opened.add_plain(key, fields)
+        except Error as exc:
+            return [_refused(step, exc)]
+        except Exception as exc:  # noqa: BLE001  it is told and logged as in a shared commit
+            return [_failed(step, exc)]
+        return None if id is None else [bytes(id)]
+
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""
         with opened_of(self.store).live().committer.wanted_since(since_ns):

@@ -1,9 +1,10 @@
 """Group commit across connections: what clients want to change is collected, and committed once.
 
 Whoever has changes to make hands them in; in the next turn of the event loop all that were handed
-in run as one commit, in the order in which they came. Small ones run in the loop's own thread, if
-nobody else commits just then, since a thread costs more than the commit; all others run in a
-thread, and what comes meanwhile is the next commit.
+in run as one commit, in the order in which they came; plain adds beside the pipeline, each by itself,
+as long as that can be. Small ones run in the loop's own thread, if nobody else commits just then,
+since a thread costs more than the commit; all others run in a thread, and what comes meanwhile is
+the next commit.
 
 Invariants: a client is told of a change only when its commit is complete, and as durable as the
 policy says; one commit of a store is under way at a time, so that changes of one client, handed in
@@ -100,16 +101,42 @@ class GroupCommit:
 
     def _turn(self) -> None:
         """Commit what was handed in, here or in a thread."""
-        self._expected = False
         taken = self._take()
+        begun = time.monotonic()
+        if begun >= self._threads_until and sum(handed.rows for handed in taken) <= LIGHT_ROWS:
+            taken = self._here(taken)
+            ended = time.monotonic()
+            if ended - begun > SLOW_S:
+                self._threads_until = ended + SLOW_PAUSE_S
+        if taken:
+            self._in_thread(taken)
+        else:
+            self._go_on()
+
+    def _here(self, taken: Sequence[HandedIn]) -> Sequence[HandedIn]:
+        """Commit in the loop's thread, and tell; the rest, of which nothing happened, if what is
+        wanted is not free. Plain adds are commits of their own as long as they go beside the
+        pipeline, where each costs less than its part of a shared one."""
+        alone = 0
+        for handed in taken:
+            outcome = self._runner.plain_add(handed.run.steps)
+            if outcome is None:
+                break
+            alone += 1
+            self._tell([handed], [outcome])
+        taken = taken[alone:]
         if not taken:
-            return
-        outcomes = self._at_once(taken)
-        if outcomes is not None:
-            self._tell(taken, outcomes)
-            return
+            return taken
+        try:
+            outcomes = self._runner.share([handed.run for handed in taken], at_once=True)
+        except NotFree:
+            return taken
+        self._tell(taken, outcomes)
+        return ()
+
+    def _in_thread(self, taken: Sequence[HandedIn]) -> None:
+        """Commit in a thread; what comes meanwhile is the next commit."""
         assert self._loop is not None
-        self._expected = True
         runs = [handed.run for handed in taken]
         work = partial(self._runner.since, taken[0].since_ns, self._runner.share, runs)
         running = self._loop.run_in_executor(self._threads, work)
@@ -130,28 +157,8 @@ class GroupCommit:
             waiting.popleft()
         return taken
 
-    def _at_once(self, taken: Sequence[HandedIn]) -> list[Outcome] | None:
-        """The outcomes, if this may be done in the loop's thread."""
-        rows = 0
-        for handed in taken:
-            rows += handed.rows
-        if rows > LIGHT_ROWS:
-            return None
-        begun = time.monotonic()
-        if begun < self._threads_until:
-            return None
-        try:
-            return self._runner.share([handed.run for handed in taken], at_once=True)
-        except NotFree:
-            return None
-        finally:
-            ended = time.monotonic()
-            if ended - begun > SLOW_S:
-                self._threads_until = ended + SLOW_PAUSE_S
-
     def _ran(self, taken: Sequence[HandedIn], running: asyncio.Future[list[Outcome]]) -> None:
         """A thread has committed."""
-        self._expected = False
         if running.cancelled():  # the server ends
             return
         error = running.exception()
@@ -160,11 +167,16 @@ class GroupCommit:
         else:
             ends = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._tell(taken, [ends] * len(taken))
+        self._go_on()
 
-    def _tell(self, taken: Sequence[HandedIn], outcomes: Sequence[Outcome]) -> None:
-        """Tell each; behind them the next ones have their turn."""
+    def _go_on(self) -> None:
+        """The commit is told, also to who handed in more meanwhile: now that may have its turn."""
+        self._expected = False
         if self._waiting:
             self._expect()
+
+    def _tell(self, taken: Sequence[HandedIn], outcomes: Sequence[Outcome]) -> None:
+        """Tell each."""
         for handed, outcome in zip(taken, outcomes, strict=True):
             if not handed.over:
                 handed.told(outcome)

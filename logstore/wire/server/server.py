@@ -14,11 +14,11 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
@@ -30,6 +30,7 @@ from logstore.wire.runner import is_shared, told
 from logstore.wire.server.admission import Arrivals, Place
 from logstore.wire.server.group_commit import GroupCommit
 from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
+from logstore.wire.server.quick_adds import QuickAdds, Runs
 from logstore.wire.service import Database, Service
 from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell, Unread, commits
@@ -61,7 +62,7 @@ class Server:
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
         self._tries = _Tries(self._readers)
-        self._commits = {
+        self.commits = {
             number: GroupCommit(database.runner, self._writers)
             for number, database in service.databases.items()
         }
@@ -96,7 +97,7 @@ class Server:
             self._unix_socket.close()
         for watcher in self._watchers.values():
             watcher.close()
-        for shared in self._commits.values():
+        for shared in self.commits.values():
             shared.close()
         for task in list(self._tasks):
             task.cancel()
@@ -144,7 +145,7 @@ class Server:
         """Run steps: small changes in a commit with those of others, all else in a thread of the
         readers or of the writers."""
         if all(map(is_shared, steps)):
-            return await self._commits[database.number].run(steps, owed)
+            return await self.commits[database.number].run(steps, owed)
         runner = database.runner
         work: Callable[[], list[Reply]] = partial(runner.run, steps, owed, whole=False)
         threads = self._readers
@@ -245,21 +246,48 @@ async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
         place.cut()
 
 
+def _no_bytes(_data: bytes) -> bool:
+    return False
+
+
 class _Reader(asyncio.StreamReader):
     """Notices that the client has gone even while nobody reads, unless much is still unread."""
 
     def __init__(self, *, limit: int) -> None:
         super().__init__(limit=limit)
         self.gone: Callable[[], object] = bool
+        self.took: Callable[[bytes], bool] = _no_bytes  # what came is seen to already
+        self._unread = 0
+        self._ended = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether reading gives something at once: bytes, the end, or an error."""
+        return self._unread > 0 or self._ended
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        """What the client sends."""
+        came = bytes(data)  # which it is
+        if not self.took(came):
+            self._unread += len(came)
+            super().feed_data(came)
+
+    async def read(self, n: int = -1) -> bytes:
+        """The next bytes, at most so many; none at the end."""
+        data = await super().read(n)
+        self._unread -= len(data)
+        return data
 
     def feed_eof(self) -> None:
         """The client sends nothing any more."""
         super().feed_eof()
+        self._ended = True
         self.gone()
 
     def set_exception(self, exc: Exception) -> None:
         """The connection broke."""
         super().set_exception(exc)
+        self._ended = True
         self.gone()
 
 
@@ -278,26 +306,54 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []  # replies that were made at once
         self._since = self._loop.time()  # others had their turn then
+        self._quick = quick = QuickAdds(
+            place, self._batches, writer.transport, self._commits, self._owe
+        )
+        quick.check, quick.unread = self._check, lambda: reader.has_more
         session.send = self._push_soon
-        reader.gone = session.leave
+        reader.took, reader.gone = quick.took, self._gone
+
+    def _gone(self) -> None:
+        """The client sends nothing any more."""
+        self._session.leave()
+        self._quick.wake()
+
+    def _commits(self) -> GroupCommit:
+        return self._server.commits[self._session.database.number]
+
+    def _check(self) -> None:
+        """``Cut`` if the client has sent more than it may without a whole request."""
+        if self._batches.held_bytes + self._session.held_bytes > QUERY_MAX_BYTES:
+            raise Cut(f"it has sent, or queued, over {QUERY_MAX_BYTES} bytes of requests")
+
+    async def _more(self) -> Runs | None:
+        """The runs of requests that came; None at the end. Plain adds may be answered before."""
+        if not self._reader.has_more:
+            runs = await self._quick.until_others()
+            self._since = self._loop.time()
+            if self._writer.transport.get_write_buffer_size():
+                await self._writer.drain()
+            if runs is not None:
+                return runs
+        data = await self._reader.read(READ_BYTES)
+        return self._batches.feed(data) if data else None
 
     async def serve(self) -> None:
         """Until the client goes, or is sent away."""
-        session, batches, place = self._session, self._batches, self._place
+        session, place = self._session, self._place
         while not session.closing:
             place.ready()
-            data = await self._reader.read(READ_BYTES)
-            if not data:
+            runs = await self._more()
+            if runs is None:
                 return
             place.busy()
-            for steps in batches.feed(data):
+            for steps in runs:
                 await place.turn()
                 await self._run(steps)
                 place.follow(self._writer.transport)
             await self._flush()
             await self._breathe()
-            if batches.held_bytes + session.held_bytes > QUERY_MAX_BYTES:
-                raise Cut(f"it has sent, or queued, over {QUERY_MAX_BYTES} bytes of requests")
+            self._check()
 
     async def _run(self, steps: Sequence[Step]) -> None:
         """Run what came together, and send its replies as they are made."""

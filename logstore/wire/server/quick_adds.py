@@ -1,0 +1,141 @@
+"""Plain adds of one connection, from their bytes to their replies, without waking its task.
+
+Most of what a server is asked is one add after another, and a task that is woken for each costs
+more than the request. So while a connection's task waits for requests, what comes is looked at
+here: plain adds are handed in for the next shared commit, and answered when it is told; at
+anything else the task is woken, with what was read and not run yet.
+
+Invariants: either the task runs requests of the connection, or this does, never both; requests are
+run, and answered, in the order in which they came, and nothing is looked at behind what is not
+answered yet; what comes meanwhile stays with the reader; a client that does not read its replies
+is left to the task, which waits until it does. Knows no socket but by its transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeAlias
+
+from logstore.wire.resp.outgoing import OwedBytes
+from logstore.wire.resp.reply import Reply, encode
+from logstore.wire.runner import Outcome, light_rows
+from logstore.wire.server.admission import Place
+from logstore.wire.server.group_commit import GroupCommit, HandedIn
+from logstore.wire.session import Batches
+from logstore.wire.steps import Step
+
+PIECE_MAX_BYTES = 64 * 1024  # more at once is for the task, which takes it in pieces
+Runs: TypeAlias = Iterator[Sequence[Step]]
+
+
+class QuickAdds:
+    """The plain adds of one connection."""
+
+    def __init__(
+        self,
+        place: Place,
+        batches: Batches,
+        transport: asyncio.WriteTransport,
+        commits: Callable[[], GroupCommit],
+        owe: Callable[[], OwedBytes],
+    ) -> None:
+        self._place = place
+        self._session = place.session
+        self._batches = batches
+        self._transport = transport
+        self._commits = commits
+        self._owe = owe
+        self._idle: asyncio.Future[Runs | None] | None = None  # the task waits
+        self._handed: HandedIn | None = None  # a commit is to tell
+        self.check: Callable[[], object] = bool  # raises what ends the connection
+        self.unread: Callable[[], bool] = bool  # the reader has something for the task
+
+    async def until_others(self) -> Runs | None:
+        """Answer plain adds until the task is needed: the runs of requests that it has to go on
+        with; None: the reader has something.
+
+        Raises what ends the connection.
+        """
+        self._idle = asyncio.get_running_loop().create_future()
+        try:
+            return await self._idle
+        finally:
+            self._idle = None
+            if self._handed is not None:  # cancelled
+                self._handed.over = True
+                self._handed = None
+
+    def took(self, data: bytes) -> bool:
+        """Whether bytes that came are seen to here; else they are the reader's."""
+        idle = self._idle
+        if idle is None or self._handed is not None or idle.done():
+            return False
+        if len(data) > PIECE_MAX_BYTES or self._place.stranger or not self._session.authenticated:
+            idle.set_result(None)
+            return False
+        self._place.busy()
+        try:
+            self._go_on(idle, self._batches.feed(data))
+        except Exception as exc:  # noqa: BLE001  the task raises it
+            idle.set_exception(exc)
+        return True
+
+    def wake(self) -> None:
+        """Wake the task, as nothing comes any more; what a commit is to tell comes first."""
+        if self._idle is not None and self._handed is None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _go_on(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
+        """Run what comes next, if it is plain adds; let the task do it otherwise."""
+        steps = next(runs, None)
+        if steps is None:
+            self.check()
+            self._place.ready()
+            if self._session.closing or self.unread():
+                idle.set_result(iter(()))
+        elif all(map(light_rows, steps)):
+            owed = self._owe()
+            told = partial(self._told, idle, runs, steps, owed)
+            self._handed = self._commits().hand_in(steps, owed, told)
+        else:
+            idle.set_result(chain((steps,), runs))
+
+    def _told(
+        self,
+        idle: asyncio.Future[Runs | None],
+        runs: Runs,
+        steps: Sequence[Step],
+        owed: OwedBytes,
+        outcome: Outcome,
+    ) -> None:
+        """The commit is complete: answer, and go on."""
+        self._handed = None
+        if idle.done():  # the server ends, or the connection does
+            return
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            count = len(outcome)
+            if count:
+                self._answer(outcome, owed)
+            if count < len(steps):
+                idle.set_result(chain((steps[count:],), runs))
+            elif self._transport.get_write_buffer_size():
+                idle.set_result(runs)
+            else:
+                self._go_on(idle, runs)
+        except Exception as exc:  # noqa: BLE001  the task raises it; the others are still to be told
+            idle.set_exception(exc)
+
+    def _answer(self, replies: list[Reply], owed: OwedBytes) -> None:
+        session = self._session
+        counts, protocol = session.service.counts, session.protocol
+        counts.note(replies)
+        if owed.failed:
+            counts.note(owed.failed)
+        sent = [encode(reply, protocol) for reply in session.sent(replies)]
+        if sent and not self._transport.is_closing():
+            self._transport.write(sent[0] if len(sent) == 1 else b"".join(sent))

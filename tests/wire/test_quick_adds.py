@@ -1,0 +1,203 @@
+"""Prevents adds that are answered without waking their client's task from doing what it would not.
+
+Each case sends one piece whose first requests are plain adds, and some more behind them: what a
+client is told is what a server tells that runs each request by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from logstore.wire.server.listening import Listen
+from logstore.wire.server.quick_adds import QuickAdds
+from tests.wire.lines import Absent, Line, Refusal, request
+from tests.wire.served import Served, serving
+from tests.wire.test_group_commit import collected, send, wait_for, xadd
+
+ID, REFUSED, QUEUED = "id", "refused", b"QUEUED"
+Words: TypeAlias = list[bytes]
+ADD, PING = xadd(b"s", b"1"), [b"PING"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server whose clients wait long for LOCK."""
+    path = tmp_path_factory.mktemp("quick") / "store"
+    with serving(path, store={"lock_timeout": 600.0}) as found:
+        yield found
+
+
+@pytest.fixture
+def line(served: Served) -> Iterator[Line]:
+    """A client, of an empty stream's server."""
+    with Line(served.port) as found:
+        found("DEL", "s")
+        found("XADD", "s", "*", "n", "0")
+        yield found
+
+
+def kind(reply: Any) -> object:
+    """A reply, without what differs from run to run."""
+    if isinstance(reply, Refusal):
+        return REFUSED
+    if isinstance(reply, list):
+        return [kind(each) for each in reply]
+    return ID if isinstance(reply, bytes) and b"-" in reply else reply
+
+
+CASES: dict[str, tuple[list[Words], list[object]]] = {
+    "one": ([ADD], [ID]),
+    "a read behind it sees it": ([ADD, [b"XLEN", b"s"], ADD, [b"XLEN", b"s"]], [ID, 2, ID, 3]),
+    "no store": ([ADD, PING, ADD, PING], [ID, b"PONG", ID, b"PONG"]),
+    "a transaction": (
+        [ADD, [b"MULTI"], ADD, [b"XLEN", b"s"], [b"EXEC"], ADD],
+        [ID, b"OK", QUEUED, QUEUED, [ID, 3], ID],
+    ),
+    "one that is refused": ([ADD, xadd(b"s", b"2", b"1-1"), ADD], [ID, REFUSED, ID]),
+    "a wrong number of words": ([ADD, [b"XADD", b"s", b"*", b"n"], ADD], [ID, REFUSED, ID]),
+    "another kind of add": (
+        [ADD, [b"XADD", b"s", b"MAXLEN", b"1", b"*", b"n", b"1"], [b"XLEN", b"s"], ADD],
+        [ID, ID, 1, ID],
+    ),
+    "a name twice": (
+        [[b"XADD", b"s", b"*", b"n", b"1", b"n", b"2"], [b"XREVRANGE", b"s", b"+", b"-", b"COUNT", b"1"]],
+        [ID, [[ID, [b"n", b"1", b"n", b"2"]]]],
+    ),
+    "no replies": (
+        [ADD, [b"CLIENT", b"REPLY", b"SKIP"], ADD, ADD, [b"XLEN", b"s"]],
+        [ID, ID, 4],
+    ),
+    "one that waits": (
+        [ADD, [b"XREAD", b"BLOCK", b"1", b"STREAMS", b"none", b"$"], ADD], [ID, Absent(), ID],
+    ),
+    "two databases": ([ADD, [b"SELECT", b"5"], ADD], [ID, REFUSED, ID]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in one piece", "one by one"])
+@pytest.mark.parametrize("name", CASES)
+def test_replies_are_those_of_each_request_by_itself(line: Line, name: str, *, apart: bool) -> None:
+    requests, expected = CASES[name]
+    if apart:
+        for words in requests:
+            line.send(request(words))
+    else:
+        line.send(b"".join(map(request, requests)))
+    assert [kind(line.reply()) for _ in expected] == expected
+    assert line("PING") == b"PONG"  # and nothing more
+
+
+@pytest.mark.parametrize("at", [1, 5, 20, 36, 40])
+def test_a_request_in_two_pieces_is_run_once_it_is_whole(line: Line, at: int) -> None:
+    data = request(ADD)
+    line.send(data + data[:at])
+    assert kind(line.reply()) == ID
+    line.send(data[at:] + request([b"XLEN", b"s"]))
+    assert [kind(line.reply()) for _ in range(2)] == [ID, 3]
+
+
+def test_what_comes_while_an_add_waits_is_run_behind_it(served: Served, line: Line) -> None:
+    with collected(served):
+        send(served, line, ADD)
+        wait_for(lambda: served.service.clients)
+        line.send(request([b"XLEN", b"s"]) + request(ADD))
+    assert [kind(line.reply()) for _ in range(3)] == [ID, 2, ID]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether what came was seen to, each time that something came."""
+    found: list[bool] = []
+    took = QuickAdds.took
+
+    def noted(self: QuickAdds, data: bytes) -> bool:
+        found.append(took(self, data))
+        return found[-1]
+
+    monkeypatch.setattr(QuickAdds, "took", noted)
+    return found
+
+
+def test_adds_alone_wake_no_task(served: Served, tried: list[bool]) -> None:
+    with Line(served.port) as line:
+        for number in range(5):
+            assert kind(line("XADD", "s", "*", "n", number)) == ID
+    assert tried == [True] * 5
+
+
+def test_who_monitors_is_told_of_each_add(served: Served, line: Line) -> None:
+    with Line(served.port) as monitor:
+        assert monitor("MONITOR") == b"OK"
+        assert kind(line("XADD", "s", "*", "n", "seen")) == ID
+        assert b'"seen"' in monitor.reply()
+    assert kind(line("XADD", "s", "*", "n", "unseen")) == ID
+
+
+def test_rights_are_asked_for_with_each_add(served: Served, line: Line) -> None:
+    assert line("ACL", "SETUSER", "w", "on", ">secret", "~s", "+xadd") == b"OK"
+    with Line(served.port) as worker:
+        assert worker("AUTH", "w", "secret") == b"OK"
+        assert kind(worker("XADD", "s", "*", "n", "1")) == ID
+        assert kind(worker("XADD", "other", "*", "n", "1")) == REFUSED
+        worker.send(request(ADD) + request(ADD) + request(xadd(b"other", b"1")) * 2)
+        assert [kind(worker.reply()) for _ in range(4)] == [ID, ID, REFUSED, REFUSED]
+        assert line("ACL", "SETUSER", "w", "-xadd") == b"OK"
+        assert kind(worker("XADD", "s", "*", "n", "1")) == REFUSED
+        assert line("ACL", "DELUSER", "w") == 1
+        with pytest.raises((EOFError, ConnectionError)):
+            worker("XADD", "s", "*", "n", "1")
+    assert line("XLEN", "s") == 4
+
+
+def test_without_the_password_nothing_is_added(served: Served, line: Line) -> None:
+    assert line("ACL", "SETUSER", "default", "on", "resetpass", ">secret") == b"OK"
+    try:
+        with Line(served.port) as stranger:
+            stranger.send(request(ADD) + request([b"AUTH", b"secret"]) + request(ADD))
+            assert [kind(stranger.reply()) for _ in range(3)] == [REFUSED, b"OK", ID]
+            assert kind(stranger("XADD", "s", "*", "n", "1")) == ID
+            assert stranger("RESET") == b"RESET"
+            assert kind(stranger("XADD", "s", "*", "n", "1")) == REFUSED
+    finally:
+        assert line("ACL", "SETUSER", "default", "nopass") == b"OK"
+    assert line("XLEN", "s") == 3
+
+
+def test_one_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
+    served: Served, line: Line
+) -> None:
+    with collected(served), Line(served.port) as going:
+        number = going("CLIENT", "ID")
+        send(served, going, ADD)
+        wait_for(lambda: served.service.clients[number].last_command == "xadd")
+    wait_for(lambda: number not in served.service.clients)
+    assert line("XLEN", "s") in (1, 2)  # it may have been begun
+    assert kind(line("XADD", "s", "*", "n", "1")) == ID
+
+
+def test_who_does_not_read_replies_is_left_to_its_task(tmp_path: Path, tried: list[bool]) -> None:
+    """And is told all in the end, in order."""
+    path, adds, pieces = str(tmp_path / "socket"), 200, 60
+    piece = b"".join(request(ADD) for _ in range(adds))
+    with (
+        serving(tmp_path / "store", listen=Listen(host=None, unix_socket=Path(path))) as served,
+        socket.socket(socket.AF_UNIX) as connected,
+    ):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        connected.connect(path)
+        line = Line.on(connected)
+        sender = threading.Thread(target=lambda: [line.send(piece) for _ in range(pieces)])
+        sender.start()
+        wait_for(lambda: False in tried or not sender.is_alive())
+        ids = [line.reply() for _ in range(adds * pieces)]
+        sender.join()
+        assert False in tried
+        assert line("XLEN", "s") == len(ids)
+        found = [tuple(map(int, id.split(b"-"))) for id in ids]
+        assert found == sorted(set(found))
