@@ -7,7 +7,6 @@ client is told is what a server tells that runs each request by itself.
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -66,8 +65,8 @@ CASES: dict[str, tuple[list[Words], list[object]]] = {
         [ID, ID, 1, ID],
     ),
     "a name twice": (
-        [[b"XADD", b"s", b"*", b"n", b"1", b"n", b"2"], [b"XREVRANGE", b"s", b"+", b"-", b"COUNT", b"1"]],
-        [ID, [[ID, [b"n", b"1", b"n", b"2"]]]],
+        [[b"XADD", b"s", b"*", b"n", b"1", b"n", b"2"], [b"XREVRANGE", b"s", b"+", b"-"]],
+        [ID, [[ID, [b"n", b"1", b"n", b"2"]], [ID, [b"n", b"0"]]]],
     ),
     "no replies": (
         [ADD, [b"CLIENT", b"REPLY", b"SKIP"], ADD, ADD, [b"XLEN", b"s"]],
@@ -103,9 +102,10 @@ def test_a_request_in_two_pieces_is_run_once_it_is_whole(line: Line, at: int) ->
 
 
 def test_what_comes_while_an_add_waits_is_run_behind_it(served: Served, line: Line) -> None:
+    client = served.service.clients[line("CLIENT", "ID")]
     with collected(served):
         send(served, line, ADD)
-        wait_for(lambda: served.service.clients)
+        wait_for(lambda: client.last_command == "xadd")
         line.send(request([b"XLEN", b"s"]) + request(ADD))
     assert [kind(line.reply()) for _ in range(3)] == [ID, 2, ID]
 
@@ -181,23 +181,47 @@ def test_one_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
     assert kind(line("XADD", "s", "*", "n", "1")) == ID
 
 
+def test_without_replies_it_adds_all_the_same(
+    served: Served, tried: list[bool], line: Line
+) -> None:
+    client = served.service.clients[line("CLIENT", "ID")]
+    line.send(request([b"CLIENT", b"REPLY", b"OFF"]))
+    wait_for(lambda: client.replies == "OFF")
+    tried.clear()
+    line.send(request(ADD))
+    wait_for(lambda: tried)
+    assert tried == [True]
+    assert line("CLIENT", "REPLY", "ON") == b"OK"
+    assert line("XLEN", "s") == 2
+
+
+def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)
+    line("DEL", "t")
+    line.send(b"".join(map(request, [ADD, xadd(b"t", b"1"), ADD, xadd(b"t", b"2")])))
+    assert [kind(line.reply()) for _ in range(4)] == [ID] * 4
+    assert (line("XLEN", "s"), line("XLEN", "t")) == (3, 2)
+
+
 def test_who_does_not_read_replies_is_left_to_its_task(tmp_path: Path, tried: list[bool]) -> None:
     """And is told all in the end, in order."""
-    path, adds, pieces = str(tmp_path / "socket"), 200, 60
-    piece = b"".join(request(ADD) for _ in range(adds))
+    path, adds, pieces = str(tmp_path / "socket"), 200, 0
     with (
         serving(tmp_path / "store", listen=Listen(host=None, unix_socket=Path(path))) as served,
         socket.socket(socket.AF_UNIX) as connected,
     ):
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         connected.connect(path)
         line = Line.on(connected)
-        sender = threading.Thread(target=lambda: [line.send(piece) for _ in range(pieces)])
-        sender.start()
-        wait_for(lambda: False in tried or not sender.is_alive())
+        stream = served.service.store.stream("s")
+        while False not in tried:
+            assert pieces < 200
+            line.send(request(ADD) * adds)
+            pieces += 1
+            sent = adds * pieces
+            wait_for(lambda sent=sent: False in tried or len(stream) == sent)
         ids = [line.reply() for _ in range(adds * pieces)]
-        sender.join()
-        assert False in tried
         assert line("XLEN", "s") == len(ids)
         found = [tuple(map(int, id.split(b"-"))) for id in ids]
         assert found == sorted(set(found))

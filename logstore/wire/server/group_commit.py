@@ -1,10 +1,10 @@
 """Group commit across connections: what clients want to change is collected, and committed once.
 
 Whoever has changes to make hands them in; in the next turn of the event loop all that were handed
-in run as one commit, in the order in which they came; plain adds beside the pipeline, each by itself,
-as long as that can be. Small ones run in the loop's own thread, if nobody else commits just then,
-since a thread costs more than the commit; all others run in a thread, and what comes meanwhile is
-the next commit.
+in run as one commit, in the order in which they came, but plain adds beside the pipeline, each by
+itself, as long as that can be. Small ones run in the loop's own thread, if nobody else commits just
+then, since a thread costs more than the commit; all others run in a thread, and what comes
+meanwhile is the next commit.
 
 Invariants: a client is told of a change only when its commit is complete, and as durable as the
 policy says; one commit of a store is under way at a time, so that changes of one client, handed in
@@ -101,7 +101,7 @@ class GroupCommit:
 
     def _turn(self) -> None:
         """Commit what was handed in, here or in a thread."""
-        taken = self._take()
+        taken: Sequence[HandedIn] = self._take()
         begun = time.monotonic()
         if begun >= self._threads_until and sum(handed.rows for handed in taken) <= LIGHT_ROWS:
             taken = self._here(taken)
