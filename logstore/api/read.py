@@ -45,8 +45,26 @@ def entries(
     where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
+    if where is not None and not reverse:
+        return chain.from_iterable(_sifted(opened, name, low, high, left, where))
     maker: ranges.Maker = entry_maker(opened.encoding) if where is None else where
     return chain.from_iterable(_batches(opened, name, low, high, left, reverse, maker))
+
+
+def _sifted(
+    opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, where: Matching
+) -> Iterator[list[Entry[T]]]:
+    from logstore.scan import sift
+
+    interval: ranges.Interval | None = None
+    while True:
+        batch = sift.read_batch(opened.engine(), name, low, high, left, where, interval)
+        interval = interval or (low, high)
+        yield batch.entries
+        left -= len(batch.entries) if left >= 0 else 0
+        if batch.rest is None or left == 0:
+            return
+        low, high = batch.rest
 
 
 def _batches(

@@ -168,3 +168,48 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
         return matching(lp, master_ms, master_seq, conditions, count, vector, &r, limit, reverse)
     finally:
         free(conditions)
+
+
+def may_match(bytes items not None, u64 at, data not None, u64 position, u64 stream,
+              uint32_t seed, list where not None, list found not None):
+    cdef Py_ssize_t count = len(where), k
+    cdef tuple kept = tuple(where)      # the elements point into these
+    cdef Elem* wanted
+    cdef Located item
+    cdef Py_buffer view
+    cdef u64 size, from_here, end = size_of(items)
+    cdef const u8* frame
+    if at > end:
+        raise ValueError("items begin inside of the bytes")
+    wanted = <Elem*>malloc((count + 1) * sizeof(Elem))
+    if wanted == NULL:
+        raise MemoryError
+    try:
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    except:
+        free(wanted)
+        raise
+    try:
+        size = view.len
+        for k in range(count):
+            wanted_elem(&wanted[k], <bytes?>kept[k])
+        while read_item(data_of(items), at, end, &item):
+            from_here = item.position - position
+            if item.position < position or from_here > size or \
+                    size - from_here < FRAME_BYTES + item.size:
+                break
+            frame = <const u8*>view.buf + from_here
+            if not is_its_frame(frame, &item, stream, seed):
+                found.append(at)        # who reads it says what is wrong
+            else:
+                for k in range(count):
+                    if not may_stand_in(frame + FRAME_BYTES + NODE_HEAD_BYTES,
+                                        item.size - NODE_HEAD_BYTES, &wanted[k]):
+                        break
+                else:
+                    found.append(at)
+            at = item.after
+        return at
+    finally:
+        PyBuffer_Release(&view)
+        free(wanted)

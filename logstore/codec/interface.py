@@ -270,6 +270,18 @@ class Codec(Protocol):
         reverse: bool = False,
     ) -> list[NodeEntry]: ...
 
+    def may_match(
+        self,
+        items: bytes,
+        at: int,
+        data: Buffer,
+        position: int,
+        stream: int,
+        seed: int,
+        where: list[bytes],
+        found: list[int],
+    ) -> int: ...
+
     def entries_where(
         self,
         lp: bytes,

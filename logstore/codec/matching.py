@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry
+from logstore import format as fmt
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID, Buffer, NodeEntry
 from logstore.codec.listpack import parse_int
+from logstore.codec.located import frame_listpack, read_item
 from logstore.codec.node import backward, forward, is_live, read_flat, read_master
 
 
@@ -61,3 +63,36 @@ def entries_where(
                 if len(found) == limit:
                     break
     return found
+
+
+def may_match(
+    items: bytes,
+    at: int,
+    data: Buffer,
+    position: int,
+    stream: int,
+    seed: int,
+    where: list[bytes],
+    found: list[int],
+) -> int:
+    """Go through items of a list of nodes (`located`) from an offset on, whose frames lie in
+    ``data``, which is of the log from ``position`` on.
+
+    Puts the offsets of those that may hold an entry that matches into ``found``, and of those whose
+    frame is not sound.
+
+    Returns:
+        The offset of the first item that does not lie there as a whole.
+    """
+    while (one := read_item(items, at)) is not None:
+        item, after = one
+        begin = item.position - position
+        end = begin + fmt.FRAME_HEAD_BYTES + item.size_bytes
+        if begin < 0 or end > len(data):
+            break
+        frame = bytes(data[begin:end])
+        lp = frame_listpack(frame, 0, item, stream, seed)
+        if lp is None or _may_match(lp, where):
+            found.append(at)
+        at = after
+    return at

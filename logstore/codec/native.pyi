@@ -199,6 +199,16 @@ def entries(
     limit: int = -1,
     reverse: bool = False,
 ) -> list[NodeEntry]: ...
+def may_match(
+    items: bytes,
+    at: int,
+    data: Buffer,
+    position: int,
+    stream: int,
+    seed: int,
+    where: list[bytes],
+    found: list[int],
+) -> int: ...
 def entries_where(
     lp: bytes,
     master_ms: int,

@@ -22,7 +22,7 @@ from logstore.codec.edit import (
 from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.making import EntryMaker, FieldsMaker
-from logstore.codec.matching import entries_where
+from logstore.codec.matching import entries_where, may_match
 from logstore.codec.node import (
     counts,
     entries,
@@ -66,6 +66,7 @@ __all__ = [
     "last_live_id",
     "lzf_decompress",
     "mark_deleted",
+    "may_match",
     "new_node",
     "pack",
     "resp_adds",

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logstore import format as fmt
 from logstore.codec import Codec
+from logstore.log import frame as frames
+from logstore.log.writer import CommitBuffer, crc_seed
 from tests.codec.strategies import entries, names, next_id, steps, texts
+from tests.support.inside import add_frame
 
 Flat = list[bytes]
+SEED = crc_seed(bytes(range(16)))
 
 
 def node_of(codec: Codec, drawn: list[tuple[Any, Flat]]) -> tuple[bytes, list[tuple[int, int]]]:
@@ -84,3 +89,36 @@ def test_other_things_than_bytes_are_refused_by_the_compiled_one(native: Codec) 
     wrong: Any = [b"n", "xyz"]
     with pytest.raises(TypeError):
         native.entries_where(lp, 5, 5, wrong)
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ([], [0, 1, 2, 3]), ([b"a", b"needle"], [1, 3]), ([b"a", b"7"], [0, 1, 2, 3]),
+        ([b"b", b"needle"], [3]), ([b"n", b"needle"], [1, 3]),
+    ],
+)  # fmt: skip
+def test_nodes_are_passed_over_in_place_if_they_are_sound(
+    codec: Codec, where: list[bytes], wanted: list[int]
+) -> None:
+    """The last one is of another stream than its frame says."""
+    nodes = [[b"a", b"xn"], [b"a", b"needle"], [b"a", b"bbn"], [b"a", b"other"]]
+    buffer = CommitBuffer(fmt.position(1, fmt.SEGMENT_HEAD_BYTES), 1)
+    listed = codec.NodeList()
+    begin = fmt.position(1, fmt.SEGMENT_HEAD_BYTES)
+    offsets = []
+    for n, flat in enumerate(nodes):
+        body = frames.Node(1 + (n == 3), 5, n, 5, n, 1, codec.new_node(5, n, flat))
+        position, size = add_frame(buffer, body)
+        offsets.append(listed.nbytes)
+        listed.add(position, size, 1, (5, n), (5, n), b"")
+    data = buffer.encode(SEED, 0)
+    found: list[int] = []
+    items = listed.items()
+    assert codec.may_match(items, 0, data, begin, 1, SEED, where, found) == len(items)
+    assert [offsets.index(each) for each in found] == wanted
+    for cut in (0, 10, len(data) - 1):
+        found.clear()
+        upto = codec.may_match(items, 0, data[:cut], begin, 1, SEED, [b"a", b"absent"], found)
+        assert (upto, found) == (0 if cut < 20 else offsets[3], [])
+    assert codec.may_match(items, 0, data, begin + 1, 1, SEED, where, found) == 0

@@ -13,7 +13,7 @@ import pytest
 
 import logstore
 import logstore.aio
-from logstore import EntryTypeError, InvalidEntryError, OptionError
+from logstore import CorruptionError, EntryTypeError, InvalidEntryError, OptionError
 from logstore.api.read import Following
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
@@ -171,3 +171,22 @@ def test_the_asyncio_face(tmp_path: Path) -> None:
                 store.follow(["s"], where={})
 
     asyncio.run(main())
+
+
+def test_a_node_that_is_damaged_is_told_whether_or_not_it_matches(tmp_path: Path) -> None:
+    """A node is passed over only if it is sound."""
+    path = tmp_path / "s"
+    with logstore.open(path, sync="os", background=False, node_max_entries=5) as store:
+        store["s"].add_many((f"{n}-0", {"text": f"needle-{n:03}-"}) for n in range(1, 101))
+        (file,) = [
+            each for each in path.rglob("*") if each.is_file() and b"-050-" in each.read_bytes()
+        ]
+        data = file.read_bytes()
+        with file.open("r+b") as writing:
+            writing.seek(data.index(b"-050-") + 1)
+            writing.write(b"X")
+        for text in ("needle-010-", "needle-050-", "other"):
+            with pytest.raises(CorruptionError):
+                list(store["s"].range(where={"text": text}))
+        assert ids(store["s"].range(1, 40, where={"text": "needle-010-"})) == [10]
+        assert ids(store["s"].range(60, where={"text": "needle-090-"}, count=1)) == [90]

@@ -164,11 +164,11 @@ def _read(
         size += len(lp)
     else:
         if isinstance(view, Snapshot):
-            _confirm(view, record, start, end, live, walked)
+            confirm(view, record, start, end, live, walked)
     return Batch(entries, None)
 
 
-def _confirm(
+def confirm(
     view: Snapshot,
     record: StreamRecord,
     start: StreamID,
