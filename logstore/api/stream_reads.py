@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api import read as reading
-from logstore.api.entry import Entry, make_entry
+from logstore.api.entry import Entry, entry_maker
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read
 from logstore.errors import EntryTypeError
@@ -82,8 +82,11 @@ class StreamReads(Generic[T]):
         Raises:
             InvalidIDError: ``id`` is no whole ID.
         """
-        row = read.get(self._opened.engine(), self._name, parse_id(id))
-        return None if row is None else make_entry(row, self._opened.encoding)
+        opened = self._opened
+        found: Entry[T] | None = read.get(
+            opened.engine(), self._name, parse_id(id), entry_maker(opened.encoding)
+        )
+        return found
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
         if isinstance(id, slice) or (isinstance(id, int) and id < 0):

@@ -105,6 +105,18 @@ cdef class EntryMaker:
         PyObject_GC_UnTrack(made)   # it holds no containers; so the collector does not walk it
         return made
 
+    cdef list fields(self, const u8* p, const Master* m):
+        """The node's own fields."""
+        cdef Elem elem
+        cdef u64 pos = m.fields_at
+        cdef int64_t i
+        cdef list found = []
+        for i in range(m.width):
+            fail(lp_read(p, pos, m.end, &elem))
+            found.append(self.part(&elem))
+            pos = elem.after
+        return found
+
     cdef object entry(self, u64 ms, u64 seq, tuple flat):
         cdef object first = ms, second = seq
         cdef object id = PyType_GenericAlloc(<SlotType*>self.id_class, 2)
@@ -123,22 +135,16 @@ cdef class EntryMaker:
                 start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False):
         cdef Master m
         cdef Entry e
-        cdef Elem elem
         cdef Range r
         cdef const u8* p = data_of(lp)
         cdef u64 pos, ms, seq
-        cdef int64_t i
-        cdef list found = [], fields = []
+        cdef list found = [], fields
         cdef bint low, high
         if limit == 0:
             return found
         set_range(&r, start, end)
         fail(read_master(p, size_of(lp), &m))
-        pos = m.fields_at
-        for i in range(m.width):
-            fail(lp_read(p, pos, m.end, &elem))
-            fields.append(self.part(&elem))
-            pos = elem.after
+        fields = self.fields(p, &m)
         e.ordinal = m.live + m.deleted if reverse else -1
         pos = m.end if reverse else m.first
         while pos > m.first if reverse else pos < m.end:
@@ -165,3 +171,85 @@ cdef class EntryMaker:
         if reverse and e.ordinal != 0:
             fail(E_ORDINALS)
         return found
+
+
+ctypedef struct Place:
+    u64 ms
+    u64 seq
+    u64 at
+
+
+cdef class NodeFinder:
+    """Where each live entry of a node stands, in the order of the node."""
+
+    cdef bytes lp
+    cdef Master master
+    cdef Place* places
+    cdef Py_ssize_t size
+    cdef bint ascending
+
+    def __cinit__(self, bytes lp not None, u64 master_ms, u64 master_seq,
+                  bytes vector not None=b""):
+        cdef Entry e
+        cdef Place* place
+        cdef const u8* p = data_of(lp)
+        cdef u64 pos
+        cdef Py_ssize_t room
+        self.lp = lp
+        fail(read_master(p, size_of(lp), &self.master))
+        room = self.master.live     # not above the bytes that there are; it may not be true
+        e.ordinal = -1
+        self.ascending = True
+        pos = self.master.first
+        while pos < self.master.end:
+            e.ordinal += 1
+            fail(read_entry(p, pos, &self.master, &e))
+            pos = e.after
+            if not is_live(&e, data_of(vector), size_of(vector)):
+                continue
+            if self.places == NULL or self.size == room:
+                room = 2 * room if self.size else room + 1
+                place = <Place*>realloc(self.places, room * sizeof(Place))
+                if place == NULL:
+                    raise MemoryError
+                self.places = place
+            place = self.places + self.size
+            place.ms = master_ms + <u64>e.ms_diff
+            place.seq = master_seq + <u64>e.seq_diff
+            place.at = e.at
+            if self.size and not below((place - 1).ms, (place - 1).seq, place.ms, place.seq):
+                self.ascending = False
+            self.size += 1
+
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef Place* place_of(self, u64 ms, u64 seq):
+        """The first of an ID; NULL if there is none."""
+        cdef Place* place
+        cdef Py_ssize_t low = 0, high = self.size, middle
+        if self.ascending:
+            while low < high:
+                middle = (low + high) >> 1
+                place = self.places + middle
+                if below(place.ms, place.seq, ms, seq):
+                    low = middle + 1
+                else:
+                    high = middle
+            high = low + 1
+        while low < high and low < self.size:
+            place = self.places + low
+            if place.ms == ms and place.seq == seq:
+                return place
+            low += 1
+        return NULL
+
+    def find(self, u64 ms, u64 seq, EntryMaker maker not None):
+        cdef Entry e
+        cdef const u8* p = data_of(self.lp)
+        cdef Place* place = self.place_of(ms, seq)
+        if place == NULL:
+            return None
+        e.ordinal = 0
+        fail(read_entry(p, place.at, &self.master, &e))
+        return maker.entry(ms, seq, maker.flat(p, &self.master, &e, maker.fields(p, &self.master)))

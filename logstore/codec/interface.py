@@ -358,6 +358,9 @@ class Codec(Protocol):
     def FieldsMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
 
     @property
+    def NodeFinder(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+
+    @property
     def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)
 
     @property

@@ -72,17 +72,35 @@ class EntryMaker:
         reverse: bool = False,
     ) -> list[Any]:
         """What ``node.entries`` finds, made."""
-        found: list[Any] = []
-        encoding = self._encoding
-        for _, ms, seq, flat in entries(
-            lp, master_ms, master_seq, vector, start, end, limit, reverse
-        ):
-            made: Any = object.__new__(self._class)
-            _set(made, "id", _new(self._id_class, (ms, seq)))
-            parts: list[Any] = list(flat)
-            if encoding is not None:
-                parts = [part.decode(encoding, "surrogateescape") for part in flat]
-            _set(made, "_flat", tuple(parts))
-            _set(made, "_encoding", encoding)
-            found.append(made)
-        return found
+        found = entries(lp, master_ms, master_seq, vector, start, end, limit, reverse)
+        return [self.made(ms, seq, flat) for _, ms, seq, flat in found]
+
+    def made(self, ms: int, seq: int, flat: list[bytes]) -> Any:
+        """One entry."""
+        entry: Any = object.__new__(self._class)
+        _set(entry, "id", _new(self._id_class, (ms, seq)))
+        parts: list[Any] = list(flat)
+        if self._encoding is not None:
+            parts = [part.decode(self._encoding, "surrogateescape") for part in flat]
+        _set(entry, "_flat", tuple(parts))
+        _set(entry, "_encoding", self._encoding)
+        return entry
+
+
+class NodeFinder:
+    """A node whose live entries are looked up by ID again and again: it is walked over once.
+
+    Of one ID the first entry counts, as for ``entries`` with the limit 1.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"") -> None:
+        self._entries: dict[ID, list[bytes]] = {}
+        for _, ms, seq, flat in entries(lp, master_ms, master_seq, vector):
+            self._entries.setdefault((ms, seq), flat)
+
+    def find(self, ms: int, seq: int, maker: EntryMaker) -> Any:
+        """The live entry with this ID; None if there is none."""
+        flat = self._entries.get((ms, seq))
+        return None if flat is None else maker.made(ms, seq, flat)

@@ -21,7 +21,7 @@ from logstore.codec.edit import (
 )
 from logstore.codec.located import NodeList
 from logstore.codec.lzf import lzf_decompress
-from logstore.codec.making import EntryMaker, FieldsMaker
+from logstore.codec.making import EntryMaker, FieldsMaker, NodeFinder
 from logstore.codec.matching import entries_where, may_match
 from logstore.codec.node import (
     counts,
@@ -45,6 +45,7 @@ __all__ = [
     "FieldsMaker",
     "FrameSearch",
     "NodeBatch",
+    "NodeFinder",
     "NodeList",
     "PendingRun",
     "RowBatch",

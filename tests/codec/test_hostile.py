@@ -41,6 +41,7 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
         "made, some": lambda c: _made(c, lp, "utf-8", b"", (5, 9), (6, 2**64 - 1), 2),
         "made, reversed": lambda c: _made(c, lp, "cp1252", b"", (5, 6), (9, 9), 3, True),
         "made, all reversed": lambda c: _made(c, lp, "latin-1", reverse=True),
+        "found": lambda c: _found(c, lp),
         "entries, all reversed": lambda c: c.entries(lp, *MASTER, reverse=True),
         "ids": lambda c: c.ids(lp, *MASTER, b"\x01"),
         "find": lambda c: c.find(lp, *MASTER, 5, 11),
@@ -61,6 +62,12 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
 def _made(codec: Codec, lp: bytes, encoding: str | None, *interval: Any, **options: Any) -> Any:
     found = codec.EntryMaker(Entry, StreamID, encoding).entries(lp, *MASTER, *interval, **options)
     return [(entry.id, entry._flat, entry._encoding) for entry in found]
+
+
+def _found(codec: Codec, lp: bytes) -> Any:
+    finder, maker = codec.NodeFinder(lp, *MASTER), codec.EntryMaker(Entry, StreamID, None)
+    asked = [(ms, seq) for _, ms, seq, _ in codec.entries(lp, *MASTER)]
+    return [(id, finder.find(*id, maker)._flat) for id in asked]
 
 
 def _arrow(codec: Codec, lp: bytes) -> Any:
@@ -201,6 +208,7 @@ def _huge() -> Iterator[tuple[str, bytes]]:
     ("name", "lp"), list(_huge()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_huge_promises_cost_no_memory(codec: Codec, name: str, lp: bytes) -> None:
+    _arrow(codec, pure.new_node(*MASTER, FLAT))  # loads what has 30 MiB
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(CorruptNodeError):
         codec.validate(lp, *MASTER)

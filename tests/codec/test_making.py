@@ -99,3 +99,19 @@ def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
     counts = sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)
     work()
     assert (sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)) == counts
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8"])
+@pytest.mark.parametrize("vector", [b"", b"\x05", b"\x0f"])
+def test_a_finder_finds_what_a_walk_does(
+    codec: Codec, lp: bytes, encoding: str | None, vector: bytes
+) -> None:
+    again = pure.append(lp, *MASTER, MASTER[0] + 1, 1, FLATS[2])[0]  # not above: only once found
+    maker = codec.EntryMaker(Entry, StreamID, encoding)
+    for node in (lp, again):
+        finder = codec.NodeFinder(node, *MASTER, vector)
+        for ms in range(MASTER[0] - 1, MASTER[0] + 6):
+            for seq in (0, 1, 2, 3, MASTER[1]):
+                walked = maker.entries(node, *MASTER, vector, (ms, seq), (ms, seq), 1)
+                found = finder.find(ms, seq, maker)
+                assert _told([] if found is None else [found]) == _told(walked)

@@ -20,6 +20,7 @@ from logstore.clock import Clock
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.published_tail import PublishedTail
 from logstore.engine.runtime.reader_gate import Gate
+from logstore.engine.runtime.recent_opens import RecentOpens
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
@@ -88,6 +89,7 @@ class Engine:
         self.lock, self.users, self.wake = lock, users, wake
         self.segments = Segments(fs, path, self.seed)
         self.published_tail = PublishedTail(self.segments)
+        self.recent_opens = RecentOpens()
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more

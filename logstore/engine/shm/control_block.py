@@ -327,7 +327,7 @@ class Wake:
     @property
     def dropped(self) -> int:
         """How many segments were dropped: when it changes, close stale maps."""
-        return int(_ONE.unpack_from(self._map, _DROPPED_OFFSET)[0])
+        return self._words[_DROPPED_OFFSET >> 3]
 
     @dropped.setter
     def dropped(self, value: int) -> None:

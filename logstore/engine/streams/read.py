@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from logstore.codec import NodeEntry, codec
+from logstore.codec import codec
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.recent_opens import OpenNow, OpensAt
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -19,6 +20,7 @@ from logstore.index.keys import StreamRecord
 
 if TYPE_CHECKING:
     from logstore.codec.interface import ID
+    from logstore.codec.making import EntryMaker
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
@@ -56,19 +58,37 @@ class Batch(NamedTuple):
     rest: Interval | None
 
 
-def get(engine: Engine, name: bytes, id: StreamID) -> NodeEntry | None:
-    """The entry with this ID; None if there is none. LostRowsError as ``read_batch``."""
-    entry = snapshot.read(engine, _get, name, id)
+def get(engine: Engine, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
+    """The entry with this ID, made; None if there is none. LostRowsError as ``read_batch``."""
+    opens: OpensAt | None = None
+    if engine.follow is None and not engine.closed and not engine.gone:
+        opens = engine.recent_opens.now(engine.wake)
+    if opens is not None:
+        kept = opens.nodes.get(name)
+        if kept is not None and kept.master <= id:
+            if engine.wake.dropped != engine.dropped_seen:
+                engine.notice_drops()
+            return _counted(engine, kept.find(id, maker))
+    entry, node = snapshot.read(engine, _get, name, id, maker)
+    if opens is not None and node is not None:
+        engine.recent_opens.keep(engine.wake, opens, name, node)
+    return _counted(engine, entry)
+
+
+def _counted(engine: Engine, entry: Any) -> Any:
     if entry is not None:
         engine.metrics.count("read_entries", 1)
     return entry
 
 
-def _get(view: Snapshot, name: bytes, id: StreamID) -> NodeEntry | None:
+def _get(
+    view: Snapshot, name: bytes, id: StreamID, maker: EntryMaker
+) -> tuple[Any, OpenNow | None]:
+    """The entry, and the open node if it was looked for there and may be kept."""
     record = view.record(name)
     if record is None or not record.length or not record.first <= id <= record.last:
-        return None
-    number = record.number
+        return None, None
+    number, opened = record.number, None
     if record.open_version and record.open_master <= id:
         master, vector = record.open_master, b""
         node = view.open_node(number)
@@ -77,17 +97,19 @@ def _get(view: Snapshot, name: bytes, id: StreamID) -> NodeEntry | None:
         lp = node.lp
         if node.runs or lp is None:
             lp = view.segments.open_listpack(node, view.meta.active_segment)
+        if not record.expires_ms:
+            opened = OpenNow(master, lp)
     else:
         floor = view.index.node_floor(number, id)
         if floor is None:  # the first entry is not above this one, so there is a node for it
             raise view.lost(record, "nothing")
         master, locator = floor
         if locator.last < id or not locator.live:
-            return None
+            return None, None
         vector = locator.vector
         lp = view.segments.node(number, master, locator, view.meta.active_segment)
-    entries = codec().entries(lp, *master, vector, id, id, 1, False)
-    return entries[0] if entries else None
+    entries = maker.entries(lp, *master, vector, id, id, 1, False)
+    return (entries[0] if entries else None), opened
 
 
 def read_batch(
