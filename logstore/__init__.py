@@ -54,6 +54,7 @@ _ERRORS = (
     "CorruptionError",
     "DamagedStoreError",
     "DiskFullError",
+    "EntryNotFoundError",
     "EntryTypeError",
     "ErasureIncompleteError",
     "Error",

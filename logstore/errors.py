@@ -130,6 +130,12 @@ class StreamNotFoundError(Error, KeyError):
     __str__ = Error.__str__
 
 
+class EntryNotFoundError(Error, KeyError):
+    """An entry that must exist does not."""
+
+    __str__ = Error.__str__
+
+
 class StreamExistsError(Error):
     """The stream exists already, and was not to be replaced (the peers' BUSYKEY)."""
 

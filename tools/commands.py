@@ -35,6 +35,7 @@ COMMANDS = {
     "pending": "group_commands:pending",
     "ack": "group_commands:ack",
     "claim": "group_commands:claim",
+    "dead": "dead:dead",
     "info": "info",
     "ping": "upkeep:ping",
     "check": "recover:check_store",

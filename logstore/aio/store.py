@@ -31,14 +31,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, ove
 from weakref import WeakSet
 
 from logstore.aio.pages import pages
+from logstore.aio.store_care import AsyncStoreCare
 from logstore.aio.stream import AsyncStream
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.api import arguments
 from logstore.api import read as reading
-from logstore.api.dead_letters import OnDead
 from logstore.api.entry import Entry
-from logstore.api.info import PinInfo, StoreInfo
 from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
@@ -163,7 +162,7 @@ def _close_opened(opening: asyncio.Future[Store[T]]) -> None:
         opening.result().close()
 
 
-class AsyncStore(Generic[T]):
+class AsyncStore(AsyncStoreCare[T]):
     """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`.
 
     The arguments are those of :class:`logstore.Store`, and so are results and errors.
@@ -421,59 +420,6 @@ class AsyncStore(Generic[T]):
         ``tx`` is the plain object: it only collects, and the commit runs in a thread.
         """
         return AsyncTransaction(self, self._store.transaction(sync=sync))
-
-    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
-        """As ``Store.on_dead_letter``: a plain function, called in a thread."""
-        return self._store.on_dead_letter(callback)
-
-    # -- durability and care ------------------------------------------------------------------
-    async def sync(self) -> None:
-        """Make everything that was acknowledged durable before it returns."""
-        await self._run(self._store.sync)
-
-    @property
-    def durable_upto(self) -> tuple[int, int]:
-        """Segment and offset up to which the log is durable; a lower bound."""
-        return self._store.durable_upto
-
-    async def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
-        """Give deleted space back, as ``Store.compact``; a report is returned."""
-        return await self._run(self._store.compact, purge=purge, threshold=threshold)
-
-    async def retain(self) -> int:
-        """Drop at once what streams do not keep by their settings; how many entries went."""
-        return await self._run(self._store.retain)
-
-    async def checkpoint(self) -> int:
-        """Take a checkpoint now; its bytes."""
-        return await self._run(self._store.checkpoint)
-
-    async def backup(self, path: str | os.PathLike[str]) -> None:
-        """A copy of the store in a new directory, taken without stopping anybody."""
-        await self._run(self._store.backup, path)
-
-    async def info(self) -> StoreInfo:
-        """What the store holds and where it stands."""
-        return await self._run(self._store.info)
-
-    async def pins(self) -> list[PinInfo]:
-        """As ``Store.pins``."""
-        return await self._run(self._store.pins)
-
-    async def release_pins(self, *ids: str) -> int:
-        """As ``Store.release_pins``."""
-        return await self._run(self._store.release_pins, *ids)
-
-    def metrics(self) -> dict[str, int | float]:
-        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing but
-        a look at the files of pins.
-        """
-        return self._store.metrics()
-
-    @property
-    def recovery(self) -> dict[str, Any]:
-        """What opening found and did."""
-        return self._store.recovery
 
 
 class AsyncTransaction(Generic[T]):

@@ -1,4 +1,4 @@
-"""Dead letters: telling somebody of entries that were given up.
+"""Dead letters: telling somebody of entries that were given up, and giving them back.
 
 The engine moves them (``groups.dead_letter``); ``OpenStore.commit_telling`` tells of it afterwards:
 a warning in the log, the callbacks that were registered with ``store.on_dead_letter``, a worker's
@@ -11,20 +11,26 @@ the dead letter stream itself is the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from logstore.api import read as reading
 from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
+from logstore.engine.groups import requeue as back
 from logstore.engine.groups.dead_letter import DeadLettered
-from logstore.ids import StreamID
+from logstore.errors import StreamNotFoundError
+from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
+from logstore.options import Sync
 
 T = TypeVar("T", bytes, str)
 log = Logger("logstore")
 WARNINGS_MAX = 10  # of one commit; the rest are summed up
+REQUEUED_MAX = 500  # in one commit, where all are given back
 
 
 class DeadLetter(Entry[T], Generic[T]):
@@ -59,6 +65,34 @@ class DeadLetter(Entry[T], Generic[T]):
             f"DeadLetter({self.id}, {self.fields!r}, {self.delivery_count} deliveries, "
             f"{self.error!r}, now {self.dead_id} of {self.dead_letter!r})"
         )
+
+
+def requeue(
+    opened: OpenStore[T],
+    name: bytes,
+    ids: Sequence[StreamID],
+    to: bytes | None,
+    sync: Sync | None,
+) -> list[StreamID]:
+    """Give dead letters back: those with these IDs in one commit; without IDs all that are there
+    now, in commits of some hundred."""
+    step = partial(back.requeue, name=name, to=to)
+    if ids:
+        moved: list[StreamID] = opened.commit(partial(step, ids=list(dict.fromkeys(ids))), sync)
+        return moved
+    record, moved = opened.record(name), []
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
+    first, last = ZERO_ID, record.last
+    while some := [
+        entry.id
+        for entry in reading.entries(opened, name, first, last, REQUEUED_MAX, reverse=False)
+    ]:
+        moved += opened.commit(partial(step, ids=some, strict=False), sync)
+        if some[-1] >= last:
+            break
+        first = some[-1].next()
+    return moved
 
 
 OnDead: TypeAlias = Callable[[DeadLetter[T]], object]

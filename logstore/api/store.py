@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from logstore.api import arguments, read
 from logstore.api.entry import Entry
-from logstore.api.handlers import PLAIN, check_callable
 from logstore.api.opening import OpenStore
 from logstore.api.store_care import StoreCare
 from logstore.api.stream import Stream
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.api.dead_letters import OnDead
     from logstore.api.matching import Where
     from logstore.api.scan import Scan
     from logstore.api.times import When
@@ -458,21 +456,3 @@ class Store(StoreCare[T]):
         from logstore.api.transaction import Transaction
 
         return Transaction(self._opened, sync)
-
-    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
-        """Have a function called for each entry that this handle dead-letters; may be a decorator.
-
-        What it raises is logged. Other processes and handles have callbacks of their own.
-
-        Args:
-            callback: called with a ``DeadLetter``, after the commit, in the thread that did it.
-
-        Returns:
-            The same function.
-
-        Raises:
-            OptionError: it cannot be called, or is a coroutine function, which nobody would await.
-        """
-        check_callable(callback, "the callback", coroutines=PLAIN)
-        self._opened.on_dead.append(callback)
-        return callback

@@ -1,7 +1,8 @@
-"""A store, as users hold it: what keeps it durable and small, and what it tells of itself.
+"""A store, as users hold it: what keeps it durable and small, what it tells of itself, and what
+becomes of dead letters.
 
 Invariants: what gives space back runs on a full disk, too; nothing here changes an entry that is
-kept. It knows no stream.
+kept.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
+from logstore.api.handlers import PLAIN, check_callable
 from logstore.api.opening import OpenStore
 from logstore.engine.registry import Shared
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError
 from logstore.format import position_parts
+from logstore.ids import IDLike, StreamID, parse_id
+from logstore.options import Sync
 
 if TYPE_CHECKING:
+    from logstore.api.dead_letters import OnDead
     from logstore.api.info import PinInfo, StoreInfo
 
 T = TypeVar("T", bytes, str)
@@ -177,3 +182,60 @@ class StoreCare(Generic[T]):
         """What opening found and did."""
         report: dict[str, Any] = self._live().report.as_dict()
         return report
+
+    # -- dead letters -------------------------------------------------------------------------
+    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
+        """Have a function called for each entry that this handle dead-letters; may be a decorator.
+
+        What it raises is logged. Other processes and handles have callbacks of their own.
+
+        Args:
+            callback: called with a ``DeadLetter``, after the commit, in the thread that did it.
+
+        Returns:
+            The same function.
+
+        Raises:
+            OptionError: it cannot be called, or is a coroutine function, which nobody would await.
+        """
+        check_callable(callback, "the callback", coroutines=PLAIN)
+        self._opened.on_dead.append(callback)
+        return callback
+
+    def requeue(
+        self,
+        dead_letter: str | bytes,
+        *ids: IDLike,
+        to: str | bytes | None = None,
+        sync: Sync | None = None,
+    ) -> list[StreamID]:
+        """Give dead letters back to the streams that they came from, without what tells of that.
+
+        Each becomes a new entry there, for all groups of that stream, and is deleted from the
+        stream of dead letters, in the same commit.
+
+        Args:
+            dead_letter: the stream of dead letters.
+            ids: of entries there, in the order in which they go; none: all that are there now, in
+                commits of some hundred.
+            to: another stream, which takes all of them; None: where each came from.
+            sync: a stronger promise than the store's, for these commits.
+
+        Returns:
+            The IDs of the new entries.
+
+        Raises:
+            EntryNotFoundError: an entry that was named is gone; nothing happened.
+            StreamNotFoundError: there is no stream ``dead_letter``.
+            OptionError: an entry does not tell where it came from; nothing of its commit happened.
+            InvalidIDError: an ID is none.
+            EntryTypeError: a name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
+        """
+        from logstore.api.dead_letters import requeue
+
+        encoding = self._opened.encoding
+        name = arguments.stream_name(dead_letter, encoding)
+        target = None if to is None else arguments.stream_name(to, encoding)
+        return requeue(self._opened, name, [parse_id(each) for each in ids], target, sync)

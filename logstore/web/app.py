@@ -23,7 +23,7 @@ from logstore import __version__
 from logstore.api.info import plain_text
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.errors import Error, StreamNotFoundError, UsageError
+from logstore.errors import EntryNotFoundError, Error, StreamNotFoundError, UsageError
 from logstore.web import views
 from logstore.web.guard import Guard
 
@@ -114,7 +114,7 @@ class Pages:
     def retry(self, request: Request) -> Response:
         """Give a dead letter back to the stream that it came from."""
         stream, entry_id = self._changed(request)
-        views.requeue(self._store, stream.name, entry_id)
+        self._store.requeue(stream.name, entry_id)
         return RedirectResponse("/dead", 303)
 
     def segments(self, _request: Request) -> Response:
@@ -140,7 +140,8 @@ class Pages:
 
     def failed(self, _request: Request, error: Exception) -> Response:
         """A page for an error."""
-        status = 404 if isinstance(error, StreamNotFoundError) else 503
+        gone = StreamNotFoundError | EntryNotFoundError
+        status = 404 if isinstance(error, gone) else 503
         status = 400 if isinstance(error, UsageError) else status
         return self.page("error", status, message=str(error))
 

@@ -29,7 +29,6 @@ GROUPS_MAX = 200
 PENDING_A_GROUP = 20
 SEGMENTS_MAX = 2000
 HEX = "0x"
-ORIGIN, ORIGIN_STREAM = b"origin_", b"origin_stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,29 +247,6 @@ def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
             }
     rows = (_stream_row(store, name) for name in sorted(named) if name in store)
     return [row for row in rows if row is not None]
-
-
-def requeue(store: Store[bytes], name: bytes, id: str) -> None:
-    """Add a dead letter to the stream that it came from, and delete it here, in one commit.
-
-    Args:
-        store: an open store.
-        name: the stream of dead letters.
-        id: the dead letter's ID.
-
-    Raises:
-        OptionError: it is gone, or names no stream that it came from.
-    """
-    entry = store.stream(name).get(id)
-    if entry is None:
-        raise OptionError(f"the entry {id} is gone: somebody else took it, or retention")
-    origin = entry.get(ORIGIN_STREAM)
-    if origin is None:
-        raise OptionError(f"the entry {id} is no dead letter: it names no stream it came from")
-    own = [(field, value) for field, value in entry.pairs if not field.startswith(ORIGIN)]
-    with store.transaction() as tx:
-        tx.stream(name).delete(id)
-        tx.stream(origin).add(own)
 
 
 # -- the store ------------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def test_dead_letters_are_tried_again_and_dropped_with_a_token(store: Path, tmp_
         for action in (retries[0], drops[1]):
             assert ask(full, action.replace("&amp;", "&"), "POST", **mine)[0] == 303
         again = ask(full, retries[0].replace("&amp;", "&"), "POST", **mine)
-        assert (again[0], "is gone" in again[2]) == (400, True)
+        assert (again[0], "is gone" in again[2]) == (404, True)
     with logstore.open(path, encoding="utf-8") as opened:
         assert len(opened.stream("orders:dead")) == 1
         last = opened.stream("orders").last

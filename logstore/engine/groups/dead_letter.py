@@ -29,6 +29,15 @@ from logstore.tuples import NamedTuple
 
 MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation moves; the next one goes on
 ERROR_MAX_BYTES = 500
+# What stands behind an entry's own pairs, in this order.
+ORIGIN_FIELDS = (
+    b"origin_stream",
+    b"origin_id",
+    b"origin_group",
+    b"origin_consumer",
+    b"origin_delivery_count",
+    b"origin_error",
+)
 ROW_MAX_BYTES = ENTRY_MAX_BYTES
 
 
