@@ -63,6 +63,8 @@ def test_all_of_them_in_several_commits_to_several_streams(
 
 def test_to_a_stream_of_ones_own(store: Any) -> None:
     dead = die(store, 2)
+    store.requeue("dead", dead[1], to="")  # a name as any other
+    assert len(store.stream("")) == 1
     store.requeue("dead", dead[0], to="looked at")
     (entry,) = store.stream("looked at")
     assert entry["n"] == "0"

@@ -93,7 +93,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "follow": {"after": "after", "timeout": 0},
         "__contains__": {"name": "t"},
         "__getitem__": {"name": "t"}, "on_dead_letter": {"callback": print},
-        "restore": {"name": "t", "payload": "payload"},
+        "restore": {"name": "t", "payload": "payload"}, "requeue": {"dead_letter": Shop.name},
     }),
     logstore.Stream: (Shop.stream, {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},

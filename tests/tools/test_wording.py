@@ -23,7 +23,7 @@ OF_PYTHON = re.compile(
 # neither consumes nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
     "arguments", "arrow", "clock", "dead_letters", "delivery",
-    "handlers", "idempotency", "linked", "options", "pool", "producing",
+    "handlers", "idempotency", "latest", "linked", "options", "pool", "producing",
     "conversion", "resp", "stream_reads", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {
@@ -67,6 +67,7 @@ NOT_MET_MESSAGES = {
         "an entry that is given back for later goes to who reads by redeliver_after: set that "
         "with group.configure(redeliver_after=30), or give consume a claim_idle"
     ),
+    "compact_by must be the name of a field, at most {} bytes: {}",  # of the command: a text
     "entries_added must be positive",
     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
     "The ID specified in XSETID is smaller than current max_deleted_entry_id",

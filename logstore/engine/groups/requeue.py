@@ -57,12 +57,13 @@ def requeue(
                 )
             continue
         own, origin = _parted(flat)
-        if origin is None and to is None:
+        target = origin if to is None else to
+        if target is None:
             raise OptionError(
                 f"entry {id} of {name!r} does not tell which stream it came from: it is no dead "
                 "letter, or name the stream where it is to go"
             )
-        rows.append((to or origin or b"", own))
+        rows.append((target, own))
         going.append(id)
     added = _add(txn, rows)
     delete.delete(txn, name, going)
