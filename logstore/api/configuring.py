@@ -92,7 +92,7 @@ def configure_stream(
     """One commit; all settings after it."""
     step = partial(configures.stream, name=name, changes=changes, create=create)
     after: StreamSettings = opened.commit(step, sync)
-    return _with_text(after, opened.text)
+    return with_text(after, opened.text)
 
 
 def configure_group(
@@ -117,10 +117,10 @@ def stream_settings(opened: OpenStore[Any], name: bytes) -> StreamSettings:
         record = view.record(name)
         return StreamSettings() if record is None else SettingRows(view.index).stream(record.number)
 
-    return _with_text(opened.view(look), opened.text)
+    return with_text(opened.view(look), opened.text)
 
 
-def _with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamSettings:
+def with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamSettings:
     """Settings of a stream with the name of a field as users have it."""
     field = settings.compact_by
     return settings._replace(compact_by=text(field)) if isinstance(field, bytes) else settings

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from logstore.api import scheduling
-from logstore.api.configuring import told
+from logstore.api.configuring import told, with_text
 from logstore.api.entry import Entry, make_entry
 from logstore.api.info import (
     ConsumerInfo,
@@ -62,9 +62,12 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     count, tree_nodes = radix_tree(_keys(view, record))
     schedules = ScheduleRows(view.index)
     due_ms = schedules.next_of(record.number)
-    told_name: Any = name if encoding is None else name.decode(encoding, "surrogateescape")
+
+    def text(stored: bytes) -> Any:
+        return stored if encoding is None else stored.decode(encoding, "surrogateescape")
+
     return StreamInfo(
-        told_name,
+        text(name),
         record.length,
         count,
         tree_nodes,
@@ -77,7 +80,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         _edge(view, record, encoding, reverse=True),
         record.node_bytes,
         open_bytes,
-        SettingRows(view.index).stream(record.number),
+        with_text(SettingRows(view.index).stream(record.number), text),
         schedules.count(record.number),
         None if due_ms is None else scheduling.moment(due_ms),
         *ProducerRows(view.index).tally(record.number),

@@ -189,7 +189,7 @@ def test_what_is_refused_and_told(tmp_path: Path) -> None:
         assert store.retain() == 0
     with logstore.open(tmp_path / "s", encoding="utf-8", background=False) as text:
         assert text["s"].configure(compact_by="k").compact_by == "k"
-        assert text["s"].settings.compact_by == "k"
+        assert text["s"].settings.compact_by == text["s"].info().settings.compact_by == "k"
         coded = text.stream("c", codec="json")
         coded.configure(compact_by="k")
         coded.add_many({"k": ["x", n % 2], "n": n} for n in range(6))

@@ -230,6 +230,25 @@ def once_many(first: int, count: int, ms: int) -> Do:
     ))  # fmt: skip
 
 
+def same_text(text: int, *ns: int) -> Do:
+    """Entries of one key, in one commit."""
+
+    def model(model: Shelf) -> None:
+        for n in ns:
+            model.add(b"c", pairs(text), (n, 1))
+
+    rows = [(f"{n}-1", {"v": value(text)}) for n in ns]
+    return Do(f"add {ns}", lambda at: at.store.stream("c").add_many(rows), model)
+
+
+def keep_newest(*replaced: int) -> Do:
+    """What a newer entry of its key replaces goes, in one commit."""
+    return Do(
+        f"replace {replaced}", lambda at: at.store.retain(),
+        lambda model: model.delete(b"c", [(n, 1) for n in replaced]),
+    )  # fmt: skip
+
+
 RETAIN = Do("retain", lambda at: at.store.retain(), lambda model: model.trim(b"r", 5, None))
 
 
@@ -267,6 +286,8 @@ BESIDE = (
     schedule("r", 50, 1000), schedule("q", 51, 900), schedule("q", 52, 5000), CHECKPOINT,
     due(1500), once(60, 1600), once(60, 1700),
     once_many(61, 3, 1800), cancel("q", 5000), add("big", 70, 50_000), schedule("q", 53, 96_000),
+    same_text(70, 70, 71), configure("c", compact_by=b"v"), keep_newest(70),
+    same_text(70, 72), CHECKPOINT, keep_newest(71),
     configure("p", idempotent_max_ids=5), once(80, 1900), expire("r", 99_000),
     rename("q", "q2"), copy("p", "p2"), CHECKPOINT, rename("p2", "p"), add("big", 71, 50_000),
     expire("big", 90_000), expire("r", None), COMPACT, due(95_000), REOPEN,
