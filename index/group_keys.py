@@ -149,10 +149,12 @@ class GroupRecord:
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
+        ms, seq = self.last
         return (
             _GROUP.pack(
                 self.stream,
-                *self.last,
+                ms,
+                seq,
                 self.entries_read,
                 self.consumers,
                 self.next_consumer,

@@ -132,18 +132,23 @@ class StreamRecord:
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
+        last, first, deleted, master = self.last, self.first, self.max_deleted, self.open_master
         return (
             _pack_record(
                 self.length,
                 self.entries_added,
-                *self.last,
-                *self.first,
-                *self.max_deleted,
+                last[0],
+                last[1],
+                first[0],
+                first[1],
+                deleted[0],
+                deleted[1],
                 self.position,
                 self.nodes,
                 self.node_bytes,
                 self.open_version,
-                *self.open_master,
+                master[0],
+                master[1],
                 self.expires_ms,
             )
             + self.name

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from logstore.crc import crc32c
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index import absence_check, keys
@@ -24,9 +23,7 @@ from logstore.row_seal import seal as _seal
 from logstore.row_seal import unseal as _unseal
 
 _NODE = keys.NODE_KEY
-# What every commit writes is sealed in place: the layers would cost more than the work.
 _STREAM_KEY = keys.STREAM_KEY.pack
-_META_KEY_CRC = crc32c(keys.META_KEY)
 
 
 class IndexTxn:
@@ -77,7 +74,7 @@ class IndexTxn:
         put, main = self.txn.put, self.generation.main
         for record in records:
             key, value = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD), record.pack()
-            put(key, value + crc32c(value, crc32c(key)).to_bytes(4, "little"), db=main)
+            put(key, _seal(key, value), db=main)
         for stream, node in opens:
             full = len(node.runs) // keys.RUNS_A_ROW
             while node.rows < full:
@@ -86,10 +83,9 @@ class IndexTxn:
                 put(key, _seal(key, node.pack_runs(first, first + keys.RUNS_A_ROW)), db=main)
                 node.rows += 1
             key, value = _STREAM_KEY(0xFF, stream, keys.IS_OPEN), node.pack()
-            put(key, value + crc32c(value, crc32c(key)).to_bytes(4, "little"), db=main)
+            put(key, _seal(key, value), db=main)
         if meta is not None:
-            value = meta.pack()
-            put(keys.META_KEY, value + crc32c(value, _META_KEY_CRC).to_bytes(4, "little"), db=main)
+            put(keys.META_KEY, _seal(keys.META_KEY, meta.pack()), db=main)
 
     # -- streams ------------------------------------------------------------------------------
     def stream_number(self, name: bytes) -> int | None:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import struct
 from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
-from typing import Any
+from typing import Any, Final
 
-from logstore.crc import crc32c
+from logstore.codec import codec
 from logstore.errors import CorruptionError
 
 _ANEW = "close the store, delete its index directory, and open it again; it is rebuilt from the log"
+
+
+# Looked up once: each row that is read or written passes here.
+_SEAL: Final[Any] = codec().seal
+_UNSEAL: Final[Any] = codec().unseal
 
 
 class LostRowsError(CorruptionError):
@@ -30,13 +35,14 @@ class LostRowsError(CorruptionError):
 
 def seal(key: bytes, value: bytes) -> bytes:
     """``value`` with its CRC."""
-    return value + crc32c(value, crc32c(key)).to_bytes(4, "little")
+    sealed: bytes = _SEAL(key, value)
+    return sealed
 
 
 def unseal(key: bytes, data: bytes) -> bytes:
     """The value, checked; CorruptionError if it is not what was stored under this key."""
-    value = data[:-4]
-    if len(data) < 4 or crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
+    value: bytes | None = _UNSEAL(key, data)
+    if value is None:
         raise CorruptionError(f"the index is damaged at key {key[:40].hex()}: {_ANEW}")
     return value
 

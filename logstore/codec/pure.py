@@ -9,6 +9,7 @@ from logstore.codec.arrow import ArrowBuilder
 from logstore.codec.batch import NodeBatch
 from logstore.codec.bulk import RowBatch, pack, rows
 from logstore.codec.bulk_ids import RunList, given
+from logstore.codec.checksums import frame_head, seal, unseal
 from logstore.codec.edit import (
     append,
     entry_element_count,
@@ -60,6 +61,7 @@ __all__ = [
     "first_live_id",
     "fits",
     "fold",
+    "frame_head",
     "given",
     "head",
     "ids",
@@ -75,6 +77,8 @@ __all__ = [
     "resp_requests",
     "rewrite",
     "rows",
+    "seal",
     "survey",
+    "unseal",
     "validate",
 ]

@@ -8,9 +8,10 @@ commit never spans segments. Knows no index and takes no lock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import Any, Final
 
 from logstore import format as fmt
+from logstore.codec import codec
 from logstore.codec.batch import NodeBatch
 from logstore.crc import crc32c
 from logstore.errors import TooLargeError
@@ -21,6 +22,7 @@ _COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
 _LAST, _MARK = fmt.FRAME_FLAG_LAST, fmt.FRAME_MARK
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 _BATCH = -1  # in the place of a kind
+_FRAME_HEAD: Final[Any] = codec().frame_head
 
 
 def crc_seed(uuid: bytes) -> int:
@@ -40,8 +42,8 @@ def head(
 ) -> tuple[int, bytes]:
     """The checksum and the head of a frame that stands at position ``at``, its payload behind."""
     covered = _COVERED(at, len(payload), commit, durable_upto, ordinal, kind, flags, _MARK)
-    crc: int = crc32c(payload, crc32c(covered, seed))
-    return crc, crc.to_bytes(4, "little") + covered[8:]
+    made: tuple[int, bytes] = _FRAME_HEAD(covered, payload, seed)
+    return made
 
 
 class SegmentTooFull(Exception):  # noqa: N818  (control flow of a commit, never seen by users)

@@ -224,9 +224,18 @@ class Wake:
         """
         # First: who loads ``applied`` and then this one knows that the index lacks nothing.
         self._words[_INDEXED_OFFSET >> 3] = stands[0] if indexed_upto < 0 else indexed_upto
-        words = _new(LogWords, (*stands[:5], self._words[_GENERATION_OFFSET >> 3], 0))
-        self.set_log(words)
-        return words
+        applied, commit, last_frame, last_crc, active_segment = stands[:5]
+        words, at = self._words, _LOG_OFFSET >> 3
+        words[at] = applied
+        words[at + 1] = commit
+        words[at + 2] = last_frame
+        words[at + 3] = last_crc
+        words[at + 4] = active_segment
+        words[_PROGRESS_OFFSET >> 3] = 0  # last: a process killed among them leaves it set
+        generation = words[_GENERATION_OFFSET >> 3]
+        return _new(
+            LogWords, (applied, commit, last_frame, last_crc, active_segment, generation, 0)
+        )
 
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""
