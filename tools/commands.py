@@ -22,7 +22,7 @@ COMMANDS = {
     "add": "entries:add",
     "range": "entries:range_",
     "tail": "entries:tail",
-    "streams": "entries:streams",
+    "streams": "streams",
     "delete": "changing:delete",
     "trim": "changing:trim",
     "drop": "changing:drop",

@@ -1,4 +1,4 @@
-"""``logstore add``, ``range``, ``tail`` and ``streams``: entries in and out; the streams."""
+"""``logstore add``, ``range`` and ``tail``: entries in and out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logstore.api.open_store import open_store
 from logstore.errors import StreamNotFoundError
 from logstore.options import Sync
 from logstore.tools import options
-from logstore.tools.output import Output, name_object
+from logstore.tools.output import Output
 
 
 def wanted(pairs: tuple[str, ...]) -> dict[bytes, bytes] | None:
@@ -149,19 +149,3 @@ def tail(
             for entry in stream.follow(seen, where=match):
                 output.entry(entry)
                 output.flush()
-
-
-@click.command("streams")
-@options.store_argument
-@options.json_option
-@options.pass_output
-def streams(output: Output, path: Path) -> None:
-    """List the streams: their names, how many entries they hold, their last IDs."""
-    with options.reading(path) as store:
-        handles = (store.stream(name) for name in store.streams())
-        rows = ((stream.name, len(stream), str(stream.last_id)) for stream in handles)
-        if not output.json:
-            output.table(("stream", "entries", "last ID"), rows)
-            return
-        for name, entries, last_id in rows:
-            output.json_object({**name_object(name), "entries": entries, "last_id": last_id})

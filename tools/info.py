@@ -1,12 +1,18 @@
-"""``logstore info``: counts and sizes of a store, or of one stream."""
+"""``logstore info``: counts and sizes of a store, or of one stream.
+
+Text is for people: sizes, dates and ages. JSON has the raw numbers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.api.info import (
     FullConsumerInfo,
@@ -14,10 +20,15 @@ from logstore.api.info import (
     FullPendingEntry,
     FullStreamInfo,
     GroupInfo,
+    StoreInfo,
+    StreamInfo,
 )
 from logstore.api.stream import Stream
+from logstore.ids import ZERO_ID, StreamID
+from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import options
-from logstore.tools.output import Output, entry_line, entry_object, name_object
+from logstore.tools.durations import told
+from logstore.tools.output import Output, entry_line, entry_object, name_object, readable
 
 
 @click.command("info")
@@ -40,17 +51,159 @@ def command(output: Output, path: Path, name: str | None, full: bool, count: int
         raise click.UsageError("--full is about a stream: name one")
     with options.reading(path) as store:
         if name is None:
-            output.report(store.info().as_dict())
+            found = store.info()
+            if output.json:
+                output.json_object(found.as_dict())
+            else:
+                output.table(("", ""), _of_store(found))
             return
         stream = options.existing(store, name)
-        output.report(_full(output, stream.info_full(count)) if full else _short(output, stream))
+        if full:
+            output.report(_full(output, stream.info_full(count)))
+        elif output.json:
+            output.json_object(_short(output, stream))
+        else:
+            _tell_stream(output, stream)
+
+
+# -- for people --------------------------------------------------------------------------------
+def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
+    log = f"{units.size(found.log_bytes)} in {units.counted(found.segments, 'segment')}"
+    live = f"{units.size(found.live_node_bytes)} in {units.counted(found.nodes, 'sealed node')}"
+    deleted = "nothing that is still in the log"
+    if found.deleted_bytes:
+        since = units.ago(units.at(found.oldest_deleted_segment_ms))
+        deleted = f"{units.size(found.deleted_bytes)} still in the log, in segments from {since} on"
+    back = units.size(found.reclaimable_bytes)
+    if found.reclaimable_bytes:
+        part = units.share(found.reclaimable_bytes, found.log_bytes)
+        back += f", {part} of the log: 'logstore compact' gives it back"
+    pins = "none"
+    if found.pins:
+        pins = f"{found.pins:,}, which keep {units.size(found.pinned_bytes)}"
+        if found.oldest_pin_ms:
+            pins += f"; the oldest was made {units.ago(units.at(found.oldest_pin_ms))}"
+    applied = (found.applied_segment, found.applied_offset)
+    durable = (found.durable_segment, found.durable_offset)
+    yield "path", found.path
+    yield "uuid", found.uuid
+    yield "streams", f"{found.streams:,}"
+    if found.scheduled:
+        yield "scheduled", units.counted(found.scheduled, "entry waits", "entries wait")
+    yield "log", log
+    yield "live", live
+    yield "deleted", deleted
+    yield "reclaimable", back
+    yield "pins", pins
+    yield "index", f"{units.size(found.index_bytes)}, generation {found.index_generation}"
+    yield "on disk", units.size(found.disk_bytes)
+    yield "log ends at", _position(applied)
+    yield "durable up to", "all of it" if durable == applied else _position(durable)
+    if found.compacted_ms:
+        when = units.ago(units.at(found.compacted_ms))
+        yield "compacted", f"{when}; {units.size(found.compacted_bytes)} since it is open"
+    yield "format", str(found.format_version)
+    yield "runs as", f"{found.engine} engine, {found.codec} codec"
+
+
+def _position(place: tuple[int, int]) -> str:
+    segment, offset = place
+    return f"segment {segment}, offset {offset:,}" if segment else "not known"
+
+
+def _tell_stream(output: Output, stream: Stream[bytes]) -> None:
+    found = stream.info()
+    output.table(("", ""), _of_stream(found))
+    rows = [
+        (
+            group.name,
+            group.consumers,
+            group.pending,
+            "unknown" if group.lag is None else group.lag,
+            _id(group.last_delivered_id),
+            _settings(group.settings),
+        )
+        for group in stream.groups()
+    ]
+    if rows:
+        output.line("")
+        head = ("group", "consumers", "pending", "lag", "last delivered", "settings")
+        output.table(head, rows, narrow=("settings", "last delivered", "consumers"))
+
+
+def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
+    yield "name", readable(found.name)
+    added = f", of {found.entries_added:,} ever added" if found.entries_added > found.length else ""
+    yield "length", f"{units.counted(found.length, 'entry', 'entries')}{added}"
+    whole = units.size(found.node_bytes + found.open_node_bytes)
+    nodes = units.counted(found.radix_tree_keys, "node")
+    yield "size", f"{whole} in {nodes}, {units.size(found.open_node_bytes)} in the open one"
+    for name, entry in (("first entry", found.first_entry), ("last entry", found.last_entry)):
+        yield name, "none" if entry is None else f"{_when(entry.id)}{entry_line(entry)}"
+    yield "last ID", _id(found.last_generated_id)
+    if found.max_deleted_entry_id != ZERO_ID:
+        yield "last deleted ID", _id(found.max_deleted_entry_id)
+    yield "settings", _settings(found.settings) or "none: everything is kept"
+    if found.scheduled:
+        due = units.ago(found.next_due)
+        yield "scheduled", f"{units.counted(found.scheduled, 'entry', 'entries')}, the next {due}"
+    if found.expires_at is not None:
+        yield "expires", f"{units.date(found.expires_at)}, {units.ago(found.expires_at)}"
+    if found.iids_added or found.iids_duplicates:
+        yield (
+            "idempotent adds",
+            (
+                f"{found.iids_added:,}, and {found.iids_duplicates:,} duplicates; "
+                f"{units.counted(found.pids_tracked, 'producer')}"
+            ),
+        )
+    yield "groups", f"{found.groups:,}"
+
+
+def _when(at: StreamID) -> str:
+    moment = units.clock(at.ms)
+    return "" if moment is None else f"({units.ago(moment)}) "
+
+
+def _id(at: StreamID) -> str:
+    """An ID, and the moment that it has."""
+    moment = units.clock(at.ms)
+    return str(at) if moment is None else f"{at}, {units.ago(moment)}"
+
+
+def _settings(settings: StreamSettings | GroupSettings[bytes]) -> str:
+    """What is set otherwise than by default."""
+    return ", ".join(
+        f"{name.replace('_', ' ').removesuffix(' ms').removesuffix(' s')} {_setting(name, value)}"
+        for name, value in settings._asdict().items()
+        if value is not None and value != type(settings)._field_defaults[name]
+    )
+
+
+def _setting(name: str, value: Any) -> str:
+    if name.endswith("_ms"):
+        return told(timedelta(milliseconds=value))
+    if name.endswith("_s"):
+        return told(timedelta(seconds=value))
+    if name.endswith("_bytes"):
+        return units.size(value)
+    return (
+        readable(value)
+        if isinstance(value, bytes)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+# -- for programs ------------------------------------------------------------------------------
 
 
 def _short(output: Output, stream: Stream[bytes]) -> dict[str, Any]:
     found = stream.info()
     values = _values(found.as_dict())
     for key, entry in {"first_entry": found.first_entry, "last_entry": found.last_entry}.items():
-        values[key] = None if entry is None else _entry(output, entry)
+        values[key] = None if entry is None else entry_object(entry)
     values["consumer_groups"] = [_group(output, each) for each in stream.groups()]
     return {**_name(output, found.name), **values}
 

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import click
 
@@ -22,6 +22,8 @@ from logstore.scan import records
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
 WIDTH_OF_A_PIPE = 10_000
+FOLDED = 20  # characters of the first column that are left to it in a narrow terminal
+_UNITS = {"bytes", "KiB", "MiB", "GiB", "TiB", "%", "d", "h", "min", "s"}  # behind a number
 EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -61,15 +63,24 @@ class Output:
         else:
             self.line(entry_line(entry))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-        """A table, its head only if columns have names; numbers stand right."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        title: str = "",
+        narrow: Sequence[str] = (),
+    ) -> None:
+        """A table, its head only if columns have names; numbers stand right. A terminal that is too
+        narrow for all columns does without those that ``narrow`` names, the first first."""
         from rich.console import Console  # (rich takes a while to load)
         from rich.table import Table
         from rich.text import Text
 
         terminal = self.stream.isatty()
+        console = Console(force_terminal=terminal, width=None if terminal else WIDTH_OF_A_PIPE)
         cells = [[_cell(value) for value in row] for row in rows]
-        numeric = [all(_is_number(cell) for cell in column) for column in zip(*cells, strict=True)]
+        columns, cells = fitting(columns, cells, narrow, console.width)
+        numeric = [all(map(_is_number, column)) for column in zip(*cells, strict=True)]
         table = Table(
             box=None,
             pad_edge=False,
@@ -79,10 +90,10 @@ class Output:
         )
         for place, column in enumerate(columns):
             right = bool(cells) and numeric[place]
-            table.add_column(column, justify="right" if right else "left", overflow="fold")
+            justify: Literal["left", "right"] = "right" if right else "left"
+            table.add_column(column, justify=justify, overflow="fold", no_wrap=right)
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
-        console = Console(force_terminal=terminal, width=None if terminal else WIDTH_OF_A_PIPE)
         with console.capture() as captured:
             console.print(table)
         for line in captured.get().splitlines():
@@ -168,8 +179,29 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
+def fitting(
+    columns: Sequence[str], cells: list[list[str]], narrow: Sequence[str], width: int
+) -> tuple[Sequence[str], list[list[str]]]:
+    """The columns that fit, and their cells; the first one, a name, may be folded."""
+    for name in narrow:
+        widths = [max(map(len, column), default=0) for column in zip(columns, *cells, strict=True)]
+        if sum(min(wide, FOLDED) for wide in widths[:1]) + sum(widths[1:]) + len(widths) <= width:
+            break
+        left_out = list(columns).index(name)
+        columns = [column for place, column in enumerate(columns) if place != left_out]
+        cells = [[cell for place, cell in enumerate(row) if place != left_out] for row in cells]
+    return columns, cells
+
+
 def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit() or cell == "-"
+    number, _, unit = cell.partition(" ")
+    if unit in _UNITS:
+        cell = number
+    return (
+        not cell
+        or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+        or cell == "-"
+    )
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from logstore import __version__
+from logstore.api import units
 from logstore.api.info import plain_text
 from logstore.api.store import Store
 from logstore.api.stream import Stream
@@ -45,7 +46,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            size=views.size, age=views.age, text=plain_text, span=views.length
+            size=units.size, age=units.age, text=plain_text, span=units.length
         )
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:

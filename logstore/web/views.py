@@ -6,20 +6,19 @@ store is; a stream or group that goes meanwhile is left out. Knows nothing of HT
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.api.info import GroupInfo, plain_text
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
+from logstore.api.summary import summaries
 from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
-from logstore.ids import StreamID
 
 STREAMS_A_PAGE = 100
 ENTRIES_A_PAGE = 50
@@ -41,16 +40,8 @@ class StreamRow:
     size_bytes: int
     last_time: datetime | None
     groups: list[GroupInfo[bytes]]
-
-    @property
-    def lag(self) -> int:
-        """The lag of the group that is furthest behind."""
-        return max((group.lag or 0 for group in self.groups), default=0)
-
-    @property
-    def pending(self) -> int:
-        """What is pending in all of its groups."""
-        return sum(group.pending for group in self.groups)
+    lag: int | None  # of the group that is furthest behind
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,30 +116,24 @@ def stream_list(store: Store[bytes], text: str, page: int) -> StreamList:
     last = max(1, -(-len(wanted) // STREAMS_A_PAGE))
     page = min(max(page, 1), last)
     begin = (page - 1) * STREAMS_A_PAGE
-    rows = [
-        row
-        for name in wanted[begin : begin + STREAMS_A_PAGE]
-        if (row := _stream_row(store, name)) is not None
-    ]
+    rows = _stream_rows(store, wanted[begin : begin + STREAMS_A_PAGE])
     return StreamList(rows, len(wanted), len(names), page)
 
 
-def _stream_row(store: Store[bytes], name: bytes) -> StreamRow | None:
-    stream = store.stream(name)
-    try:
-        info = stream.info()
-        groups = stream.groups() if info.groups else []
-    except StreamNotFoundError:
-        return None
-    last = info.last_entry
-    return StreamRow(
-        plain_text(name),
-        key_of(name),
-        info.length,
-        info.node_bytes + info.open_node_bytes,
-        None if last is None else _time(last.id),
-        groups,
-    )
+def _stream_rows(store: Store[bytes], names: list[bytes]) -> list[StreamRow]:
+    return [
+        StreamRow(
+            plain_text(found.name),
+            key_of(found.name),
+            found.length,
+            found.size_bytes,
+            units.clock(found.last_id.ms),
+            found.groups,
+            found.lag,
+            found.pending,
+        )
+        for found in summaries(opened_of(store), names)
+    ]
 
 
 # -- entries --------------------------------------------------------------------------------------
@@ -183,21 +168,13 @@ def entries(
 def _entry_row(entry: Entry[bytes]) -> EntryRow:
     pairs = entry.pairs
     shown = [(_cut(name), _cut(value)) for name, value in pairs[:FIELDS_MAX]]
-    return EntryRow(str(entry.id), _time(entry.id), shown, max(0, len(pairs) - FIELDS_MAX))
+    return EntryRow(str(entry.id), units.at(entry.id.ms), shown, max(0, len(pairs) - FIELDS_MAX))
 
 
 def _cut(value: bytes) -> str:
     text = plain_text(value[: 4 * VALUE_MAX_CHARACTERS])
     cut = len(text) > VALUE_MAX_CHARACTERS or len(value) > 4 * VALUE_MAX_CHARACTERS
     return f"{text[:VALUE_MAX_CHARACTERS]}… ({len(value):,} bytes)" if cut else text
-
-
-def _time(entry_id: StreamID) -> datetime | None:
-    """The moment of an ID; None past the year 9999."""
-    try:
-        return datetime.fromtimestamp(entry_id.ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 # -- groups and dead letters ----------------------------------------------------------------------
@@ -245,8 +222,7 @@ def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
                 for info in store.stream(name).groups()
                 if info.settings.dead_letter is not None
             }
-    rows = (_stream_row(store, name) for name in sorted(named) if name in store)
-    return [row for row in rows if row is not None]
+    return _stream_rows(store, sorted(named))
 
 
 # -- the store ------------------------------------------------------------------------------------
@@ -260,38 +236,3 @@ def segments(store: Store[bytes]) -> list[Segment]:
         )
         for number, row in newest
     ]
-
-
-# -- how values are told --------------------------------------------------------------------------
-def size(count: int) -> str:
-    """A number of bytes for people: 1.5 MiB."""
-    amount = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{count} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
-
-
-def age(moment: datetime | None) -> str:
-    """How long ago a moment is, for people; nothing for none."""
-    if moment is None:
-        return ""
-    return length(timedelta(seconds=time.time() - moment.timestamp()))
-
-
-def length(span: timedelta | None) -> str:
-    """A length of time for people: 3 h; nothing for none."""
-    if span is None:
-        return ""
-    seconds = span.total_seconds()
-    if seconds < 1:
-        return "now"
-    for unit, name in _units():
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name}"
-    return "now"
-
-
-def _units() -> Iterator[tuple[int, str]]:
-    yield from ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import logstore
@@ -30,7 +33,7 @@ def test_text_as_a_process(store: Path) -> None:
     done = process("info", store)
     assert done.returncode == 0
     names = [line.split("  ")[0] for line in done.stdout.decode().splitlines()]
-    assert {"path", "streams", "disk bytes", "deleted bytes"} <= set(names)
+    assert {"path", "streams", "on disk", "deleted", "reclaimable", "pins"} <= set(names)
 
 
 def test_a_stream(store: Path) -> None:
@@ -44,8 +47,8 @@ def test_a_stream(store: Path) -> None:
 
 def test_a_stream_in_text(store: Path) -> None:
     lines = dict(line.split("  ", 1) for line in ok("info", store, "race").splitlines())
-    assert lines["length"].strip() == "4"
-    assert lines["first entry"].strip() == "1-1 rider=Castilla speed=30.2"
+    assert lines["length"].strip() == "4 entries"
+    assert lines["first entry"].strip() == "1-1 rider=Castilla speed=30.2"  # no time of a clock
 
 
 def test_the_groups_of_a_stream(store: Path) -> None:
@@ -60,9 +63,31 @@ def test_the_groups_of_a_stream(store: Path) -> None:
         "entries_read": 2, "lag": 2,
     }  # fmt: skip
     assert found["consumer_groups"][0]["name_base64"] == "b2Rk/w=="
-    lines = dict(line.split("  ", 1) for line in ok("info", store, "race").splitlines())
-    assert lines["consumer groups 2 name"].strip() == "riders"
-    assert lines["consumer groups 1 lag"].strip() == "4"
+    head, *rows = [re.split(r"  +", line) for line in ok("info", store, "race").splitlines()[-3:]]
+    assert head == ["group", "consumers", "pending", "lag", "last delivered", "settings"]
+    assert [row[:5] for row in rows] == [
+        ["odd\\xff", "0", "0", "4", "0-0"], ["riders", "1", "2", "2", "1-2"],
+    ]  # fmt: skip
+
+
+def test_people_get_sizes_dates_and_settings(empty: Path) -> None:
+    """What is raw is for programs."""
+    with logstore.open(empty) as opened:
+        stream = opened.stream("s")
+        last = stream.add({"a": "x" * 3000}, id=str(int(time.time() * 1000) - 3 * 3_600_000))
+        stream.configure(max_age=timedelta(days=7), max_entries=5_000_000, max_bytes=1 << 30)
+        stream.group("g", start="0").configure(redeliver_after=90)
+    text = ok("info", empty, "s")
+    assert f"{last}, 3 h ago" in text
+    assert "max age 7d, max entries 5,000,000, max bytes 1.0 GiB" in text
+    assert "redeliver after 1m30s" in text
+    assert json.loads(ok("info", empty, "s", "--json"))["settings"]["max_age_ms"] == 604_800_000
+    with logstore.open(empty) as opened:
+        opened.stream("s").trim(maxlen=0)
+    text = ok("info", empty)
+    assert re.search(r"^deleted +3\.\d KiB still in the log", text, re.MULTILINE)
+    assert re.search(r"^reclaimable +.* % of the log: 'logstore compact'", text, re.MULTILINE)
+    assert "durable up to  all of it" in text
 
 
 def test_all_of_a_stream(store: Path) -> None:

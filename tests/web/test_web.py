@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 import logstore
+from logstore.api import units
 from logstore.web import views
 from tests.tools.commands import COMMAND, environment, invoke
 
@@ -88,7 +89,7 @@ def address(store: Path) -> Iterator[str]:
     [(None, ""), (0.2, "now"), (59, "59 s"), (90, "2 min"), (7200, "2 h"), (864_000, "10 d")],
 )
 def test_lengths_of_time(seconds: float | None, told: str) -> None:
-    assert views.length(None if seconds is None else timedelta(seconds=seconds)) == told
+    assert units.length(None if seconds is None else timedelta(seconds=seconds)) == told
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_lengths_of_time(seconds: float | None, told: str) -> None:
     [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")],
 )
 def test_sizes(count: int, told: str) -> None:
-    assert views.size(count) == told
+    assert units.size(count) == told
 
 
 @pytest.mark.parametrize("name", [b"a", b"", "ä/?&#".encode(), b"\xff\x00", b"0x", b"0x61"])
