@@ -1,7 +1,8 @@
 """XADD through the server, and redis-py without one, against Redis (everysec); idle clients.
 
 The same client sends the same bytes to both servers: one connection, 64 requests at a time. It is
-redis-benchmark where that is installed (Debian's redis-tools), else a loop of this module.
+redis-benchmark where that is installed (Debian's redis-tools), else a loop of this module. With it
+also one and fifty clients that send one request at a time, and fifty that send 64.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ RATE = 100_000.0  # a second, through the server
 ROW = {"rider": "Castilla", "speed": "30.2"}
 ADD = ("XADD", "s", "*", *(part for pair in ROW.items() for part in pair))
 TOOL = "redis-benchmark"
+CROWD = 50  # clients, as redis-benchmark has them if it is told nothing
+OF_REDIS = 0.5  # of its rate
 
 
 def run(bench: Bench) -> list[Result]:
@@ -44,6 +47,7 @@ def run(bench: Bench) -> list[Result]:
             at_least(name, "entries/s", *samples, 0.25),
             Result(name, "entries/s", samples[0], None,
                    samples[0].mean, f">= {RATE:,.0f} entries/s", fast),
+            *([] if rate is _by_loop else _crowds(bench, near, far)),
             _embedded(bench, far),
             *idle_clients.results(
                 bench, (near, near_pid), (far, peer.process_of(far)), bare, rate
@@ -77,9 +81,10 @@ def _by_loop(port: int, count: int) -> float:
         return count / (time.perf_counter() - started)
 
 
-def _by_tool(port: int, count: int) -> float:
+def _by_tool(port: int, count: int, clients: int = 1, pipeline: int = PIPELINE) -> float:
     done = subprocess.run(
-        [TOOL, "-p", str(port), "-c", "1", "-P", str(PIPELINE), "-n", str(count), "--csv", *ADD],
+        [TOOL, "-p", str(port), "-c", str(clients), "-P", str(pipeline), "-n", str(count),
+         "--csv", *ADD],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     head, row, *_ = csv.reader(done.stdout.splitlines())
@@ -92,6 +97,23 @@ def _pipelined(
     count = bench.size(200_000, 50_000) // PIPELINE * PIPELINE
     labels = ("logstore serve", "Redis")
     return interleave(bench.rounds, lambda _: rate(near, count), lambda _: rate(far, count), labels)
+
+
+def _crowds(bench: Bench, near: int, far: int) -> Iterator[Result]:
+    """One and many clients, one request at a time and pipelines."""
+    labels = ("logstore serve", "Redis")
+    for clients, pipeline in ((1, 1), (CROWD, 1), (CROWD, PIPELINE)):
+        count = bench.size(20_000, 5_000) if pipeline == 1 else bench.size(200_000, 50_000)
+
+        def rate(port: int, asked: tuple[int, int, int] = (count, clients, pipeline)) -> float:
+            return _by_tool(port, *asked)
+
+        samples = interleave(
+            bench.rounds, lambda _, rate=rate: rate(near), lambda _, rate=rate: rate(far), labels
+        )
+        asks = "no pipeline" if pipeline == 1 else f"pipeline {pipeline}"
+        name = f"XADD through the server, {clients} client{'s' * (clients > 1)}, {asks}"
+        yield at_least(name, "entries/s", *samples, OF_REDIS)
 
 
 def _embedded(bench: Bench, far: int) -> Result:

@@ -80,6 +80,16 @@ def light_rows(step: Step) -> int:
     return 1 if isinstance(step, Change) and step.row is not None else 0
 
 
+def plain_fields(steps: Sequence[Step]) -> tuple[bytes, dict[bytes, bytes]] | None:
+    """The stream and the entry of steps that are one plain add, watched by nobody; else None."""
+    step = steps[0]
+    if len(steps) > 1 or not isinstance(step, Change) or step.row is None or step.request:
+        return None
+    key, pairs = step.row
+    fields = dict(pairs)
+    return (key, fields) if len(fields) == len(pairs) else None  # a dict has no name twice
+
+
 def _has_parts(step: Step) -> bool:
     return isinstance(step, Change) and step.parts is not None
 
@@ -107,6 +117,7 @@ class Runner:
 
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
+        self._waits_for_syncs = opened_of(store).live().engine.options.sync == "always"
 
     def run(
         self, steps: Sequence[Step], owed: Owed | None = None, *, whole: bool = True
@@ -197,28 +208,19 @@ class Runner:
         except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
             return exc
 
-    def plain_add(self, steps: Sequence[Step]) -> Outcome | None:
-        """The reply to one plain add that was committed beside the pipeline, without waiting; None:
-        it was not, and nothing happened. A client's error has no part in others' commits."""
-        if len(steps) != 1:
-            return None
-        step = steps[0]
-        if not isinstance(step, Change) or step.row is None or step.request is not None:
-            return None
-        key, pairs = step.row
-        fields = dict(pairs)
-        if len(fields) != len(pairs):  # an entry may have a name twice, a dict has not
+    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> Reply | None:
+        """The reply to a plain add that was committed beside the pipeline, without waiting; None:
+        it was not, and nothing happened."""
+        if self._waits_for_syncs:
             return None
         try:
-            opened = opened_of(self.store)
-            if opened.live().engine.options.sync == "always":  # its sync would be waited for
-                return None
-            id = opened.add_plain(key, fields)
+            id = opened_of(self.store).add_plain(key, fields)
         except Error as exc:
-            return [_refused(step, exc)]
-        except Exception as exc:  # noqa: BLE001  it is told and logged as in a shared commit
-            return [_failed(step, exc)]
-        return None if id is None else [bytes(id)]
+            return failure_of(exc)
+        except Exception as exc:
+            log.error("a command failed", exc_info=exc)
+            return failure_of(exc)
+        return None if id is None else bytes(id)
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""

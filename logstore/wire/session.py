@@ -32,6 +32,9 @@ RUN_MAX_REQUESTS = 10_000
 RUN_MAX_S = 0.003  # that requests become steps before these run
 RUN_LOOK_STEPS = 32  # after so many it looks at the clock
 LONG_WORDS = 1000  # of a request that becomes a step in a thread
+SHORT_BYTES = 1024  # of an add that is looked at by itself
+XADD = frozenset({b"XADD", b"xadd"})
+STAR = [b"*"]
 _TIMED = (Change, Look, Tell, Admin)
 
 
@@ -124,6 +127,23 @@ class Batches:
         """The runs of what came with these bytes; ask for one when the one before it is done."""
         self._parser.feed(data)
         return self._runs(self._requests())
+
+    def only_add(self, data: bytes) -> list[bytes] | None:
+        """Take bytes; the words of what came, if it is one short plain add and nothing else, of a
+        client that may do everything and whose requests nobody watches. None: ``feed(b"")`` goes
+        on."""
+        session, parser = self._session, self._parser
+        parser.feed(data)
+        if len(data) > SHORT_BYTES or not session.plain or not session.user.everything:
+            return None
+        parser.trusted = True
+        words = parser.only()
+        if words is None:
+            return None
+        if words[0] in XADD and words[2:3] == STAR and len(words) > 4 and len(words) % 2:
+            return words
+        parser.back(words)
+        return None
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
         """The runs of requests that are words already."""

@@ -240,16 +240,25 @@ from logstore.wire.server import group_commit
 from logstore.wire.server.server import Listen, Server
 
 path, commits = sys.argv[1], int(sys.argv[2])
-tell = group_commit.GroupCommit._tell
+tell, plain_add = group_commit.GroupCommit._tell, group_commit.GroupCommit.plain_add
 
-def dies(self, taken, outcomes):
+def count():
     global commits
     commits -= 1
     if not commits:
         os.kill(os.getpid(), signal.SIGKILL)
+
+def dies(self, taken, outcomes):
+    count()
     tell(self, taken, outcomes)
 
-group_commit.GroupCommit._tell = dies
+def dies_too(self, *add):
+    reply = plain_add(self, *add)
+    if reply is not None:
+        count()
+    return reply
+
+group_commit.GroupCommit._tell, group_commit.GroupCommit.plain_add = dies, dies_too
 
 async def main(store):
     server = Server(service_of(store))

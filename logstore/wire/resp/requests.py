@@ -111,6 +111,20 @@ class RequestParser:
         key, rows, self._at = adds
         return key, rows
 
+    def only(self) -> list[bytes] | None:
+        """The next request if it is whole, and all that came; None, and it is still to come."""
+        if self._ready or self._left or not self.trusted:
+            return None
+        whole, end = self._plain(self._data, self._at, self._bulk_max)
+        if len(whole) != 1 or end != len(self._data):
+            return None
+        self._at = end
+        return whole[0]
+
+    def back(self, words: list[bytes]) -> None:
+        """What ``only`` gave is the next request again."""
+        self._ready.append(words)
+
     def next(self) -> list[bytes] | None:
         """The next request, [] for an empty one; None until more bytes came. ProtocolError."""
         if self._ready:

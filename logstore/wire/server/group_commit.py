@@ -27,7 +27,7 @@ from typing import TypeAlias
 from logstore.engine.commit.committer import NotFree
 from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Reply
-from logstore.wire.runner import Outcome, Runner, light_rows
+from logstore.wire.runner import Outcome, Runner, light_rows, plain_fields
 from logstore.wire.steps import Step
 from logstore.wire.together import Run
 
@@ -88,6 +88,24 @@ class GroupCommit:
         self._expect()
         return handed
 
+    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> Reply | None:
+        """Commit a plain add now, and by itself; its reply. None, and nothing happened: others
+        stand before it, or it has to wait, and is to be handed in."""
+        if self._expected:
+            return None
+        begun = time.monotonic()
+        if begun < self._threads_until:
+            return None
+        reply = self._runner.plain_add(key, fields)
+        self._note_slow(begun)
+        return reply
+
+    def _note_slow(self, begun: float) -> None:
+        """If the loop has committed for long, those behind it go to a thread for a while."""
+        ended = time.monotonic()
+        if ended - begun > SLOW_S:
+            self._threads_until = ended + SLOW_PAUSE_S
+
     def close(self) -> None:
         """Begin nothing more."""
         self._waiting.clear()
@@ -105,9 +123,7 @@ class GroupCommit:
         begun = time.monotonic()
         if begun >= self._threads_until and sum(handed.rows for handed in taken) <= LIGHT_ROWS:
             taken = self._here(taken)
-            ended = time.monotonic()
-            if ended - begun > SLOW_S:
-                self._threads_until = ended + SLOW_PAUSE_S
+            self._note_slow(begun)
         if taken:
             self._in_thread(taken)
         else:
@@ -119,11 +135,12 @@ class GroupCommit:
         pipeline, where each costs less than its part of a shared one."""
         alone = 0
         for handed in taken:
-            outcome = self._runner.plain_add(handed.run.steps)
-            if outcome is None:
+            plain = plain_fields(handed.run.steps)
+            reply = None if plain is None else self._runner.plain_add(*plain)
+            if reply is None:
                 break
             alone += 1
-            self._tell([handed], [outcome])
+            self._tell([handed], [[reply]])
         taken = taken[alone:]
         if not taken:
             return taken

@@ -2,8 +2,9 @@
 
 Most of what a server is asked is one add after another, and a task that is woken for each costs
 more than the request. So while a connection's task waits for requests, what comes is looked at
-here: plain adds are handed in for the next shared commit, and answered when it is told; at
-anything else the task is woken, with what was read and not run yet.
+here: one short plain add is committed and answered at once, if that can be beside the pipeline;
+other plain adds are handed in for the next shared commit, and answered when it is told; at anything
+else the task is woken, with what was read and not run yet.
 
 Invariants: either the task runs requests of the connection, or this does, never both; requests are
 run, and answered, in the order in which they came, and nothing is looked at behind what is not
@@ -78,9 +79,35 @@ class QuickAdds:
             return False
         self._place.busy()
         try:
-            self._go_on(idle, self._batches.feed(data))
+            words = self._batches.only_add(data)
+            if words is None:
+                self._go_on(idle, self._batches.feed(b""))
+            elif not self._added(idle, words):
+                self._go_on(idle, self._batches.words([words]))
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
+        return True
+
+    def _added(self, idle: asyncio.Future[Runs | None], words: list[bytes]) -> bool:
+        """Whether a plain add is committed, and answered, at once; if not, nothing has happened."""
+        fields = dict(zip(words[3::2], words[4::2], strict=True))
+        if 2 * len(fields) + 3 != len(words):  # a dict has no name twice
+            return False
+        reply = self._commits().plain_add(words[1], fields)
+        if reply is None:
+            return False
+        session = self._session
+        session.last_command = "xadd"
+        counts = session.service.counts
+        counts.count(1)
+        if type(reply) is not bytes:
+            counts.note([reply])
+        if not self._transport.is_closing():
+            self._transport.write(encode(reply, session.protocol))
+        if self._transport.get_write_buffer_size():
+            idle.set_result(iter(()))
+        else:
+            self._place.ready()
         return True
 
     def wake(self) -> None:
