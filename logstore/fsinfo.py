@@ -105,6 +105,17 @@ def mount_type(path: Path, mountinfo: str | None = None) -> str:
     return found
 
 
+def space(path: Path) -> tuple[int, int]:
+    """Bytes of the file system that holds a path: free for this user, and all that it has for
+    users; 0, 0 where the system does not tell."""
+    try:
+        found = os.statvfs(reach(path))
+    except OSError:
+        return 0, 0
+    used = found.f_blocks - found.f_bfree
+    return found.f_bavail * found.f_frsize, (used + found.f_bavail) * found.f_frsize
+
+
 def file_identity(path: Path) -> tuple[int, int, int, int]:
     """Unique mount id, device, inode, creation time in ns; 0 for what is not known."""
     name = reach(path)

@@ -37,6 +37,8 @@ COMMANDS = {
     "claim": "group_commands:claim",
     "dead": "dead:dead",
     "info": "info",
+    "du": "usage",
+    "map": "segment_map",
     "ping": "upkeep:ping",
     "check": "recover:check_store",
     "recover": "recover:recover",

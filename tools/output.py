@@ -72,12 +72,10 @@ class Output:
     ) -> None:
         """A table, its head only if columns have names; numbers stand right. A terminal that is too
         narrow for all columns does without those that ``narrow`` names, the first first."""
-        from rich.console import Console  # (rich takes a while to load)
-        from rich.table import Table
+        from rich.table import Table  # (rich takes a while to load)
         from rich.text import Text
 
-        terminal = self.stream.isatty()
-        console = Console(force_terminal=terminal, width=None if terminal else WIDTH_OF_A_PIPE)
+        console = self._console(WIDTH_OF_A_PIPE)
         cells = [[_cell(value) for value in row] for row in rows]
         columns, cells = fitting(columns, cells, narrow, console.width)
         numeric = [all(map(_is_number, column)) for column in zip(*cells, strict=True)]
@@ -94,8 +92,28 @@ class Output:
             table.add_column(column, justify=justify, overflow="fold", no_wrap=right)
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
+        self._print(console, table)
+
+    def canvas(self, width: int) -> tuple[int, bool, bool]:
+        """How wide a picture may be (``width`` where there is no terminal), whether colours are
+        shown, and whether more than ASCII can be."""
+        console = self._console(width)
+        encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+        return console.width, console.color_system is not None, encoding.startswith("utf")
+
+    def draw(self, renderable: Any) -> None:
+        """Anything of rich, in colours on a terminal."""
+        self._print(self._console(WIDTH_OF_A_PIPE), renderable)
+
+    def _console(self, width: int) -> Any:
+        from rich.console import Console
+
+        terminal = self.stream.isatty()
+        return Console(force_terminal=terminal, width=None if terminal else width, highlight=False)
+
+    def _print(self, console: Any, renderable: Any) -> None:
         with console.capture() as captured:
-            console.print(table)
+            console.print(renderable)
         for line in captured.get().splitlines():
             self.line(line.rstrip())
 
@@ -196,12 +214,10 @@ def fitting(
 def _is_number(cell: str) -> bool:
     number, _, unit = cell.partition(" ")
     if unit in _UNITS:
-        cell = number
-    return (
-        not cell
-        or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
-        or cell == "-"
-    )
+        cell = number.removeprefix("<")
+    if cell in {"", "-", "now", "unknown"}:
+        return True
+    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

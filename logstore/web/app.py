@@ -32,6 +32,11 @@ ASSETS = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; c
 PAGE_MAX = 1_000_000
 
 
+def _moment(ms: int) -> str:
+    """Unix milliseconds, for people."""
+    return units.date(units.at(ms))
+
+
 class Pages:
     """What each address answers, of one store."""
 
@@ -46,7 +51,11 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            size=units.size, age=units.age, text=plain_text, span=units.length
+            size=units.size,
+            age=units.age,
+            text=plain_text,
+            span=units.length,
+            moment=_moment,
         )
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:

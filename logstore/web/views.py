@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from logstore.api import units
@@ -18,6 +18,7 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.api.summary import summaries
+from logstore.compaction.usage import SegmentUse, usage
 from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
 
 STREAMS_A_PAGE = 100
@@ -67,21 +68,6 @@ class EntryRow:
     time: datetime | None
     fields: list[tuple[str, str]]
     left_out: int  # fields above the most that are shown
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A segment, for the map."""
-
-    number: int
-    created: datetime
-    total_bytes: int
-    live_bytes: int
-
-    @property
-    def live_share(self) -> float:
-        """How much of it is live nodes, from 0 to 1."""
-        return min(1.0, self.live_bytes / self.total_bytes) if self.total_bytes else 0.0
 
 
 # -- names in addresses ---------------------------------------------------------------------------
@@ -226,13 +212,6 @@ def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
 
 
 # -- the store ------------------------------------------------------------------------------------
-def segments(store: Store[bytes]) -> list[Segment]:
+def segments(store: Store[bytes]) -> list[SegmentUse]:
     """The segments, oldest first; of more than ``SEGMENTS_MAX`` the newest."""
-    rows = opened_of(store).view(lambda view: view.index.segment_rows())
-    newest = sorted(rows.items())[-SEGMENTS_MAX:]
-    return [
-        Segment(
-            number, datetime.fromtimestamp(row.born_ms / 1000, UTC), row.total_bytes, row.live_bytes
-        )
-        for number, row in newest
-    ]
+    return usage(opened_of(store).engine()).segments[-SEGMENTS_MAX:]
