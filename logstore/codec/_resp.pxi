@@ -130,6 +130,34 @@ cdef Py_ssize_t resp_row(
     return at
 
 
+def resp_add(bytes data not None):
+    """The key and the fields of one add, if the bytes are one, and nothing else; or None."""
+    cdef const u8* p = <const u8*> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data), at = 0
+    cdef Py_ssize_t count = resp_number(p, n, &at, 42), i, width
+    cdef Elem elem, key, name
+    cdef dict fields
+    if not ADD_MIN_WORDS <= count <= RESP_MAX_WORDS or not count & 1:
+        return None
+    if resp_bulk(p, n, &at, n, &elem) < 0 or not is_xadd(elem.data, elem.size):
+        return None
+    if resp_bulk(p, n, &at, n, &key) < 0:
+        return None
+    if resp_bulk(p, n, &at, n, &elem) != 1 or elem.data[0] != 42:
+        return None
+    fields = {}
+    width = (count - 3) // 2
+    for i in range(width):
+        if resp_bulk(p, n, &at, n, &name) < 0 or resp_bulk(p, n, &at, n, &elem) < 0:
+            return None
+        fields[PyBytes_FromStringAndSize(<const char*> name.data, name.size)] = (
+            PyBytes_FromStringAndSize(<const char*> elem.data, elem.size)
+        )
+    if at != n or len(fields) != width:
+        return None
+    return PyBytes_FromStringAndSize(<const char*> key.data, key.size), fields
+
+
 def resp_adds(
     bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_bytes, Py_ssize_t most
 ):

@@ -37,7 +37,7 @@ from logstore.codec.node import (
     validate,
 )
 from logstore.codec.pending_run import PendingRun
-from logstore.codec.resp import resp_adds, resp_ids, resp_requests
+from logstore.codec.resp import resp_add, resp_adds, resp_ids, resp_requests
 from logstore.codec.search import FrameSearch
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "may_match",
     "new_node",
     "pack",
+    "resp_add",
     "resp_adds",
     "resp_ids",
     "resp_requests",

@@ -1,7 +1,8 @@
 """Requests of the Redis protocol that are there whole and plain: arrays of bulk strings.
 
 A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
-for each word, and the IDs that they were given become replies at once.
+for each word, and the IDs that they were given become replies at once. One add by itself becomes
+what ``add`` takes.
 
 Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
 stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
@@ -37,6 +38,16 @@ def resp_requests(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[l
         at = end
 
 
+def resp_add(data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None:
+    """The key and the fields of one add, if the bytes are one, and nothing else; None too if a
+    name comes twice."""
+    words, end = _request(data, 0, len(data))
+    if end != len(data) or not _looks_like_an_add(words) or not len(words) & 1:
+        return None
+    fields = dict(zip(words[3::2], words[4::2], strict=True))
+    return (words[1], fields) if 2 * len(fields) + 3 == len(words) else None
+
+
 def resp_adds(
     data: bytearray, at: int, bulk_max_bytes: int, most: int
 ) -> tuple[bytes, RowBatch, int] | None:
@@ -70,7 +81,7 @@ def _looks_like_an_add(words: list[bytes]) -> bool:
     return len(words) >= _ADD_MIN_WORDS and words[2] == b"*" and words[0].lower() == b"xadd"
 
 
-def _request(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[bytes], int]:
+def _request(data: bytes | bytearray, at: int, bulk_max_bytes: int) -> tuple[list[bytes], int]:
     """One request, and the byte behind it; no words if it is not there whole and plain."""
     count, begin = _number(data, at, _STAR)
     if not 0 < count <= REQUEST_MAX_WORDS:
@@ -88,7 +99,7 @@ def _request(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[bytes]
     return words, begin
 
 
-def _number(data: bytearray, at: int, mark: int) -> tuple[int, int]:
+def _number(data: bytes | bytearray, at: int, mark: int) -> tuple[int, int]:
     """The number behind ``mark``, and the byte behind its line; -1 if there is none like it."""
     if at >= len(data) or data[at] != mark:
         return -1, at

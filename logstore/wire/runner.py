@@ -20,10 +20,11 @@ from logstore.engine.commit.committer import NotFree
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DiskFullError, Error
+from logstore.ids import StreamID
 from logstore.wire.partial_commits import Begun
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Cut, Owed
-from logstore.wire.resp.reply import Encoded, Reply, encode
+from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
 from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell
 from logstore.wire.together import Added, Adds, Again, Run, Together, encoded, timed
 
@@ -117,7 +118,8 @@ class Runner:
 
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
-        self._waits_for_syncs = opened_of(store).live().engine.options.sync == "always"
+        self._opened = opened_of(store)
+        self._waits_for_syncs = self._opened.live().engine.options.sync == "always"
 
     def run(
         self, steps: Sequence[Step], owed: Owed | None = None, *, whole: bool = True
@@ -208,19 +210,18 @@ class Runner:
         except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
             return exc
 
-    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> Reply | None:
-        """The reply to a plain add that was committed beside the pipeline, without waiting; None:
-        it was not, and nothing happened."""
+    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> StreamID | Failure | None:
+        """The ID of a plain add that was committed beside the pipeline, without waiting, or what
+        failed it; None: it was not, and nothing happened."""
         if self._waits_for_syncs:
             return None
         try:
-            id = opened_of(self.store).add_plain(key, fields)
+            return self._opened.add_plain(key, fields)
         except Error as exc:
             return failure_of(exc)
         except Exception as exc:
             log.error("a command failed", exc_info=exc)
             return failure_of(exc)
-        return None if id is None else bytes(id)
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""

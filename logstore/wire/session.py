@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic
 
+from logstore.codec import codec
 from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failure, told
@@ -33,8 +34,6 @@ RUN_MAX_S = 0.003  # that requests become steps before these run
 RUN_LOOK_STEPS = 32  # after so many it looks at the clock
 LONG_WORDS = 1000  # of a request that becomes a step in a thread
 SHORT_BYTES = 1024  # of an add that is looked at by itself
-XADD = frozenset({b"XADD", b"xadd"})
-STAR = [b"*"]
 _TIMED = (Change, Look, Tell, Admin)
 
 
@@ -117,6 +116,7 @@ class Batches:
         self._session = session
         self._joined = joined
         self._parser = RequestParser()
+        self._only_add = codec().resp_add
 
     @property
     def held_bytes(self) -> int:
@@ -128,22 +128,19 @@ class Batches:
         self._parser.feed(data)
         return self._runs(self._requests())
 
-    def only_add(self, data: bytes) -> list[bytes] | None:
-        """Take bytes; the words of what came, if it is one short plain add and nothing else, of a
-        client that may do everything and whose requests nobody watches. None: ``feed(b"")`` goes
-        on."""
-        session, parser = self._session, self._parser
-        parser.feed(data)
-        if len(data) > SHORT_BYTES or not session.plain or not session.user.everything:
+    def only_add(self, data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None:
+        """The stream and the entry of bytes that came, if they are one short plain add and nothing
+        else, of a client that may do everything and whose requests nobody watches. None, and
+        nothing is taken: they are to be fed."""
+        session = self._session
+        if (
+            len(data) > SHORT_BYTES
+            or not session.plain
+            or not session.user.everything
+            or not self._parser.empty
+        ):
             return None
-        parser.trusted = True
-        words = parser.only()
-        if words is None:
-            return None
-        if words[0] in XADD and words[2:3] == STAR and len(words) > 4 and len(words) % 2:
-            return words
-        parser.back(words)
-        return None
+        return self._only_add(data)
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
         """The runs of requests that are words already."""

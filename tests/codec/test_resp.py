@@ -92,9 +92,26 @@ def test_adds_to_one_stream_become_rows(codec: Codec) -> None:
 def test_what_is_no_plain_add_is_left(codec: Codec, words: list[bytes]) -> None:
     data = bytearray(request(words))
     assert codec.resp_adds(data, 0, BULK_MAX_BYTES, 1000) is None
+    assert codec.resp_add(bytes(data)) is None
     assert codec.resp_requests(data, 0, BULK_MAX_BYTES) == ([words], len(data))
     assert codec.resp_adds(data, len(data), BULK_MAX_BYTES, 1000) is None
     assert codec.resp_adds(data[:-1], 0, BULK_MAX_BYTES, 1000) is None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_add_alone_gives_its_key_and_fields(codec: Codec) -> None:
+    one = request([b"xAdd", b"s", b"*", b"a", b"1", b"", b"x" * 300])
+    assert codec.resp_add(one) == (b"s", {b"a": b"1", b"": b"x" * 300})
+    twice = request([b"XADD", b"s", b"*", b"a", b"1", b"a", b"2"])
+    for other in (b"", one[:-1], one + b"*", one + one, b"*" + one, twice):
+        assert codec.resp_add(other) is None
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the compiled codec is not built")
+@given(st.one_of(ADDS, st.lists(PIECES, max_size=3).map(b"".join)))
+def test_both_take_the_same_add(data: bytes) -> None:
+    assert native_or_none is not None
+    assert native_or_none.resp_add(data) == pure.resp_add(data)
 
 
 @pytest.mark.parametrize("codec", CODECS)

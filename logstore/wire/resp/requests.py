@@ -95,6 +95,11 @@ class RequestParser:
         self._data += data
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing is waiting: what comes next begins a request."""
+        return self._at == len(self._data) and not (self._left or self._ready)
+
+    @property
     def held_bytes(self) -> int:
         """Bytes that are waiting for the rest of their request."""
         ready = sum(len(word) for words in self._ready for word in words)
@@ -110,20 +115,6 @@ class RequestParser:
             return None
         key, rows, self._at = adds
         return key, rows
-
-    def only(self) -> list[bytes] | None:
-        """The next request if it is whole, and all that came; None, and it is still to come."""
-        if self._ready or self._left or not self.trusted:
-            return None
-        whole, end = self._plain(self._data, self._at, self._bulk_max)
-        if len(whole) != 1 or end != len(self._data):
-            return None
-        self._at = end
-        return whole[0]
-
-    def back(self, words: list[bytes]) -> None:
-        """What ``only`` gave is the next request again."""
-        self._ready.append(words)
 
     def next(self) -> list[bytes] | None:
         """The next request, [] for an empty one; None until more bytes came. ProtocolError."""

@@ -230,6 +230,10 @@ class Place(asyncio.BufferedProtocol):
         if not self._between:
             self._arrivals.turns.others_ask()
 
+    def asks(self) -> None:
+        """Something was asked, by one who is in, and is done already."""
+        self._arrivals.turns.others_ask()
+
     def follow(self, transport: asyncio.WriteTransport) -> None:
         """Look whether the client logged in meanwhile, or has to do it again after RESET."""
         if not self._held or self._is_cut or self.session.authenticated != self.stranger:

@@ -25,8 +25,9 @@ from functools import partial
 from typing import TypeAlias
 
 from logstore.engine.commit.committer import NotFree
+from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import Reply
+from logstore.wire.resp.reply import Failure, Reply
 from logstore.wire.runner import Outcome, Runner, light_rows, plain_fields
 from logstore.wire.steps import Step
 from logstore.wire.together import Run
@@ -88,17 +89,17 @@ class GroupCommit:
         self._expect()
         return handed
 
-    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> Reply | None:
-        """Commit a plain add now, and by itself; its reply. None, and nothing happened: others
-        stand before it, or it has to wait, and is to be handed in."""
+    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> StreamID | Failure | None:
+        """Commit a plain add now, and by itself; its ID, or what failed it. None, and nothing
+        happened: others stand before it, or it has to wait, and is to be handed in."""
         if self._expected:
             return None
         begun = time.monotonic()
         if begun < self._threads_until:
             return None
-        reply = self._runner.plain_add(key, fields)
+        added = self._runner.plain_add(key, fields)
         self._note_slow(begun)
-        return reply
+        return added
 
     def _note_slow(self, begun: float) -> None:
         """If the loop has committed for long, those behind it go to a thread for a while."""
@@ -136,11 +137,11 @@ class GroupCommit:
         alone = 0
         for handed in taken:
             plain = plain_fields(handed.run.steps)
-            reply = None if plain is None else self._runner.plain_add(*plain)
-            if reply is None:
+            added = None if plain is None else self._runner.plain_add(*plain)
+            if added is None:
                 break
             alone += 1
-            self._tell([handed], [[reply]])
+            self._tell([handed], [[bytes(added) if isinstance(added, StreamID) else added]])
         taken = taken[alone:]
         if not taken:
             return taken

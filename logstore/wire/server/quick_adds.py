@@ -20,6 +20,8 @@ from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
+from logstore.codec import codec
+from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import OwedBytes
 from logstore.wire.resp.reply import Reply, encode
 from logstore.wire.runner import Outcome, light_rows
@@ -51,6 +53,7 @@ class QuickAdds:
         self._owe = owe
         self._idle: asyncio.Future[Runs | None] | None = None  # the task waits
         self._handed: HandedIn | None = None  # a commit is to tell
+        self._told_ids = codec().resp_ids
         self.check: Callable[[], object] = bool  # raises what ends the connection
         self.unread: Callable[[], bool] = bool  # the reader has something for the task
 
@@ -77,37 +80,37 @@ class QuickAdds:
         if len(data) > PIECE_MAX_BYTES or self._place.stranger or not self._session.authenticated:
             idle.set_result(None)
             return False
-        self._place.busy()
         try:
-            words = self._batches.only_add(data)
-            if words is None:
-                self._go_on(idle, self._batches.feed(b""))
-            elif not self._added(idle, words):
-                self._go_on(idle, self._batches.words([words]))
+            only = self._batches.only_add(data)
+            if only is None or not self._added(idle, *only):
+                self._place.busy()
+                self._go_on(idle, self._batches.feed(data))
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
         return True
 
-    def _added(self, idle: asyncio.Future[Runs | None], words: list[bytes]) -> bool:
+    def _added(
+        self, idle: asyncio.Future[Runs | None], key: bytes, fields: dict[bytes, bytes]
+    ) -> bool:
         """Whether a plain add is committed, and answered, at once; if not, nothing has happened."""
-        fields = dict(zip(words[3::2], words[4::2], strict=True))
-        if 2 * len(fields) + 3 != len(words):  # a dict has no name twice
-            return False
-        reply = self._commits().plain_add(words[1], fields)
-        if reply is None:
-            return False
         session = self._session
+        added = self._commits().plain_add(key, fields)
+        if added is None:
+            return False
+        self._place.asks()
         session.last_command = "xadd"
         counts = session.service.counts
         counts.count(1)
-        if type(reply) is not bytes:
-            counts.note([reply])
-        if not self._transport.is_closing():
-            self._transport.write(encode(reply, session.protocol))
-        if self._transport.get_write_buffer_size():
-            idle.set_result(iter(()))
+        if type(added) is StreamID:
+            reply = self._told_ids(*added, 1)
         else:
-            self._place.ready()
+            counts.note([added])
+            reply = encode(added, session.protocol)
+        transport = self._transport
+        if not transport.is_closing():
+            transport.write(reply)
+            if transport.get_write_buffer_size():
+                idle.set_result(iter(()))
         return True
 
     def wake(self) -> None:
