@@ -85,6 +85,7 @@ class Kind(IntEnum):
     EXPIRE = 42
     RENAME = 43
     LATEST = 45
+    TTL = 46
     # reserved for what is to come
     NACK = 38
     COPY = 44
@@ -92,7 +93,12 @@ class Kind(IntEnum):
 
 
 KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
-    [*range(Kind.GROUP, Kind.CLAIM + 1), *range(Kind.IDEMPOTENT, Kind.RENAME + 1), Kind.LATEST]
+    [
+        *range(Kind.GROUP, Kind.CLAIM + 1),
+        *range(Kind.IDEMPOTENT, Kind.RENAME + 1),
+        Kind.LATEST,
+        Kind.TTL,
+    ]
 )
 
 # -- payloads of the hot kinds, before their variable part ----------------------------------------
@@ -146,6 +152,8 @@ EXPIRE_BODY = struct.Struct("<QQ")  # stream, when it expires (unix ms; 0: never
 # key, 16 bytes, and the ID of its newest entry, big endian
 LATEST_BODY = struct.Struct("<QBQQ")
 LATEST_ITEM_BYTES = 32
+TTL_BODY = struct.Struct("<QB")  # stream, form; then, in form 0, TTL_DUE; then IDs, big endian
+TTL_DUE = struct.Struct("<Q")  # unix ms
 RENAME_BODY = struct.Struct("<Q")  # stream; then its name from now on
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29

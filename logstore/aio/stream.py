@@ -72,6 +72,7 @@ class AsyncStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID: ...
     @overload
@@ -89,6 +90,7 @@ class AsyncStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None: ...
     async def add(
@@ -105,6 +107,7 @@ class AsyncStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None:
         """Add one entry, as ``Stream.add``; its ID."""
@@ -121,6 +124,7 @@ class AsyncStream(Generic[T]):
                 producer=producer,
                 idempotent_id=idempotent_id,
                 expected_last_id=expected_last_id,
+                ttl=ttl,
                 sync=sync,
             )
         )
@@ -138,11 +142,11 @@ class AsyncStream(Generic[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> IDRuns:
-        """Add rows, as ``Stream.add_many``: an iterable, which runs in a thread, or an async one,
-        which runs in the event loop. An async one holds no thread while it waits for its next row.
-        """
+        """Add rows, as ``Stream.add_many``: of an iterable, which runs in a thread, or of an async
+        one, which runs in the event loop and holds no thread while it waits."""
         options: dict[str, Any] = {
             "batch": batch,
             "maxlen": maxlen,
@@ -153,6 +157,7 @@ class AsyncStream(Generic[T]):
             "create": create,
             "producer": producer,
             "expected_last_id": expected_last_id,
+            "ttl": ttl,
             "sync": sync,
         }
         if not isinstance(rows, AsyncIterable):

@@ -117,35 +117,47 @@ def add_id(id: IDLike) -> AutoID | StreamID:
     return whole
 
 
+class Trimming(NamedTuple):
+    """What is trimmed after an add, as its arguments say."""
+
+    maxlen: int | None
+    minid: IDLike | None
+    approximate: bool
+    limit: int | None
+    references: str
+
+    def rule(self) -> TrimRule | None:
+        """The rule; None if nothing is trimmed. OptionError."""
+        maxlen, minid, approximate, limit, references = self
+        return trim_rule(
+            maxlen,
+            minid,
+            None,
+            approximate=approximate,
+            limit=limit,
+            references=references,
+            optional=True,
+        )
+
+
 def one_add(
     name: bytes,
     fields: Row,
     id: IDLike,
     encoding: str | None,
+    trimming: Trimming,
     *,
-    maxlen: int | None,
-    minid: IDLike | None,
-    approximate: bool,
-    limit: int | None,
-    references: str,
     create: bool,
     expected_last_id: IDLike | None,
+    ttl: timedelta | float | None,
 ) -> tuple[RowBatch, Add]:
     """The arguments of an add of one entry: its row, and what the engine is asked for."""
     ids = add_id(id)
     expected = None if expected_last_id is None else parse_id(expected_last_id)
     check_flag(create, "create")
-    rule = trim_rule(
-        maxlen,
-        minid,
-        None,
-        approximate=approximate,
-        limit=limit,
-        references=references,
-        optional=True,
-    )
+    rule = trimming.rule()
     batch = rows([fields], encoding)
-    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected))
+    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl)))
 
 
 def trim_rule(
@@ -364,6 +376,16 @@ def milliseconds(length: timedelta | float, name: str) -> int:
     if given * 1000 > LENGTH_MAX_MS:
         raise OptionError(f"{name} must be at most {timedelta.max.days} days: {shown(length)}")
     return int(given * 1000)
+
+
+def ttl_ms(ttl: timedelta | float | None) -> int | None:
+    """How long an entry lives; None: for ever. OptionError for a time that is over at once."""
+    if ttl is None:
+        return None
+    length_ms = milliseconds(ttl, "ttl")
+    if not length_ms:
+        raise OptionError(f"ttl must be at least a millisecond: {shown(ttl)}")
+    return length_ms
 
 
 def later(delay: timedelta | float | None) -> Later | None:

@@ -48,6 +48,7 @@ class StreamWrites(StreamReads[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID: ...
     @overload
@@ -65,6 +66,7 @@ class StreamWrites(StreamReads[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None: ...
     def add(
@@ -81,6 +83,7 @@ class StreamWrites(StreamReads[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> StreamID | None:
         """Add one entry, as XADD does.
@@ -98,6 +101,8 @@ class StreamWrites(StreamReads[T]):
                 the same ``idempotent_id`` is not added again, for as long as docs/adding.md says.
             idempotent_id: 1 to 1024 bytes; None: computed from the fields.
             expected_last_id: add only if ``last_id`` is this one, 0-0 before the first add.
+            ttl: how long the entry lives, seconds or a timedelta, from the commit on; then it is
+                deleted, and is a dead letter of groups that did not ack it (docs/lifetimes.md).
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
@@ -115,7 +120,7 @@ class StreamWrites(StreamReads[T]):
         """
         if (
             sync is maxlen is minid is limit is None
-            and producer is idempotent_id is expected_last_id is None
+            and producer is idempotent_id is expected_last_id is ttl is None
             and create is approximate is True
             and references == "keep"
             and (made := self._opened.add_plain(self._name, fields, id)) is not None
@@ -126,13 +131,10 @@ class StreamWrites(StreamReads[T]):
             fields,
             id,
             self._opened.encoding,
-            maxlen=maxlen,
-            minid=minid,
-            approximate=approximate,
-            limit=limit,
-            references=references,
+            arguments.Trimming(maxlen, minid, approximate, limit, references),
             create=create,
             expected_last_id=expected_last_id,
+            ttl=ttl,
         )
         if producer is not None or idempotent_id is not None:
             return self._add_asked(batch, request, id, (producer, idempotent_id), sync)
@@ -168,6 +170,7 @@ class StreamWrites(StreamReads[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
         sync: Sync | None = None,
     ) -> IDRuns:
         """Add rows of any iterable, one commit for each ``batch`` of them.
@@ -188,6 +191,7 @@ class StreamWrites(StreamReads[T]):
             producer: as in ``add``; a row that is not added again has the ID that it got before.
             expected_last_id: as in ``add``; each further batch expects what the one before gave,
                 so that nobody else's entries are between the rows.
+            ttl: as in ``add``, from the commit of each batch on.
             sync: a stronger promise than the store's, for each commit.
 
         Returns:
@@ -215,6 +219,7 @@ class StreamWrites(StreamReads[T]):
             create=create,
             producer=producer,
             expected_last_id=expected_last_id,
+            ttl=ttl,
             sync=sync,
         ):
             pass
@@ -234,6 +239,7 @@ class StreamWrites(StreamReads[T]):
         create: bool,
         producer: str | bytes | None,
         expected_last_id: IDLike | None,
+        ttl: timedelta | float | None,
         sync: Sync | None,
     ) -> Iterator[bool]:
         """Add rows, a batch each step, which is True; their IDs go to ``given``. It ends when there
@@ -241,24 +247,21 @@ class StreamWrites(StreamReads[T]):
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
         arguments.check_flag(create, "create")
-        rule = arguments.trim_rule(
-            maxlen,
-            minid,
-            None,
-            approximate=approximate,
-            limit=limit,
-            references=references,
-            optional=True,
-        )
+        rule = arguments.Trimming(maxlen, minid, approximate, limit, references).rule()
         expected = None if expected_last_id is None else parse_id(expected_last_id)
+        ttl_ms = arguments.ttl_ms(ttl)
         encoding = self._opened.encoding
         if producer is not None:
             from logstore.api import producing
 
             named = producing.batches(rows, batch, producer, encoding)
-            return self._add_once(given, named, rule, expected, create=create, sync=sync)
+            return self._add_once(
+                given, named, rule, expected, create=create, ttl_ms=ttl_ms, sync=sync
+            )
         plain = arguments.batches(rows, batch, encoding)
-        return self._add_batches(given, plain, rule, expected, create=create, sync=sync)
+        return self._add_batches(
+            given, plain, rule, expected, create=create, ttl_ms=ttl_ms, sync=sync
+        )
 
     def _add_batches(
         self,
@@ -268,10 +271,12 @@ class StreamWrites(StreamReads[T]):
         expected: StreamID | None,
         *,
         create: bool,
+        ttl_ms: int | None,
         sync: Sync | None,
     ) -> Iterator[bool]:
         for ids, chunk in batches:
-            request = add.Add(self._name, chunk, 0, len(chunk), ids, create, rule, expected)
+            count = len(chunk)
+            request = add.Add(self._name, chunk, 0, count, ids, create, rule, expected, ttl_ms)
             added: add.Added | None = self._opened.commit(partial(add.add, request=request), sync)
             if added is None:
                 return
@@ -287,13 +292,14 @@ class StreamWrites(StreamReads[T]):
         expected: StreamID | None,
         *,
         create: bool,
+        ttl_ms: int | None,
         sync: Sync | None,
     ) -> Iterator[bool]:
         from logstore.engine.streams import idempotency
 
         for asked, chunk in batches:
             count = len(chunk)
-            request = add.Add(self._name, chunk, 0, count, add.AUTO, create, rule, expected)
+            request = add.Add(self._name, chunk, 0, count, add.AUTO, create, rule, expected, ttl_ms)
             step = partial(idempotency.add, request=request, asked=asked)
             ids: list[StreamID] | None = self._opened.commit(step, sync)
             if ids is None:

@@ -75,6 +75,7 @@ class TransactionStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
     ) -> Pending[StreamID]: ...
     @overload
     def add(
@@ -91,6 +92,7 @@ class TransactionStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
     ) -> Pending[StreamID | None]: ...
     def add(
         self,
@@ -106,6 +108,7 @@ class TransactionStream(Generic[T]):
         producer: str | bytes | None = None,
         idempotent_id: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
     ) -> Pending[Any]:
         """Add an entry; ``.id`` is set by the commit.
 
@@ -117,13 +120,10 @@ class TransactionStream(Generic[T]):
             self._coded(fields),
             id,
             encoding,
-            maxlen=maxlen,
-            minid=minid,
-            approximate=approximate,
-            limit=limit,
-            references=references,
+            arguments.Trimming(maxlen, minid, approximate, limit, references),
             create=create,
             expected_last_id=expected_last_id,
+            ttl=ttl,
         )
         step: Callable[[WriteTxn], Any] = partial(add.add, request=request)
         if producer is not None or idempotent_id is not None:
@@ -144,30 +144,24 @@ class TransactionStream(Generic[T]):
         create: bool = True,
         producer: str | bytes | None = None,
         expected_last_id: IDLike | None = None,
+        ttl: timedelta | float | None = None,
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_flag(create, "create")
-        rule = arguments.trim_rule(
-            maxlen,
-            minid,
-            None,
-            approximate=approximate,
-            limit=limit,
-            references=references,
-            optional=True,
-        )
+        rule = arguments.Trimming(maxlen, minid, approximate, limit, references).rule()
         if self._values is not None:
             rows = self._values.rows(rows)
         name, encoding = self._name, self._steps.opened.encoding
         first = None if expected_last_id is None else parse_id(expected_last_id)
+        ttl_ms = arguments.ttl_ms(ttl)
         steps: list[Callable[[WriteTxn, StreamID | None], Any]] = []
         if producer is None:
             for ids, chunk in arguments.batches(rows, BATCH_ROWS, encoding):
-                request = add.Add(name, chunk, 0, len(chunk), ids, create, rule)
+                request = add.Add(name, chunk, 0, len(chunk), ids, create, rule, None, ttl_ms)
                 steps.append(partial(_add_chunk, request=request))
         else:
             for asked, chunk in producing.batches(rows, BATCH_ROWS, producer, encoding):
-                request = add.Add(name, chunk, 0, len(chunk), add.AUTO, create, rule)
+                request = add.Add(name, chunk, 0, len(chunk), add.AUTO, create, rule, None, ttl_ms)
                 steps.append(partial(_add_chunk, request=request, asked=asked))
 
         def run(txn: WriteTxn) -> IDRuns:

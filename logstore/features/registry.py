@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from logstore.features import expiry, idempotent_ids, latest, schedule, settings
+from logstore.features import expiry, idempotent_ids, latest, schedule, settings, ttl
 from logstore.features.feature import Copied, FrameKind, Index
 
 FEATURES = (
@@ -17,6 +17,7 @@ FEATURES = (
     schedule.FEATURE,
     expiry.FEATURE,
     latest.FEATURE,
+    ttl.FEATURE,
 )
 
 

@@ -195,7 +195,7 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     edit(registry, "import expiry, idempotent_ids,", "import expiry, idempotent_ids, labels,")
     edit(registry, "FEATURES = (\n", "FEATURES = (\n    labels.FEATURE,\n")
     layouts = package / "format.py"
-    edit(layouts, "    LATEST = 45\n", "    LATEST = 45\n    LABEL = 46\n")
+    edit(layouts, "    TTL = 46\n", "    TTL = 46\n    LABEL = 47\n")
     edit(layouts, "RENAME_BODY = ", 'LABEL_BODY = struct.Struct("<Q")\nRENAME_BODY = ')
     done = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path / "store")],

@@ -16,6 +16,7 @@ from logstore.api.store import Store
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
+from logstore.engine.features import latest
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
@@ -25,7 +26,7 @@ from logstore.log.writer import CommitBuffer
 
 __all__ = [
     "Engine", "FixedClock", "add_frame", "committer_of", "delete_index", "do_due_work",
-    "engine_of", "indexed", "let_lag", "log_bytes", "roll",
+    "engine_of", "indexed", "keep_newest", "let_lag", "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -75,6 +76,11 @@ def do_due_work(store: Store[Any]) -> None:
         if background.sleep_within(engine, 1.0):
             return
     raise AssertionError("it never sleeps again")
+
+
+def keep_newest(store: Store[Any]) -> int:
+    """Delete what newer entries of their keys replace, and look at nothing behind the commit."""
+    return latest.run(engine_of(store), committer_of(store))
 
 
 def roll(store: Store[Any]) -> None:

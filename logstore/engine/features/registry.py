@@ -11,10 +11,11 @@ from typing import Protocol
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features import expiry, idempotent_ids, latest, retention, schedule
+from logstore.engine.features import expiry, idempotent_ids, latest, retention, schedule, ttl
 from logstore.engine.runtime.engine import Engine
 from logstore.features import expiry as expiry_rows
 from logstore.features import schedule as schedule_rows
+from logstore.features import ttl as ttl_rows
 from logstore.features.feature import Feature
 from logstore.tuples import NamedTuple
 
@@ -35,9 +36,10 @@ class Periodic(Protocol):
         ...
 
 
-# In this order: a stream whose time has come goes before entries are added to it.
+# In this order: a stream whose time has come goes before entries are added to it, or expire.
 TIMED = (
     Timed(expiry_rows.FEATURE, expiry.drop_expired, frees=True),
+    Timed(ttl_rows.FEATURE, ttl.expire_due, frees=True),
     Timed(schedule_rows.FEATURE, schedule.add_due),
 )
 PERIODIC: tuple[Callable[[Engine, Committer], Periodic], ...] = (

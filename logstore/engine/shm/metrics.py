@@ -33,6 +33,7 @@ COUNTERS = (
     "nacks",
     "scheduled_added",
     "expired_streams",
+    "expired_entries",
     "dead_letters",
     "syncs",
     "sync_ns",

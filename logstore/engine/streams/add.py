@@ -6,11 +6,13 @@ after another would give; a sealed last node that still has room becomes open ag
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.record_cache import BeforeImage
+from logstore.engine.streams import ttl
 from logstore.engine.streams.removal import vacate
 from logstore.engine.streams.trim import TrimRule, trim
 from logstore.engine.txn import nodes
@@ -55,6 +57,7 @@ class Add(NamedTuple):
     create: bool = True
     rule: TrimRule | None = None
     expected: StreamID | None = None  # what the last ID must be
+    ttl_ms: int | None = None  # how long the entries live, from the commit on
 
 
 class Added(NamedTuple):
@@ -91,6 +94,8 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     if count != 1 or not _add_one(txn, record, request, added.first):
         _add_rows(txn, record, request, added)
     txn.counts["added_entries"] += count
+    if request.ttl_ms is not None:
+        ttl.keep(txn, record.number, ids_of(added), txn.now_ms + request.ttl_ms)
     if request.rule is not None:
         trim(txn, record, request.rule)
     return added
@@ -177,6 +182,19 @@ def _resolve_given(last: StreamID, ids: GivenIDs) -> None:
         before = StreamID(*ids[row - 1]) if row else last
         where = f" (row {row}: {refused} after {before})" if len(ids) > 1 else ""
         _check_above(before, min(refused, before), where)
+
+
+def ids_of(added: Added) -> Iterator[StreamID]:
+    """All of the IDs, ascending."""
+    if added.given is not None:
+        for at in range(added.count):
+            yield StreamID(*added.given[at])
+        return
+    id = added.first
+    for _ in range(added.count - 1):
+        yield id
+        id = id.next()
+    yield id
 
 
 def last_of(added: Added) -> StreamID:

@@ -9,7 +9,7 @@ name are woken. Every refusal comes before the first frame.
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import idempotency, latest
+from logstore.engine.streams import idempotency, latest, ttl
 from logstore.engine.streams.add import create, existing
 from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
@@ -85,3 +85,4 @@ def set_id(
     if lowered:
         idempotency.forget_above(txn, record.number, last)
         latest.forget(txn, record.number)
+        ttl.forget_above(txn, record.number, last)

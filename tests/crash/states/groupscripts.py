@@ -11,6 +11,7 @@ from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, 
 from tests.crash.states.workload import Do, Session, Workload
 from tests.groups.model import Group
 from tests.model.shelf import Shelf, Stream
+from tests.support import inside
 from tests.support.inside import do_due_work
 
 T = START_MS
@@ -244,9 +245,27 @@ def same_text(text: int, *ns: int) -> Do:
 def keep_newest(*replaced: int) -> Do:
     """What a newer entry of its key replaces goes, in one commit."""
     return Do(
-        f"replace {replaced}", lambda at: at.store.retain(),
+        f"replace {replaced}", lambda at: inside.keep_newest(at.store),
         lambda model: model.delete(b"c", [(n, 1) for n in replaced]),
     )  # fmt: skip
+
+
+def lives(n: int, length_ms: int) -> Do:
+    """An entry with a time to live."""
+    return Do(
+        f"add {n} for {length_ms} ms", lambda at: at.store.stream("c").add(
+            {"v": value(n)}, f"{n}-1", ttl=length_ms / 1000),
+        lambda model: model.add(b"c", pairs(n), (n, 1)),
+    )  # fmt: skip
+
+
+def outlived(n: int, ms: int) -> Do:
+    """Its time is over: it is deleted."""
+
+    def model(model: Shelf) -> None:
+        model.delete(b"c", [(n, 1)])
+
+    return at_ms(ms, Do(f"{n} expires", lambda at: do_due_work(at.store), model))
 
 
 RETAIN = Do("retain", lambda at: at.store.retain(), lambda model: model.trim(b"r", 5, None))
@@ -288,7 +307,8 @@ BESIDE = (
     once_many(61, 3, 1800), cancel("q", 5000), add("big", 70, 50_000), schedule("q", 53, 96_000),
     same_text(70, 70, 71), configure("c", compact_by=b"v"), keep_newest(70),
     same_text(70, 72), CHECKPOINT, keep_newest(71),
-    configure("p", idempotent_max_ids=5), once(80, 1900), expire("r", 99_000),
+    configure("p", idempotent_max_ids=5), once(80, 1900), lives(74, 5000), CHECKPOINT,
+    lives(75, 2000), outlived(75, 4000), outlived(74, 40_000), expire("r", 99_000),
     rename("q", "q2"), copy("p", "p2"), CHECKPOINT, rename("p2", "p"), add("big", 71, 50_000),
     expire("big", 90_000), expire("r", None), COMPACT, due(95_000), REOPEN,
     rename("r", "q2"), PURGE, add("q2", T + 5000),
