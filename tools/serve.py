@@ -9,6 +9,7 @@ import signal
 import ssl
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import click
 
 import logstore
 from logstore.errors import FileSystemError, OptionError
+from logstore.loading import load
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -122,7 +124,18 @@ def command(
         service = Service(
             stores.pop(0), users, users_file=aclfile, allow_flush=allow_flush, others=stores
         )
-        asyncio.run(_serve(output, service, listen))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(output, service, listen))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop where it is installed (the extra ``serve``), as one request
+    by itself takes a third fewer instructions with it; None: asyncio, which has its own."""
+    try:
+        found: Callable[[], asyncio.AbstractEventLoop] = load("uvloop").new_event_loop
+    except ModuleNotFoundError:
+        return None
+    return found
 
 
 def _databases(path: Path, given: tuple[str, ...]) -> dict[int, Path]:

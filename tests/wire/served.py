@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,14 @@ from logstore.wire.service import Service
 class Served:
     """A server that listens on loopback."""
 
-    def __init__(self, service: Service, listen: Listen) -> None:
+    def __init__(
+        self,
+        service: Service,
+        listen: Listen,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
         self.service = service
+        self._loop_factory = loop_factory
         self.port = 0
         self._listen = listen
         self._ready = threading.Event()
@@ -30,7 +36,8 @@ class Served:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._serve())
         except Exception as error:  # noqa: BLE001  raised by start or stop
             self._error = error
         finally:
@@ -65,12 +72,12 @@ class Served:
 @contextmanager
 def serving(
     path: Path, *, listen: Listen | None = None, store: dict[str, Any] | None = None,
-    **options: Any,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None, **options: Any,
 ) -> Iterator[Served]:  # fmt: skip
     """A store, served while the block runs."""
     with logstore.open(path, **(store or {})) as opened:
         made = Service(opened, **options) if "users" in options else service_of(opened, **options)
-        served = Served(made, listen or Listen(port=0))
+        served = Served(made, listen or Listen(port=0), loop_factory)
         served.start()
         try:
             yield served

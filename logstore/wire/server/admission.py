@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import cast
 
 from logstore.wire.log_limiter import Lasting, Seldom
 from logstore.wire.resp.reply import Failure, encode
@@ -81,12 +82,13 @@ class Place(asyncio.BufferedProtocol):
     # -- between the socket and what serves it -------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is a transport now: it has sent something before."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self._between = transport, True
-        transport.set_write_buffer_limits(OWED_BYTES)
-        transport.pause_reading()
+        # Every loop gives one that reads and writes; uvloop's is of no class of asyncio.
+        taken = cast("asyncio.Transport", transport)
+        self._transport, self._between = taken, True
+        taken.set_write_buffer_limits(OWED_BYTES)
+        taken.pause_reading()
         if self._is_cut:
-            transport.abort()
+            taken.abort()
         else:
             self._go_on()
 
@@ -202,8 +204,8 @@ class Place(asyncio.BufferedProtocol):
         """A task serves the client, behind the handshake if there is one."""
         self.task = asyncio.current_task()
         self.secure = True
-        if self._transport is None and isinstance(transport, asyncio.Transport):
-            self._transport = transport  # it was in at once: nothing stood between
+        if self._transport is None:  # it was in at once: nothing stood between
+            self._transport = cast("asyncio.Transport", transport)
         if self._is_cut:
             transport.abort()
         elif self.session.authenticated:
