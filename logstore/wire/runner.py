@@ -9,6 +9,7 @@ and the others have theirs. It blocks, but for ``share(at_once=True)``: call it 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
@@ -32,6 +33,19 @@ Outcome: TypeAlias = list[Reply] | Exception  # replies; or what ends the client
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
+SLOW_S = (
+    0.02  # what the loop did itself, and took longer, sends those behind it to a thread for a while
+)
+SLOW_PAUSE_S = 0.25
+
+
+class NotRun:
+    """Nothing was done."""
+
+    __slots__ = ()
+
+
+NOT_RUN = NotRun()
 
 
 # -- where a look reads ---------------------------------------------------------------------------
@@ -52,6 +66,14 @@ class StoreReader:
     def now_ms(self) -> int:
         """The store's clock."""
         return self._engine.clock.now_ms()
+
+
+class _ReaderAtOnce(StoreReader):
+    """The same without a wait: ``NotNow``."""
+
+    def once(self, batch: Callable[[Snapshot], T]) -> T:
+        """What ``batch`` reads on one snapshot."""
+        return snapshot.read_at_once(self._engine, batch)
 
 
 def told(step: Tell) -> Reply:
@@ -119,6 +141,7 @@ class Runner:
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
         self._opened = opened_of(store)
+        self._threads_until = 0.0  # no light look is made at once before then
         self._waits_for_syncs = self._opened.live().engine.options.sync == "always"
 
     def run(
@@ -222,6 +245,23 @@ class Runner:
         except Exception as exc:
             log.error("a command failed", exc_info=exc)
             return failure_of(exc)
+
+    def light(self, step: Step, owed: Owed) -> Reply | NotRun:
+        """The reply to a step that is light, made without a wait; ``NOT_RUN`` if it is not, or that
+        cannot be: it is to be run in a thread."""
+        if isinstance(step, Tell) and step.light:
+            return told(step)
+        if not isinstance(step, Look) or not step.light or time.monotonic() < self._threads_until:
+            return NOT_RUN
+        begun = time.monotonic()
+        try:
+            return timed(step.request, step.find, _ReaderAtOnce(self.store, owed))
+        except Exception:  # noqa: BLE001  the thread meets it, too, and says what it is
+            return NOT_RUN
+        finally:
+            ended = time.monotonic()
+            if ended - begun > SLOW_S:  # the disk is read
+                self._threads_until = ended + SLOW_PAUSE_S
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""

@@ -100,6 +100,7 @@ class Look:
 
     find: Callable[[Reader], Reply]
     request: Request | None = None
+    light: bool = False  # a few rows of the index, whatever is stored: less than a hop to a thread
 
 
 @dataclass(slots=True)
@@ -108,6 +109,7 @@ class Tell:
 
     make: Callable[[], Reply]
     request: Request | None = None
+    light: bool = False  # it changes nothing, also not what the client has set
 
 
 @dataclass(slots=True)

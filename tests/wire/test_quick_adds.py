@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from logstore.api.opening import opened_of
+from logstore.wire.runner import Runner
 from logstore.wire.server.listening import Listen
 from logstore.wire.server.quick_adds import QuickAdds
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -129,6 +131,52 @@ def test_adds_alone_wake_no_task(served: Served, tried: list[bool]) -> None:
             assert kind(line("XADD", "s", "*", "n", number)) == ID
     wait_for(lambda: len(tried) == 5)  # the last one is answered before it is noted
     assert all(tried)
+
+
+LIGHT: dict[str, tuple[Words, object]] = {
+    "no store": (PING, b"PONG"),
+    "words back": ([b"ECHO", b"x" * 900], b"x" * 900),
+    "a length": ([b"XLEN", b"s"], 1),
+    "a kind": ([b"TYPE", b"s"], b"stream"),
+    "none of it": ([b"XLEN", b"none"], 0),
+}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_a_light_request_by_itself_is_answered_without_a_thread(
+    line: Line, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    words, expected = LIGHT[name]
+    assert line("PING") == b"PONG"
+    monkeypatch.setattr(Runner, "run", None)
+    for _ in range(3):
+        assert line(*words) == expected
+    assert kind(line("XADD", "s", "*", "n", "1")) == ID
+    assert line("XLEN", "s") == 2
+
+
+def test_who_opens_the_index_anew_holds_up_no_other_client(served: Served, line: Line) -> None:
+    gate = opened_of(served.service.store).engine().gate
+    assert gate.shut()
+    try:
+        line.send(request([b"XLEN", b"s"]) + request(PING))
+        with Line(served.port) as other:
+            assert other("PING") == b"PONG"
+    finally:
+        gate.reopen()
+    assert [line.reply(), line.reply()] == [1, b"PONG"]
+
+
+def test_what_is_light_is_timed_and_counted_as_all_is(served: Served, line: Line) -> None:
+    before = served.service.counts.commands
+    assert [line("XLEN", "s"), line("PING")] == [1, b"PONG"]
+    assert served.service.counts.commands == before + 2
+    assert line("CONFIG", "SET", "slowlog-log-slower-than", "0") == b"OK"
+    try:
+        assert line("XLEN", "s") == 1
+        assert any(b"XLEN" in found[3] for found in line("SLOWLOG", "GET", "5"))
+    finally:
+        assert line("CONFIG", "SET", "slowlog-log-slower-than", "10000") == b"OK"
 
 
 def test_who_monitors_is_told_of_each_add(served: Served, line: Line) -> None:

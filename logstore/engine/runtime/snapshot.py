@@ -32,6 +32,10 @@ _UNREGISTERED = (
 )
 
 
+class NotNow(Exception):  # noqa: N818  (control flow)
+    """It cannot be read without waiting, or mending something, first."""
+
+
 class _Moved(Exception):  # noqa: N818  (control flow)
     """The index is not open here, or not any more the one that is valid."""
 
@@ -166,6 +170,26 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
     )
+
+
+def read_at_once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+    """What a short batch reads on a fresh snapshot, without waiting for anybody.
+
+    Raises:
+        NotNow: ``read`` would wait, open the index anew or look twice, or the batch failed: nothing
+            was read, and ``read`` is to be called, in a thread that may wait.
+    """
+    gate, token = engine.gate, object()
+    readers = gate.inside
+    try:
+        readers[token] = threading.get_ident()
+        if gate.is_shut or engine.follow is not None:
+            raise NotNow
+        return _once(engine, batch, ())
+    except Exception as exc:
+        raise NotNow from exc
+    finally:
+        readers.pop(token, None)
 
 
 def inside(engine: Engine, work: Callable[..., T], *args: Any) -> T:

@@ -174,7 +174,7 @@ def xlen(_client: Client, words: Words) -> Step:
         record = reader.once(lambda view: view.record(key))
         return record.length if record is not None else 0
 
-    return Look(find)
+    return Look(find, light=True)
 
 
 COMMANDS = [

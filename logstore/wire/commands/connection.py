@@ -29,13 +29,13 @@ def ping(_client: Client, words: Words) -> Step:
     if len(given) > 1:
         raise Failed("ERR wrong number of arguments for 'ping' command")
     reply: Reply = given[0] if given else PONG
-    return Tell(lambda: reply)
+    return Tell(lambda: reply, light=True)
 
 
 def echo(_client: Client, words: Words) -> Step:
     """As ECHO."""
     word = words.next()
-    return Tell(lambda: word)
+    return Tell(lambda: word, light=True)
 
 
 def select(client: Client, words: Words) -> Step:

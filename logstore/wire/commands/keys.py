@@ -59,7 +59,7 @@ def _of_key(key: bytes, told: Callable[[StreamRecord], Reply], missing: Reply) -
         record = reader.once(lambda view: view.record(key))
         return missing if record is None else told(record)
 
-    return Look(find)
+    return Look(find, light=True)
 
 
 def kind(_client: Client, words: Words) -> Step:

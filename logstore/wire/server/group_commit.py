@@ -28,14 +28,12 @@ from logstore.engine.commit.committer import NotFree
 from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Failure, Reply
-from logstore.wire.runner import Outcome, Runner, light_rows, plain_fields
+from logstore.wire.runner import SLOW_PAUSE_S, SLOW_S, Outcome, Runner, light_rows, plain_fields
 from logstore.wire.steps import Step
 from logstore.wire.together import Run
 
 SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
 LIGHT_ROWS = 256  # that are added in the loop's thread: about a millisecond
-SLOW_S = 0.02  # a commit that took longer sends those behind it to a thread for a while
-SLOW_PAUSE_S = 0.25
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
 Told: TypeAlias = Callable[[Outcome], object]
 

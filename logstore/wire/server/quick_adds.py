@@ -24,7 +24,7 @@ from logstore.codec import codec
 from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import OwedBytes
 from logstore.wire.resp.reply import Reply, encode
-from logstore.wire.runner import Outcome, light_rows
+from logstore.wire.runner import NotRun, Outcome, light_rows
 from logstore.wire.server.admission import Place
 from logstore.wire.server.group_commit import GroupCommit, HandedIn
 from logstore.wire.session import Batches
@@ -84,7 +84,7 @@ class QuickAdds:
             only = self._batches.only_add(data)
             if only is None or not self._added(idle, *only):
                 self._place.busy()
-                self._go_on(idle, self._batches.feed(data))
+                self._begin(idle, self._batches.feed(data))
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
         return True
@@ -118,9 +118,28 @@ class QuickAdds:
         if self._idle is not None and self._handed is None and not self._idle.done():
             self._idle.set_result(None)
 
+    def _begin(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
+        """Answer the first of what came, if it is light; go on with the rest. One alone, so that a
+        client has the loop for no longer, whatever it sends."""
+        steps = next(runs, None)
+        if steps is not None and len(steps) == 1:
+            owed = self._owe()
+            reply = self._session.database.runner.light(steps[0], owed)
+            if not isinstance(reply, NotRun):
+                self._answer([reply], owed)
+                if self._transport.get_write_buffer_size():
+                    idle.set_result(runs)
+                    return
+                steps = next(runs, None)
+        self._next(idle, runs, steps)
+
     def _go_on(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
         """Run what comes next, if it is plain adds; let the task do it otherwise."""
-        steps = next(runs, None)
+        self._next(idle, runs, next(runs, None))
+
+    def _next(
+        self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[Step] | None
+    ) -> None:
         if steps is None:
             self.check()
             self._place.ready()
