@@ -67,6 +67,8 @@ _ERRORS = (
     "InvalidEntryError",
     "InvalidIDError",
     "InvalidPayloadError",
+    "JobFailedError",
+    "JobNotDoneError",
     "LastIDConflictError",
     "LockTimeoutError",
     "NotAStoreError",

@@ -18,6 +18,8 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |-- GroupExistsError                   the group exists already (BUSYGROUP)
     |-- NotOwner                           a fenced ack of an entry that is somebody else's now
     |-- LastIDConflictError                the last ID is not the one that the caller saw
+    |-- JobFailedError                     a job was given up
+    |-- JobNotDoneError (TimeoutError)     a job has no result in time
     |-- StoreError                         the store as a whole cannot be used so
     |   |-- NotAStoreError                 the directory holds no store
     |   |-- FormatVersionError             written by a newer logstore
@@ -171,6 +173,19 @@ class LastIDConflictError(Error):
         super().__init__(message, stream=stream)
         self.expected = expected
         self.actual = actual
+
+
+class JobFailedError(Error):
+    """A job was given up; it carries the ``job``'s ID and the ``error``, as text."""
+
+    def __init__(self, message: str, *, job: str = "", error: str = "") -> None:
+        super().__init__(message)
+        self.job = job
+        self.error = error
+
+
+class JobNotDoneError(Error, TimeoutError):
+    """A job has no result in time."""
 
 
 class StoreError(Error):

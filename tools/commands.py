@@ -54,6 +54,7 @@ COMMANDS = {
     "sql": "sql",
     "serve": "serve",
     "web": "web",
+    "work": "work",
     "redis": "redis_commands:redis",
 }
 

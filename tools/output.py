@@ -178,6 +178,21 @@ class Output:
 
             yield update
 
+    @contextmanager
+    def live(self) -> Iterator[Callable[[str], None] | None]:
+        """A line on stderr that is written over, if that is a terminal; else there is None."""
+        if self.json or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as line:
+            yield lambda text: line.update(
+                Text(text, no_wrap=True, overflow="ellipsis"), refresh=True
+            )
+
 
 def _json(value: Mapping[str, Any], *, ascii: bool = False) -> str:
     import json  # (takes a while to load)

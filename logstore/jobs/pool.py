@@ -1,0 +1,107 @@
+"""A pool of worker processes: started, started again when one dies, and ended cleanly.
+
+Invariants: a stop ends each process after its running job; one that has not ended when the grace is
+over is killed, and its job goes to another worker. A process that dies by itself is replaced, later
+each time if it dies at once, so that a broken program does not keep a core busy. No process
+outlives the pool: each looks for its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from logstore.logger import Logger
+
+log = Logger("logstore.jobs")
+STEP_S = 0.1
+AGAIN_S, AGAIN_MAX_S = 0.5, 30.0
+SOUND_S = 2.0  # a process that ran for so long did not die at once
+
+
+class Pool:
+    """Worker processes of one queue."""
+
+    def __init__(
+        self, app: str, processes: int, *, batch: int, grace_s: float, drain: bool
+    ) -> None:
+        self._command = [sys.executable, "-m", "logstore.jobs.process", app, str(batch),
+                         "drain" if drain else "stay", str(os.getpid())]  # fmt: skip
+        self._wanted = processes
+        self._grace_s = grace_s
+        self._drain = drain
+        self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._stopping_since: float | None = None
+        self._again_s = AGAIN_S
+        self._next_start = 0.0
+        self.died = 0  # processes that ended unasked
+        self.killed = 0  # that did not end in time
+
+    def stop(self) -> None:
+        """Ask for an end after the running jobs; asked twice: at once."""
+        if self._stopping_since is not None:
+            self._grace_s = 0.0
+        else:
+            self._stopping_since = time.monotonic()
+            for process, _ in self._running.values():
+                process.terminate()
+
+    def run(self, tell: Callable[[int], None]) -> None:
+        """Keep the processes until stopped, or, of a pool that drains, until each found nothing
+        more to do. ``tell`` is called often with how many run, and not for long."""
+        started = 0
+        while True:
+            self._reap()
+            stopping = self._stopping_since is not None
+            if not self._running and (stopping or (self._drain and started >= self._wanted)):
+                return
+            if stopping:
+                self._kill_late()
+            elif not self._drain or started < self._wanted + self.died:
+                started += self._start()
+            tell(len(self._running))
+            time.sleep(STEP_S)
+
+    def _start(self) -> int:
+        """Start what is missing; how many."""
+        missing = 0
+        now = time.monotonic()
+        if now >= self._next_start:
+            missing = self._wanted - len(self._running)
+            for _ in range(missing):
+                process = subprocess.Popen(self._command, process_group=0)
+                self._running[process.pid] = process, now
+        return missing
+
+    def _reap(self) -> None:
+        now = time.monotonic()
+        for pid, (process, since) in list(self._running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self._running[pid]
+            if self._stopping_since is not None or (self._drain and code == 0):
+                continue
+            self.died += 1
+            if now - since >= SOUND_S:
+                self._again_s = AGAIN_S
+            self._next_start = now + self._again_s
+            log.warning("worker %d ended with %s: another one is started", pid, _told(code))
+            self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
+
+    def _kill_late(self) -> None:
+        assert self._stopping_since is not None
+        if time.monotonic() - self._stopping_since >= self._grace_s:
+            for process, _ in self._running.values():
+                process.kill()
+                self.killed += 1
+                process.wait()
+            self._running.clear()
+
+
+def _told(code: int) -> str:
+    return f"code {code}" if code >= 0 else signal.Signals(-code).name

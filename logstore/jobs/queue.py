@@ -1,0 +1,380 @@
+"""A queue of jobs, as programs see it: its streams in a store, its tasks, its state.
+
+A job is an entry of the queue's stream: its ID (a text of its own, so that a job that was given
+back or is scheduled keeps it), the task's name and the arguments. What became of it is an entry of
+the stream ``<queue>:results``; jobs that were given up are in ``<queue>:dead``.
+
+Invariants: the store is opened when it is needed first, so that a module with tasks can be imported
+by whoever wants. It knows nothing of workers but their group.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from logstore.api import arguments, values
+from logstore.api.entry import Entry
+from logstore.api.group import Group
+from logstore.api.open_store import open_store
+from logstore.api.store import Store
+from logstore.api.stream import Stream
+from logstore.errors import EntryTypeError, GroupExistsError, OptionError, UsageError, shown
+from logstore.index.group_keys import NOBODY  # has what waits for its next try
+from logstore.jobs.task import Job, Task
+from logstore.options import Sync, seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+GROUP = "workers"
+RETRIES_MAX = 9_000
+# What the group gives up by itself, if no worker does: more than any task's retries and deaths.
+DELIVERIES_MAX = 10_000
+_ID_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class JobsInfo:
+    """How a queue stands, in jobs."""
+
+    waiting: int  # for a worker
+    running: int  # with a worker, some of them still in its hands to be begun
+    retrying: int  # failed, and wait for their next time
+    scheduled: int
+    dead: int
+    finished: int  # done or given up, since the queue was made
+
+    def as_dict(self) -> dict[str, int]:
+        """Plain values; for --json."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Jobs:
+    """A queue of jobs in a store.
+
+    Args:
+        store: an open store, or the path of one, which is opened (and made) when it is needed.
+        queue: the name of the queue's stream.
+        codec: how arguments and results are written: "json", "msgpack" or one's own, as of
+            ``Store.stream``.
+        retries: how often a job that failed is tried again, where its task does not say.
+        backoff: seconds or a timedelta before the first retry; twice as long before each further.
+        keep_results: how long results stay, seconds or a timedelta.
+        redeliver_after: a job that is with a worker for so long, on another machine or in another
+            container, goes to another worker. (Of workers on this machine it is seen at once that
+            they are gone.)
+        sync: a stronger promise than the store's, for each job.
+
+    Raises:
+        OptionError: an option is none.
+    """
+
+    def __init__(
+        self,
+        store: Store[Any] | str | os.PathLike[str],
+        queue: str = "jobs",
+        *,
+        codec: str | values.ValueCodec = "json",
+        retries: int = 0,
+        backoff: timedelta | float = 1.0,
+        keep_results: timedelta | float = timedelta(days=1),
+        redeliver_after: timedelta | float = timedelta(hours=1),
+        sync: Sync | None = None,
+    ) -> None:
+        if not isinstance(store, Store | str | os.PathLike):
+            raise OptionError(f"give an open store or a path, not {shown(store)}")
+        self._given = store
+        self._store: Store[Any] | None = store if isinstance(store, Store) else None
+        self._lock = threading.Lock()
+        self._codec = values.value_codec(codec)
+        self._retries = _retries(retries)
+        self._backoff_s = _length(backoff, "backoff")
+        self._keep_results = timedelta(seconds=_length(keep_results, "keep_results"))
+        self._redeliver_after = timedelta(seconds=_length(redeliver_after, "redeliver_after"))
+        self._ready = False
+        self.queue = queue
+        self.sync: Sync | None = sync
+        self.tasks: dict[str, Task[Any, Any]] = {}
+
+    # -- the store ------------------------------------------------------------------------------
+    @property
+    def store(self) -> Store[Any]:
+        """The store, opened now if it was not."""
+        with self._lock:
+            if self._store is None:
+                assert not isinstance(self._given, Store)
+                self._store = open_store(self._given, encoding="utf-8")
+            return self._store
+
+    @property
+    def stream(self) -> Stream[Any]:
+        """The queue's stream."""
+        return self.store.stream(self.queue)
+
+    @property
+    def results(self) -> Stream[Any]:
+        """The stream of results."""
+        return self.store.stream(f"{self.queue}:results")
+
+    @property
+    def dead(self) -> Stream[Any]:
+        """The stream of jobs that were given up; ``store.requeue`` gives them back."""
+        return self.store.stream(f"{self.queue}:dead")
+
+    @property
+    def group(self) -> Group[Any]:
+        """The group of the workers."""
+        return self.stream.group(GROUP)
+
+    def ready(self) -> None:
+        """Have the group made and the streams configured."""
+        if self._ready:
+            return
+        group = self.group
+        if not group.exists():
+            with suppress(GroupExistsError):  # another process was faster
+                group.create("0")
+        group.configure(
+            max_deliveries=DELIVERIES_MAX,
+            dead_letter=f"{self.queue}:dead",
+            redeliver_after=self._redeliver_after,
+        )
+        self.store.create(self.results.name)
+        self.results.configure(max_age=self._keep_results)
+        self._ready = True
+
+    def close(self) -> None:
+        """Close the store, if this opened it."""
+        with self._lock:
+            opened, self._ready = self._store, False
+            if opened is not None and opened is not self._given:
+                self._store = None
+                opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- tasks ----------------------------------------------------------------------------------
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: int | None = None,
+        backoff: timedelta | float | None = None,
+        timeout: timedelta | float | None = None,
+        result: bool = True,
+        transaction: bool = False,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: int | None = None,
+        backoff: timedelta | float | None = None,
+        timeout: timedelta | float | None = None,
+        result: bool = True,
+        transaction: bool = False,
+    ) -> Any:
+        """Make a function a task: ``@jobs.task``, or ``@jobs.task(retries=3)``.
+
+        Args:
+            function: a plain or a coroutine function.
+            name: what jobs call it; None: its module's name and its own. A job finds its task by
+                it, so name tasks whose functions may move.
+            retries: how often a job that failed is tried again; None: as the queue says.
+            backoff: as of the queue; None: as the queue says.
+            timeout: seconds or a timedelta that a call may take; then TimeoutError is raised in
+                it. It counts where the worker runs in a main thread, as ``logstore work`` does.
+            result: whether what it returns is kept.
+            transaction: call it with a transaction as its first argument: what it does in that is
+                one commit with the job's end, so it happens exactly once.
+
+        Returns:
+            The task.
+
+        Raises:
+            OptionError: an option is none, or there is a task of this name.
+        """
+        if function is None:
+            return lambda given: self._made(
+                given, name, retries, backoff, timeout, result=result, transaction=transaction
+            )
+        return self._made(function, name, retries, backoff, timeout, result=True, transaction=False)
+
+    def _made(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        retries: int | None,
+        backoff: timedelta | float | None,
+        timeout: timedelta | float | None,
+        *,
+        result: bool,
+        transaction: bool,
+    ) -> Task[Any, Any]:
+        arguments.check_flag(result, "result")
+        arguments.check_flag(transaction, "transaction")
+        if not callable(function) or not hasattr(function, "__name__"):
+            raise OptionError(f"a task is made of a function, not of {shown(function)}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OptionError(f"{shown(function)} has a yield: give a function that returns")
+        if transaction and inspect.iscoroutinefunction(function):
+            raise OptionError("a task with a transaction is a plain function")
+        called = f"{_module(function)}.{function.__qualname__}" if name is None else name
+        if not isinstance(called, str) or not called:
+            raise OptionError(f"the name of a task is a text: {shown(name)}")
+        if called in self.tasks:
+            raise OptionError(f"there is a task {called!r} already: call one of them otherwise")
+        self.tasks[called] = made = Task(
+            self,
+            function,
+            called,
+            retries=self._retries if retries is None else _retries(retries),
+            backoff_s=self._backoff_s if backoff is None else _length(backoff, "backoff"),
+            timeout_s=None if timeout is None else _length(timeout, "timeout"),
+            result=result,
+            transaction=transaction,
+        )
+        return made
+
+    # -- jobs -----------------------------------------------------------------------------------
+    def job(self, id: str) -> Job[Any]:
+        """A job by its ID, of which nothing is looked up. OptionError for what is no ID."""
+        ms, dash, rest = id.partition("-") if isinstance(id, str) else ("", "", "")
+        if not (dash and len(rest) == 2 * _ID_BYTES and _is_hex(ms + rest)):
+            raise OptionError(f"give the id of a Job, not {shown(id)}")
+        return Job(self, id)
+
+    def info(self) -> JobsInfo:
+        """Count the queue's jobs. StreamNotFoundError before the first one."""
+        stream, group = self.stream, self.group.info()
+        pending = self.group.pending()
+        waiting_again = (NOBODY, NOBODY.decode())
+        running = sum(
+            count for name, count in pending.consumers.items() if name not in waiting_again
+        )
+        read = 0 if group.entries_read is None else group.entries_read
+        dead = self.dead
+        return JobsInfo(
+            waiting=stream.count(f"({group.last_delivered_id}"),
+            running=running,
+            retrying=pending.count - running,
+            scheduled=stream.info().scheduled,
+            dead=len(dead),
+            finished=max(0, read - pending.count),
+        )
+
+    def work(
+        self,
+        *,
+        batch: int = 4,
+        stop: threading.Event | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> int:
+        """Do jobs, one after the other, in this thread.
+
+        Args:
+            batch: how many jobs are fetched at once; those behind a long one wait for it.
+            stop: an event that ends it after the running job. So does SIGTERM, in a main thread.
+            timeout: end when no job came for so long, seconds or a timedelta; None: never, 0: do
+                what is there.
+
+        Returns:
+            How many jobs were done or given up.
+
+        Raises:
+            OptionError: an option is none.
+        """
+        from logstore.jobs.worker import Worker
+
+        return Worker(self).run(batch=batch, stop=stop, timeout=timeout)
+
+    # -- how jobs are written --------------------------------------------------------------------
+    def row(
+        self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, str | bytes], Job[Any]]:
+        """The fields of a job's entry, and the job. OptionError, EntryTypeError."""
+        task.check(args, kwargs)
+        id = f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(_ID_BYTES)}"
+        given = self.encoded([list(args), dict(kwargs)], f"the arguments of {task.name}")
+        return {
+            "job": id,
+            "task": task.name.encode("utf-8", "backslashreplace"),
+            "args": given,
+        }, Job(self, id)
+
+    def encoded(self, value: Any, what: str) -> bytes:
+        """A value as the codec writes it. EntryTypeError."""
+        try:
+            return self._codec.encode(value)
+        except Exception as error:
+            raise EntryTypeError(
+                f"the codec {self._codec.name!r} cannot hold {what}: {error}; give what it holds, "
+                "or another codec"
+            ) from error
+
+    def decoded(self, data: bytes) -> Any:
+        """The value of what stands in a field. UsageError if the codec cannot read it."""
+        try:
+            return self._codec.decode(data)
+        except Exception as error:
+            raise UsageError(
+                f"the codec {self._codec.name!r} cannot read what is stored: {error}; was the "
+                "queue used with another codec?"
+            ) from error
+
+    def fields(self, entry: Entry[Any]) -> dict[bytes, bytes]:
+        """The fields of an entry as bytes, whatever the store's encoding."""
+        encoding = self.store.encoding
+        if encoding is None:
+            return dict(entry.pairs)
+        return {
+            name.encode(encoding, "surrogateescape"): value.encode(encoding, "surrogateescape")
+            for name, value in entry.pairs
+        }
+
+
+def _module(function: Callable[..., Any]) -> str:
+    """The module's name, also of a program that is run by its path: a worker imports it."""
+    name = function.__module__
+    if name != "__main__":
+        return name
+    main = sys.modules[name]
+    spec = getattr(main, "__spec__", None)
+    return spec.name if spec is not None else Path(getattr(main, "__file__", name)).stem
+
+
+def _is_hex(text: str) -> bool:
+    return bool(text) and all(digit in "0123456789abcdef" for digit in text)
+
+
+def _retries(given: int) -> int:
+    arguments.check_between(given, "retries", 0, RETRIES_MAX)
+    return given
+
+
+def _length(given: timedelta | float, name: str) -> float:
+    length_s = seconds(given, name)
+    arguments.milliseconds(length_s, name)
+    return length_s

@@ -1,0 +1,215 @@
+"""A worker: one consumer of a queue's group, which does jobs one after the other.
+
+A job that returns ends in one commit: its result is added and it is acked. One that raises is given
+back, to be tried again later, or, when that was often enough, given up in one commit: its error is
+added to the results and it moves to the dead jobs.
+
+Invariants: a job ends once, whoever else did it meanwhile, because the end is fenced: who lost the
+job to another worker commits nothing. What a task does in a transaction of the queue's is in that
+same commit. A job whose worker is gone is another's within seconds: a consumer's name says which
+process it is, and a worker looks now and then whether those that hold jobs still live. It takes
+from none that lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from logstore.api.delivery import Delivery
+from logstore.engine.shm import process
+from logstore.errors import Error, NotOwner
+from logstore.jobs.queue import Jobs
+from logstore.jobs.task import Task
+from logstore.logger import Logger
+
+log = Logger("logstore.jobs")
+
+LOOK_S = 2.0  # how often a worker looks for others that are gone
+# A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
+CLAIM_IDLE = timedelta(seconds=1)
+CLAIM_JOBS = 100  # at once
+DEATHS_MAX = 3  # of workers that did a job, on top of its retries
+BACKOFF_MAX_S = 3600.0
+ERROR_MAX_CHARS = 2000
+_numbers = count(1)
+
+
+class Worker:
+    """Does the jobs of a queue, in one thread."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self.name = f"{_here()}:{next(_numbers)}"
+        self._stopped = threading.Event()
+        self._loop: asyncio.Runner | None = None
+
+    def run(
+        self, *, batch: int, stop: threading.Event | None, timeout: float | timedelta | None
+    ) -> int:
+        """Do jobs until stopped, as ``Jobs.work``; how many."""
+        self._jobs.ready()
+        self._rescue()
+        looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
+        looker.start()
+        try:
+            return self._jobs.group.consume(
+                self.name, self._handle, batch=batch, stop=stop, timeout=timeout
+            )
+        finally:
+            self._stopped.set()
+            looker.join()
+            self._drop_done()
+            if self._loop is not None:
+                self._loop.close()
+
+    # -- one job --------------------------------------------------------------------------------
+    def _handle(self, delivery: Delivery[Any]) -> None:
+        fields = self._jobs.fields(delivery)
+        id = fields.get(b"job", b"").decode("utf-8", "replace")
+        name = fields.get(b"task", b"").decode("utf-8", "replace")
+        task = self._jobs.tasks.get(name)
+        try:
+            if task is None:
+                known = ", ".join(sorted(self._jobs.tasks)) or "none"
+                raise LookupError(f"this worker has no task {name!r}, but {known}")
+            if delivery.delivery_count > task.retries + 1 + DEATHS_MAX:
+                raise WorkersDied(f"{DEATHS_MAX} workers died of it, or gave no sign")
+            self._do(task, id, delivery, fields)
+        except NotOwner:
+            raise
+        except Exception as error:
+            log.exception("job %s of task %s failed", id, name)
+            self._failed(task, id, delivery, error)
+
+    def _do(
+        self, task: Task[Any, Any], id: str, delivery: Delivery[Any], fields: dict[bytes, bytes]
+    ) -> None:
+        jobs = self._jobs
+        args, kwargs = jobs.decoded(fields.get(b"args", b""))
+        if task.in_transaction:
+            with jobs.store.transaction() as tx:
+                self._end(tx, task, id, delivery, self._called(task, (tx, *args), kwargs))
+        else:
+            value = self._called(task, tuple(args), kwargs)
+            with jobs.store.transaction() as tx:
+                self._end(tx, task, id, delivery, value)
+
+    def _end(
+        self, tx: Any, task: Task[Any, Any], id: str, delivery: Delivery[Any], value: Any
+    ) -> None:
+        if task.keeps_result:
+            given = self._jobs.encoded(value, f"what {task.name} returned")
+            tx.stream(self._jobs.results.name).add({"job": id, "value": given})
+        tx.ack(delivery)
+
+    def _called(self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with _limited(task):
+            given = task.function(*args, **kwargs)
+            if inspect.iscoroutine(given):
+                if self._loop is None:
+                    self._loop = asyncio.Runner()
+                given = self._loop.run(given)
+        return given
+
+    def _failed(
+        self, task: Task[Any, Any] | None, id: str, delivery: Delivery[Any], error: Exception
+    ) -> None:
+        """Give a job back, or up."""
+        told = f"{type(error).__name__}: {error}"[:ERROR_MAX_CHARS]
+        told = told.encode("utf-8", "backslashreplace").decode()
+        retries, backoff_s = (3, 10.0) if task is None else (task.retries, task.backoff_s)
+        failed = delivery.delivery_count
+        with self._jobs.store.transaction() as tx:
+            if failed > retries or isinstance(error, WorkersDied):
+                if task is None or task.keeps_result:
+                    tx.stream(self._jobs.results.name).add({"job": id, "error": told.encode()})
+                tx.nack(delivery, mode="fatal", error=told)
+            else:
+                delay_s = min(BACKOFF_MAX_S, backoff_s * 2 ** min(failed - 1, 32))
+                tx.nack(delivery, delay=delay_s, error=told)
+
+    # -- workers that are gone --------------------------------------------------------------------
+    def _look(self) -> None:
+        while not self._stopped.wait(LOOK_S):
+            try:
+                self._rescue()
+                self._drop_done()
+            except Error as error:
+                log.warning("jobs of workers that are gone wait for the next look: %s", error)
+
+    def _drop_done(self) -> None:
+        """Drop jobs that ended from the queue's stream, whole nodes of them."""
+        self._jobs.stream.trim(maxlen=0, approximate=True, references="acked")
+
+    def _rescue(self) -> None:
+        """Take over the jobs of workers that are gone."""
+        group = self._jobs.group
+        for consumer in group.consumers():
+            name = _text(consumer.name)
+            if not consumer.pending or name == self.name or not is_gone(name):
+                continue
+            held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
+            ids = [each.id for each in held]
+            if ids:
+                taken = group.claim(self.name, ids, min_idle=CLAIM_IDLE)
+                log.info("%d jobs are taken over: their worker %s is gone", len(taken), name)
+
+
+class WorkersDied(Exception):  # noqa: N818
+    """A job was begun more often than it failed."""
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
+
+
+def _here() -> str:
+    """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
+    pid = os.getpid()
+    parts = (process.boot_id(), process.pid_namespace(), pid, process.start_ticks(pid))
+    return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
+
+
+def is_gone(worker: str) -> bool:
+    """Whether a worker surely ended: its process, or the boot of this machine that it ran in.
+
+    Never for one of another host, or of another container: ``redeliver_after`` is for those.
+    """
+    parts, here = worker.split(":"), _here().split(":")
+    if len(parts) != len(here) + 1 or parts[0] != here[0]:
+        return False
+    if parts[1] != here[1]:
+        return bool(parts[1])
+    pid, start = parts[3], parts[4]
+    if parts[2] != here[2] or not (pid.isdigit() and start.isdigit()):
+        return False
+    return int(start) > 0 and not process.lives(int(pid), int(start))
+
+
+@contextmanager
+def _limited(task: Task[Any, Any]) -> Iterator[None]:
+    """TimeoutError in a call that takes too long, where a signal can interrupt it."""
+    limit_s = task.timeout_s
+    if limit_s is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"task {task.name} took over {limit_s} s")
+
+    previous = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -1,0 +1,38 @@
+"""A program with tasks, as workers import it; the store's path comes from the environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from logstore.jobs import Jobs
+
+jobs = Jobs(os.environ.get("JOBS_STORE", "jobs.store"), backoff=0.05)
+
+
+@jobs.task
+def plus(a: int, b: int) -> int:
+    """The sum."""
+    return a + b
+
+
+@jobs.task(transaction=True, retries=5)
+def once(tx: Any, n: int) -> None:
+    """Leaves its number in a stream, exactly once."""
+    time.sleep(0.002)
+    tx.stream("done").add({"n": n})
+
+
+@jobs.task
+def deadly() -> None:
+    """Kills its worker."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@jobs.task
+def endless() -> None:
+    """Never returns, and does not mind a SIGTERM."""
+    while True:
+        time.sleep(0.1)

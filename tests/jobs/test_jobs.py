@@ -1,0 +1,256 @@
+"""Prevents jobs that are lost, done twice in the store, retried too soon or for ever, and results
+that are another job's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
+from logstore.jobs import Job, Jobs, worker
+
+
+@pytest.fixture(params=["utf-8", None, "latin-1"])
+def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
+    """A queue in a store of each kind of encoding."""
+    with logstore.open(tmp_path / "s", encoding=request.param, sync="os") as store:
+        yield Jobs(store, backoff=0.05)
+
+
+def test_results_and_errors_are_their_own_jobs(jobs: Jobs) -> None:
+    """Whatever the order; a plain call is a plain call; values are those of the codec."""
+
+    @jobs.task
+    def twice(value: Any, *, by: int = 2) -> Any:
+        if value is None:
+            raise ValueError("nothing to double – ☃")
+        return [value] * by
+
+    assert twice("a") == ["a", "a"]
+    given = [twice.delay(n, by=n) for n in range(5)]
+    bad = twice.delay(None)
+    when = twice.delay(datetime(2031, 1, 1, tzinfo=UTC), by=1)
+    assert not given[0].done()
+    with pytest.raises(JobNotDoneError, match="worker"):
+        given[0].result(timeout=0.01)
+    assert jobs.info().waiting == 7
+    assert jobs.work(timeout=0) == 7
+    assert [job.result(0) for job in given] == [[n] * n for n in range(5)]
+    assert jobs.job(given[3].id).result() == [3, 3, 3]
+    assert when.result(0) == [datetime(2031, 1, 1, tzinfo=UTC)]
+    with pytest.raises(JobFailedError, match="☃") as caught:
+        bad.result(timeout=5)
+    assert (caught.value.job, caught.value.error) == (
+        bad.id,
+        "ValueError: nothing to double – ☃",
+    )
+    info = jobs.info()
+    assert (info.dead, info.finished, info.waiting, info.running) == (1, 7, 0, 0)
+
+
+def test_a_job_is_retried_later_and_then_given_up(jobs: Jobs) -> None:
+    """Each time twice as late; given back, it has its retries again."""
+    tried: list[float] = []
+
+    @jobs.task(retries=2, backoff=0.1)
+    def fails() -> str:
+        tried.append(time.monotonic())
+        if len(tried) != 5:
+            raise RuntimeError("again")
+        return "at last"
+
+    job = fails.delay()
+    jobs.work(timeout=0.5)
+    assert len(tried) == 3
+    assert tried[1] - tried[0] >= 0.1
+    assert tried[2] - tried[1] >= 0.2
+    with pytest.raises(JobFailedError, match="again"):
+        job.result(0)
+    assert len(jobs.store.requeue(jobs.dead.name)) == 1
+    jobs.work(timeout=0.5)
+    assert len(tried) == 5
+    assert [entry.get("error") is None for entry in jobs.results] == [False, True]
+
+
+def test_what_a_task_adds_is_one_commit_with_its_end(jobs: Jobs) -> None:
+    """Also where it fails: then nothing of it is there."""
+
+    @jobs.task(transaction=True)
+    def into(tx: Any, n: int) -> int:
+        tx.stream("out").add({"n": n})
+        if n == 2:
+            raise ValueError("no 2")
+        return n
+
+    with jobs.store.transaction() as tx:
+        first = into.submit((1,), tx=tx)
+        into.submit((2,), tx=tx)
+        assert "out" not in jobs.store
+    assert jobs.work(timeout=0) == 2
+    assert first.result(0) == 1
+    assert [entry["n"] for entry in jobs.store.stream("out")] in (["1"], [b"1"])
+
+
+def test_later_and_not_for_longer(jobs: Jobs) -> None:
+    """A job of a time comes then; one that waited for too long is dead, and not done."""
+    done: list[int] = []
+
+    @jobs.task
+    def note(n: int) -> None:
+        done.append(n)
+
+    note.submit((1,), after=0.2)
+    note.submit((2,), at=datetime.now(UTC) - timedelta(seconds=1))
+    note.submit((3,), ttl=0.05)
+    assert jobs.info().scheduled == 2
+    time.sleep(0.3)  # nobody works meanwhile: what is over by then is over
+    while jobs.info().dead == 0:  # the background sees to it; the test's own limit ends this
+        time.sleep(0.01)
+    jobs.work(timeout=0.5)
+    assert sorted(done) == [1, 2]
+    with pytest.raises(OptionError, match="ttl"):
+        note.submit((4,), after=1, ttl=1)
+
+
+def test_coroutines_and_time_limits(tmp_path: Path) -> None:
+    """A worker awaits what a coroutine function gives; a call that takes too long is told so."""
+    with Jobs(tmp_path / "s") as jobs:
+
+        @jobs.task
+        async def later(n: int) -> int:
+            await asyncio.sleep(0.001)
+            return n
+
+        @jobs.task(timeout=0.05)
+        def slow() -> None:
+            time.sleep(5)
+
+        @jobs.task(result=False)
+        def quiet() -> None:
+            return
+
+        kept, late, silent = later.delay(7), slow.delay(), quiet.delay()
+        assert jobs.work(timeout=0) == 3
+        assert kept.result(0) == 7
+        with pytest.raises(JobFailedError, match=r"took over 0\.05 s"):
+            late.result(0)
+        with pytest.raises(JobNotDoneError):
+            silent.result(0)
+
+
+def test_a_waiting_caller_gets_the_result_of_another_thread(tmp_path: Path) -> None:
+    """And a stop ends the worker after its running job, giving the rest of its batch back."""
+    with Jobs(tmp_path / "s") as jobs:
+        stop, begun = threading.Event(), threading.Event()
+
+        @jobs.task
+        def slow(n: int) -> int:
+            begun.set()
+            time.sleep(0.05)
+            return n
+
+        given = [slow.delay(n) for n in range(3)]
+        thread = threading.Thread(target=jobs.work, kwargs={"stop": stop})
+        thread.start()
+        assert begun.wait(30)
+        stop.set()
+        assert given[0].result(timeout=30) == 0
+        thread.join()
+        assert jobs.info().running == 0
+        assert jobs.work(timeout=0) == 2
+        assert [job.result(0) for job in given] == [0, 1, 2]
+
+
+def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its process; a task that kills worker after worker ends as a dead job."""
+    monkeypatch.setattr(worker, "CLAIM_IDLE", timedelta(0))
+    with Jobs(tmp_path / "s") as jobs:
+
+        @jobs.task
+        def note() -> str:
+            return "done"
+
+        held, living = note.delay(), note.delay()
+        gone = worker.Worker(jobs).name.rsplit(":", 3)[0] + ":1:1:1"  # pid 1 did not start then
+        assert worker.is_gone(gone)
+        here = worker.Worker(jobs).name
+        assert not worker.is_gone(here)
+        assert not worker.is_gone("elsewhere" + here)
+        assert not worker.is_gone("somebody")
+        jobs.group.read(gone, count=1)
+        jobs.group.read(here, count=1)
+        assert jobs.work(timeout=0) == 1
+        assert held.result(0) == "done"
+        assert not living.done()
+
+
+REFUSED = {
+    "a path": (lambda jobs: Jobs(5), "path"),
+    "a codec": (lambda jobs: Jobs("x", codec="yaml"), "codec"),
+    "retries": (lambda jobs: Jobs("x", retries=-1), "retries"),
+    "a backoff": (lambda jobs: Jobs("x", backoff="soon"), "backoff"),
+    "a class of no function": (lambda jobs: jobs.task(5), "function"),
+    "a generator": (lambda jobs: jobs.task(generator), "yield"),
+    "the name of another task": (lambda jobs: [jobs.task(plain), jobs.task(plain)], "already"),
+    "arguments that it does not take": (lambda jobs: jobs.task(plain).delay(1), "cannot be called"),
+    "an ID that is none": (lambda jobs: jobs.job("5"), "id of a Job"),
+    "a transaction for a coroutine": (lambda jobs: jobs.task(transaction=True)(awaited), "plain"),
+    "a flag": (lambda jobs: jobs.task(result="no")(plain), "result"),
+}
+
+
+def plain() -> None:
+    """A function."""
+
+
+def generator() -> Iterator[int]:
+    """One with a yield."""
+    yield 1
+
+
+async def awaited() -> None:
+    """A coroutine function."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_bad_input_is_refused_before_anything_is_stored(tmp_path: Path, what: str) -> None:
+    """In words that say what to do."""
+    call, told = REFUSED[what]
+    jobs = Jobs(tmp_path / "s")
+    with pytest.raises(OptionError, match=told):
+        call(jobs)
+    assert not (tmp_path / "s").exists()
+
+
+def test_values_that_the_codec_cannot_hold(tmp_path: Path) -> None:
+    """As arguments at the call, as a result in the worker, as bytes of another codec there too."""
+    with Jobs(tmp_path / "s") as jobs:
+
+        @jobs.task
+        def give(*_args: Any) -> object:
+            return object()
+
+        with pytest.raises(EntryTypeError, match="arguments"):
+            give.delay(object())
+        assert not (tmp_path / "s").exists()
+        job = give.delay()
+        jobs.stream.add({"job": "1-2", "task": give.name, "args": b"\xff no JSON"})
+        jobs.stream.add({"job": "1-3", "task": "unknown", "args": "[[],{}]"})
+        jobs.stream.add({"nothing": "of a job"})
+        jobs.work(timeout=0)
+        with pytest.raises(JobFailedError, match="returned"):
+            job.result(0)
+        told = {entry["origin_error"].split(":")[0] for entry in jobs.dead}
+        assert told == {"EntryTypeError", "UsageError"}
+        assert jobs.info().retrying == 2  # a newer worker may know the task
+        assert Job(jobs, job.id) == job
