@@ -44,6 +44,7 @@ COMMANDS = {
     "recover": "recover:recover",
     "checkpoint": "upkeep:checkpoint",
     "backup": "upkeep:backup",
+    "ship": "upkeep:ship",
     "verify": "upkeep:verify",
     "restore": "upkeep:restore",
     "retain": "space:retain",

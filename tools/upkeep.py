@@ -1,4 +1,4 @@
-"""``logstore backup``, ``restore``, ``verify``, ``checkpoint`` and ``ping``.
+"""``logstore backup``, ``ship``, ``restore``, ``verify``, ``checkpoint`` and ``ping``.
 
 Invariants: a backup is checked before anything is made of it, and left as it is; what ``restore``
 makes has its name only once it is whole.
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
+from logstore.api.opening import opened_of
 from logstore.errors import DamagedStoreError
 from logstore.recovery import backup as backups
-from logstore.recovery import check
+from logstore.recovery import check, shipped, shipping
 from logstore.tools import options
 from logstore.tools.output import EXIT_OK, Output
 
@@ -33,6 +34,23 @@ def backup(output: Output, path: Path, target: Path) -> None:
     with options.changing(path) as store:
         store.backup(target)
     output.report({"backup": str(target), "bytes": backups.size_bytes(target)})
+
+
+@click.command("ship")
+@options.store_argument
+@click.argument("uri")
+@options.json_option
+@options.pass_output
+def ship(output: Output, path: Path, uri: str) -> None:
+    """Publish STORE at URI, in an object store or another file system; send only what is new there.
+
+    URI is what pyarrow takes (s3://bucket/path, gs://, hdfs://, file:///), or a directory. What was
+    acknowledged when it began is in it. Readers see the state before or the state after.
+    """
+    with options.changing(path) as store, output.progress("Shipping") as progress:
+        opened = opened_of(store).live()
+        done = shipping.ship(opened.engine, opened.committer, uri, progress=progress)
+    output.report({"shipped": shipped.shown(uri), **done._asdict()})
 
 
 @click.command("verify")
@@ -57,25 +75,48 @@ def verify(output: Output, path: Path) -> None:
 
 
 @click.command("restore")
-@click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="STORE", type=click.Path(path_type=Path))
 @options.json_option
 @options.pass_output
-def restore(output: Output, source: Path, target: Path) -> None:
-    """Make STORE, a new directory, of BACKUP; the backup stays as it is."""
+def restore(output: Output, source: str, target: Path) -> None:
+    """Make STORE, a new directory, of BACKUP; the backup stays as it is.
+
+    BACKUP is the directory of one, or the URI (or the directory) that a store was shipped to.
+    """
+    if "://" in source or (Path(source) / shipped.MANIFEST).exists():
+        _restore_shipped(output, source, target)
+    else:
+        _restore_backup(output, Path(source), target)
+
+
+def _restore_shipped(output: Output, uri: str, target: Path) -> None:
+    with output.progress("Fetching") as progress:
+        shipped.fetch(uri, target, progress=progress)
+    with output.progress("Verifying the store") as progress:
+        found = check.check(target, progress=progress, careful=True)
+    _refuse_damaged(found, "what was shipped")
+    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+
+
+def _restore_backup(output: Output, source: Path, target: Path) -> None:
     with output.progress("Verifying the backup") as progress:
         found = check.check(source, progress=progress, careful=True)
+    _refuse_damaged(found, "the backup")
+    with output.progress("Restoring") as progress:
+        backups.restore(source, target, progress=progress)
+    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+
+
+def _refuse_damaged(found: check.CheckReport, what: str) -> None:
     if found.damage or found.tail_bytes:
         why = found.damage[0].why if found.damage else "its log ends in bytes that are no commit"
         raise DamagedStoreError(
-            f"the backup is damaged: {why}; 'logstore recover BACKUP --salvage STORE' takes out "
+            f"{what} is damaged: {why}; 'logstore recover BACKUP --salvage STORE' takes out "
             "what can be read",
             segment=found.damage[0].segment if found.damage else found.tail_segment,
             offset=found.damage[0].from_offset if found.damage else found.tail_offset,
         )
-    with output.progress("Restoring") as progress:
-        backups.restore(source, target, progress=progress)
-    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
 
 
 @click.command("checkpoint")

@@ -1,0 +1,304 @@
+"""Shipping: a store's log, published at a URI as of one moment, and only what is new of it sent.
+
+Crash order: every object is sent whole, and of a local file system synced, then the manifest is put
+(there: written beside, synced and renamed), then what no manifest names any more is removed. So
+whoever reads sees the store before or the store after; a ship that is killed leaves objects that
+the next one finds and does not send again.
+
+Lock order: one ship of a store at a time, by the lock on pins/, which is taken before any other;
+the maintenance lock only while the files are listed. From then on a pin keeps segments from being
+removed, so that commits, compaction and retention go on while bytes are sent.
+
+Invariants: only bytes below the position that was published and durable at the start are sent; they
+never change, so a segment that the last manifest has in the same length is not read again; a URI
+has one history: a store that is behind what is there, or went another way, is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from logstore import format as fmt
+from logstore.engine.commit import durability
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks, pins
+from logstore.engine.runtime.engine import Engine, log
+from logstore.errors import OptionError, SnapshotExpired
+from logstore.fs import File
+from logstore.log import chain, names, pinfile
+from logstore.recovery import shipped
+from logstore.recovery.shipped import (
+    CHUNK_BYTES,
+    MANIFEST,
+    OBJECTS,
+    Manifest,
+    Part,
+    Place,
+    Progress,
+)
+from logstore.tuples import NamedTuple
+
+LEASE_MS = pins.LEASE_MS_MAX
+
+
+class Shipped(NamedTuple):
+    """What a ship did: sizes in bytes, of all that is published and of what was sent for it.
+
+    ``removed`` and ``left``: objects that belong to older states only; -1: it could not be seen.
+    """
+
+    position: int
+    files: int
+    size_bytes: int
+    sent_files: int
+    sent_bytes: int
+    removed: int
+    left: int
+
+
+def ship(
+    engine: Engine, committer: Committer, uri: str, *, progress: Progress | None = None
+) -> Shipped:
+    """Publish a store at a URI.
+
+    OptionError if the URI is none, lies in the store, or has another store or history;
+    CorruptionError for a damaged manifest; FileSystemError if it cannot be reached;
+    SnapshotExpired if an erasure came in between. After each of them the URI shows what it
+    showed before.
+    """
+    place = Place(uri)
+    if place.is_local and Path(place.root).is_relative_to(engine.path):
+        raise OptionError(f"{place.shown} is in the store itself: give a URI outside it")
+    with maintenance_locks.alone(engine, what=names.PINS):
+        before = place.manifest()
+        if before is not None and before.uuid != engine.uuid.hex():
+            raise OptionError(f"{place.shown} has another store: give each store a URI of its own")
+        pin = pins.create(engine.fs, engine.path, engine.clock.now_ms(), LEASE_MS, purpose="ship")
+        try:
+            return _Ship(engine, committer, place, before, pin.id).run(progress)
+        finally:
+            pins.release(engine.fs, engine.path, pin.id)
+
+
+class _Ship:
+    """One ship, under its pin."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        committer: Committer,
+        place: Place,
+        before: Manifest | None,
+        pin_id: str,
+    ) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._place = place
+        self._before = before
+        self._pin_id = pin_id
+        self._held: dict[str, File] = {}  # which another checkpoint, or a setting, replaces
+        now_ms = engine.clock.now_ms()
+        self._lease = pinfile.Lease(engine.fs, engine.path, pin_id, now_ms)
+        self._known = {part.path: part for part in before.parts} if before else {}
+        self._sent_files = self._sent_bytes = 0
+
+    def run(self, progress: Progress | None) -> Shipped:
+        """Send what is new, publish, remove what is old."""
+        try:
+            return self._run(progress)
+        finally:
+            for file in self._held.values():
+                file.close()
+
+    def _run(self, progress: Progress | None) -> Shipped:
+        position, files = self._moment()
+        self._check_history(position, files)
+        there = self._place.sizes()
+        total = sum(files.values())
+        done = 0
+        parts: list[Part] = []
+        for path, size_bytes in files.items():
+            if progress is not None:
+                progress(done, total)
+            part = self._part(path, size_bytes)
+            if part is not None:
+                self._send(part, there)
+                parts.append(part)
+            done += size_bytes
+        now_ms = self._engine.clock.now_ms()
+        pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)  # no erasure came
+        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts))
+        self._publish(made)
+        removed, left = self._sweep({part.sha256 for part in parts})
+        return Shipped(
+            position,
+            len(parts),
+            sum(part.size_bytes for part in parts),
+            self._sent_files,
+            self._sent_bytes,
+            removed,
+            left,
+        )
+
+    def _moment(self) -> tuple[int, dict[str, int]]:
+        """A durable position, and of each file that it needs how many bytes belong to it."""
+        engine = self._engine
+        fs, store = engine.fs, engine.path
+        with maintenance_locks.alone(engine):
+            with self._committer.locked() as words:
+                pass
+            durability.flush(engine, self._committer)
+            active, end = fmt.position_parts(words.applied)
+            if not words.applied:  # nothing was ever committed: the first segment's header
+                active, end = words.active_segment, fmt.SEGMENT_HEAD_BYTES
+            found: list[tuple[Path, int]] = []
+            for number, (head, size) in chain.heads(fs, store, engine.uuid).items():
+                if number > active and head.role == fmt.Role.MAIN:
+                    continue  # begun, and nothing of it is published
+                found.append((names.segment(store, number), end if number == active else size))
+                hint = names.hint(store, number)
+                if number != active and fs.exists(hint):
+                    found.append((hint, fs.stat(hint).size_bytes))
+            taken = [each for each in names.checkpoints(fs, store) if each <= words.applied]
+            held = [names.checkpoint(store, each) for each in taken]
+            found += [self._hold(path) for path in (*held, store / names.STORE)]
+        return words.applied, {path.relative_to(store).as_posix(): size for path, size in found}
+
+    def _hold(self, path: Path) -> tuple[Path, int]:
+        """Keep a file open until all is sent; the file and its size."""
+        file = self._engine.fs.open(path)
+        self._held[path.relative_to(self._engine.path).as_posix()] = file
+        return path, file.size_bytes()
+
+    def _check_history(self, position: int, files: dict[str, int]) -> None:
+        """OptionError unless the log goes on from what was shipped: the segment that was written to
+        then, as far as it was, is the beginning of ours."""
+        if self._before is None:
+            return
+        store = self._engine.path
+        last = names.segment(store, fmt.segment_of(self._before.position))
+        path = last.relative_to(store).as_posix()
+        part, ours = self._known.get(path), files.get(path)
+        if self._before.position <= position and (part is None or ours is None):
+            return  # nothing had been committed, or compaction removed the segment since
+        if (
+            part is None
+            or ours is None
+            or ours < part.size_bytes
+            or self._digest(path, part.size_bytes) != part.sha256
+        ):
+            raise OptionError(
+                f"{self._place.shown} has a state of this store that does not lead to the present "
+                "one: one of the two was restored from an older copy; give a new URI"
+            )
+
+    def _chunks(self, path: str, size_bytes: int) -> Iterator[bytes]:
+        """So many bytes of a file of the store, while the pin holds."""
+        held = self._held.get(path)
+        file = held or self._engine.fs.open(self._engine.path / path)
+        offset = 0
+        try:
+            while offset < size_bytes:
+                self._lease.keep(self._engine.clock.now_ms())
+                data = file.pread(min(CHUNK_BYTES, size_bytes - offset), offset)
+                if not data:
+                    raise SnapshotExpired(f"{path} became shorter while it was sent: ship again")
+                offset += len(data)
+                yield data
+        finally:
+            if held is None:
+                file.close()
+
+    def _digest(self, path: str, size_bytes: int) -> str:
+        found = hashlib.sha256()
+        for data in self._chunks(path, size_bytes):
+            found.update(data)
+        return found.hexdigest()
+
+    def _part(self, path: str, size_bytes: int) -> Part | None:
+        """A file with its digest; None: a hint that went meanwhile, which a store can lack."""
+        known = self._known.get(path)
+        if known is not None and known.size_bytes == size_bytes and path.endswith(".log"):
+            return known
+        try:
+            return Part(path, size_bytes, self._digest(path, size_bytes))
+        except FileNotFoundError:
+            if path.endswith(".log"):
+                raise SnapshotExpired(
+                    f"{path} was removed while the store was shipped: ship again"
+                ) from None
+            return None
+
+    def _send(self, part: Part, there: dict[str, int]) -> None:
+        """Put an object, unless it is there as a whole; FileSystemError if it is not there then."""
+        if there.get(part.sha256) == part.size_bytes:
+            return
+        place = self._place
+        target = place.path(OBJECTS, part.sha256)
+        with place.errors(f"sending {part.path}"):
+            if place.is_local:
+                self._engine.fs.make_directory(Path(place.path(OBJECTS)))
+            elif not place.has_objects:
+                place.fs.create_dir(place.path(OBJECTS), recursive=True)
+            written = target + names.TEMPORARY if place.is_local else target
+            with place.fs.open_output_stream(written) as file:
+                for data in self._chunks(part.path, part.size_bytes):
+                    file.write(data)
+            found = place.fs.get_file_info(written)
+            if found.size != part.size_bytes:
+                raise OSError(f"{found.size} bytes arrived, not {part.size_bytes}")
+            if place.is_local:
+                self._sync(Path(written))
+                self._engine.fs.rename(Path(written), Path(target))
+        there[part.sha256] = part.size_bytes
+        self._sent_files += 1
+        self._sent_bytes += part.size_bytes
+
+    def _publish(self, made: Manifest) -> None:
+        """The commit point."""
+        place = self._place
+        data = made.pack()
+        with place.errors("publishing the manifest"):
+            if not place.is_local:
+                with place.fs.open_output_stream(place.path(MANIFEST)) as file:
+                    file.write(data)
+                return
+            self._engine.fs.sync_directory(Path(place.path(OBJECTS)))
+            self._engine.fs.write_atomic(Path(place.path(MANIFEST)), data)
+
+    def _sync(self, path: Path) -> None:
+        """Make an object of a local file system durable; the others say when they have it."""
+        file = self._engine.fs.open(path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def _sweep(self, named: set[str]) -> tuple[int, int]:
+        """Remove the objects that the manifest does not name; how many went, and are left.
+
+        The store is published: what cannot be removed is told in the log, and is the next ship's.
+        Only a list tells what went: where directories are objects, pyarrow's deletion of a file
+        ends with putting one, and fails with a server that has no such things.
+        """
+        place = self._place
+        trouble: OSError | None = None
+        try:
+            gone = self._unnamed(named)
+            for name in gone:
+                try:
+                    place.fs.delete_file(place.path(OBJECTS, name))
+                except OSError as exc:
+                    trouble = exc
+            left = len(self._unnamed(named)) if gone else 0
+        except OSError as exc:
+            log.warning("old objects at %s could not be listed: %s", place.shown, exc)
+            return 0, -1
+        if left:
+            log.warning("%d old objects at %s are left: %s", left, place.shown, trouble)
+        return len(gone) - left, left
+
+    def _unnamed(self, named: set[str]) -> list[str]:
+        return [name for name in self._place.sizes() if shipped.is_ours(name) and name not in named]

@@ -1,0 +1,289 @@
+"""Prevents a URI that shows half a store, another store, or fewer entries than were shipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logstore
+from logstore.api.opening import opened_of
+from logstore.errors import (
+    CorruptionError,
+    Error,
+    FileSystemError,
+    NotAStoreError,
+    OptionError,
+    SnapshotExpired,
+)
+from logstore.recovery import shipped, shipping
+from logstore.recovery.check import check
+from logstore.recovery.shipped import MANIFEST, OBJECTS, Place
+from logstore.recovery.shipping import Progress, Shipped
+from tests.tools.commands import invoke, ok
+
+SEGMENT_BYTES = 1 << 20
+ROWS = 24_000
+
+
+def filled(path: Path) -> logstore.Store[bytes]:
+    """A store of some sealed segments, and one that is written to."""
+    store = logstore.open(path, background=False, segment_bytes=SEGMENT_BYTES)
+    store.stream("x").add_many([{"a": b"v" * 100, "n": str(n)} for n in range(ROWS)])
+    store.checkpoint()
+    return store
+
+
+def ship(store: logstore.Store[bytes], uri: object, progress: Progress | None = None) -> Shipped:
+    live = opened_of(store).live()
+    return shipping.ship(live.engine, live.committer, str(uri), progress=progress)
+
+
+def ids(store: logstore.Store[bytes]) -> list[str]:
+    return [str(entry.id) for entry in store.stream("x").range()]
+
+
+def restored(uri: object, target: Path) -> list[str]:
+    """What a store that is made of a URI has; checked, all of it."""
+    shutil.rmtree(target, ignore_errors=True)
+    shipped.fetch(str(uri), target)
+    found = check(target, careful=True)
+    assert (found.damage, found.tail_bytes) == ([], 0)
+    with logstore.open(target, background=False) as store:
+        return ids(store)
+
+
+@contextmanager
+def at_once(progress_number: int, deed: Callable[[], object]) -> Iterator[Progress]:
+    """A progress that does something as the file of that number is about to be sent."""
+    calls: list[int] = []
+
+    def progress(_done: int, _total: int) -> None:
+        calls.append(1)
+        if len(calls) == progress_number:
+            deed()
+
+    yield progress
+    assert len(calls) >= progress_number
+
+
+def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
+    uri, target = tmp_path / "away", tmp_path / "again"
+    with filled(tmp_path / "store") as store:
+        first = ship(store, uri)
+        assert (first.sent_files, first.removed) == (first.files, 0)
+        assert restored(uri, target) == ids(store)
+        assert ship(store, uri)._replace(sent_files=-1) == first._replace(
+            sent_files=-1, sent_bytes=0
+        )
+        store.stream("x").add({"a": "1"})
+        more = ship(store, uri.as_uri())
+        # The one segment that is written to came anew, and its old bytes are named by nobody.
+        assert (more.sent_files, more.removed, more.files) == (1, 1, first.files)
+        assert restored(uri, target) == ids(store)
+        store.stream("x").trim(maxlen=10)
+        store.compact(purge=True)
+        store.checkpoint()
+        last = ship(store, uri)
+        assert last.removed > 0
+        assert last.size_bytes < first.size_bytes // 2
+        assert restored(uri, target) == ids(store)
+        assert len(os.listdir(uri / OBJECTS)) == last.files
+        assert not logstore_pins(store)
+
+
+def logstore_pins(store: logstore.Store[bytes]) -> list[str]:
+    return os.listdir(Path(store.path) / "pins")
+
+
+def test_what_comes_meanwhile_is_in_the_next(tmp_path: Path) -> None:
+    """Commits, checkpoints and a compaction that takes segments away, while files are sent."""
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        before = ids(store)
+
+        def changes() -> None:
+            store.stream("x").trim(maxlen=10)
+            for _ in range(3):
+                store.stream("x").add({"a": "late"})
+                store.checkpoint()
+            store.compact()
+
+        with at_once(1, changes) as progress:
+            ship(store, uri, progress)
+        assert restored(uri, tmp_path / "again") == before
+        ship(store, uri)
+        assert restored(uri, tmp_path / "again") == ids(store)
+
+
+def test_an_erasure_meanwhile_publishes_nothing(tmp_path: Path) -> None:
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+
+        def erase() -> None:
+            store.stream("x").trim(maxlen=10)
+            store.compact(purge=True)
+
+        with at_once(3, erase) as progress, pytest.raises(SnapshotExpired):
+            ship(store, uri, progress)
+        assert Place(str(uri)).manifest() is None
+        ship(store, uri)
+        assert restored(uri, tmp_path / "again") == ids(store)
+
+
+def test_a_uri_has_one_store_and_one_history(tmp_path: Path) -> None:
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        store.backup(tmp_path / "older")
+        store.stream("x").add({"a": "of the newer"}, "9999999999999-0")
+        ship(store, uri)
+        want = ids(store)
+        with pytest.raises(OptionError, match="in the store itself"):
+            ship(store, tmp_path / "store" / "away")
+    with logstore.open(tmp_path / "older", background=False) as older:
+        for _ in range(2):  # behind what was shipped; then as far, by another way
+            with pytest.raises(OptionError, match="does not lead to the present"):
+                ship(older, uri)
+            older.stream("x").add({"a": "of the older one " * 9})
+    with logstore.open(tmp_path / "other", background=False) as other:
+        other.stream("x").add({"a": "1"})
+        with pytest.raises(OptionError, match="another store"):
+            ship(other, uri)
+    assert restored(uri, tmp_path / "again") == want
+
+
+def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
+    uri, target = tmp_path / "away", tmp_path / "again"
+    with filled(tmp_path / "store") as store:
+        ship(store, uri)
+    manifest = uri / MANIFEST
+    whole = manifest.read_bytes()
+    found = Place(str(uri)).manifest()
+    assert found is not None
+    segment = next(part for part in found.parts if part.path.endswith(".log"))
+    outside = found._replace(parts=(segment._replace(path="log/../../x.log"), *found.parts))
+    for bad in (b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack()):
+        manifest.write_bytes(bad)
+        with pytest.raises(CorruptionError, match=MANIFEST):
+            shipped.fetch(str(uri), target)
+        assert not target.exists()
+    manifest.write_bytes(whole)
+    thing = uri / OBJECTS / segment.sha256
+    data = bytearray(thing.read_bytes())
+    data[len(data) // 2] ^= 1
+    cases: list[tuple[bytes | None, type[Error]]] = [
+        (bytes(data), CorruptionError),
+        (bytes(data[:-1]), CorruptionError),
+        (bytes(data) + b"more", CorruptionError),
+        (None, SnapshotExpired),
+    ]
+    for changed, error in cases:
+        thing.unlink()
+        if changed is not None:
+            thing.write_bytes(changed)
+        with pytest.raises(error, match=segment.path):
+            shipped.fetch(str(uri), target)
+        assert not (target / "STORE").exists()
+        shutil.rmtree(target)
+        thing.touch()
+    with pytest.raises(NotAStoreError, match="nothing was shipped"):
+        shipped.fetch(str(tmp_path / "nothing"), target)
+
+
+KILLED = """
+import os, signal, sys
+import logstore
+from tests.recovery import test_shipping as t
+def progress(done, total, calls=[]):
+    calls.append(1)
+    if len(calls) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+with logstore.open(sys.argv[1], background=False) as store:
+    t.ship(store, sys.argv[2], progress)
+"""
+
+
+def test_a_killed_ship_is_gone_on_with(tmp_path: Path) -> None:
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        files = ship(store, tmp_path / "whole").files
+    words = [sys.executable, "-c", KILLED, tmp_path / "store", uri, str(files - 1)]
+    done = subprocess.run(words, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert Place(str(uri)).manifest() is None
+    (uri / OBJECTS / ("0" * 64 + ".tmp")).write_bytes(b"half")
+    (uri / OBJECTS / "README").write_bytes(b"not ours")
+    with logstore.open(tmp_path / "store", background=False) as store:
+        gone_on = ship(store, uri)
+        assert gone_on.sent_bytes < gone_on.size_bytes // 2
+        assert restored(uri, tmp_path / "again") == ids(store)
+    there = os.listdir(uri / OBJECTS)
+    assert ("README" in there, [name for name in there if ".tmp" in name]) == (True, [])
+
+
+@contextmanager
+def bucket_server(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """An S3-compatible server whose buckets outlive it."""
+    command = [Path(sys.executable).with_name("localbucket"), data, "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert server.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+        yield server
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    uri = (
+        f"s3://someone:secret@bucket/stores/a?endpoint_override=127.0.0.1%3A{port}"
+        "&scheme=http&region=us-east-1"
+    )
+    store = filled(tmp_path / "store")
+    with bucket_server(tmp_path / "s3", port) as server:
+
+        def kill() -> None:
+            server.kill()
+            server.wait()
+
+        with at_once(4, kill) as progress, pytest.raises(FileSystemError) as caught:
+            ship(store, uri, progress)
+    assert "s3://bucket/stores/a" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    with bucket_server(tmp_path / "s3", port):
+        with pytest.raises(NotAStoreError, match="nothing was shipped"):
+            shipped.fetch(uri, tmp_path / "again")
+        done = ship(store, uri)
+        assert 0 < done.sent_files <= done.files - 3
+        store.stream("x").add({"a": "1"})
+        more = ship(store, uri)
+        assert (more.sent_files, more.removed, more.left) == (1, 1, 0)
+        want = ids(store)
+        store.close()
+        told = ok("restore", uri, tmp_path / "again")
+        assert "secret" not in told
+        with logstore.open(tmp_path / "again", background=False) as again:
+            assert ids(again) == want
+        assert "secret" not in ok("ship", tmp_path / "store", uri)
+    refused = invoke("ship", tmp_path / "store", "gopher://somewhere")
+    assert (refused.exit_code, "no URI that pyarrow reads" in refused.stderr) == (1, True)
