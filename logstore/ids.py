@@ -8,9 +8,7 @@ missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. Knows no
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Any, TypeAlias
 
 from logstore.errors import InvalidIDError, shown
@@ -86,13 +84,6 @@ def _of_user(value: Any) -> StreamID:
         return parse_id(value)
     except InvalidIDError as error:
         raise ValueError(error.message) from error
-
-
-def packed_ids(ids: Sequence[StreamID]) -> bytes:
-    """IDs side by side, 16 bytes each."""
-    if len(ids) == 1:
-        return _PACK.pack(*ids[0])
-    return struct.pack(f">{2 * len(ids)}Q", *chain.from_iterable(ids))
 
 
 ZERO_ID = StreamID(0, 0)

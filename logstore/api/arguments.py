@@ -10,7 +10,7 @@ import codecs
 import math
 import os
 import time
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -54,6 +54,17 @@ if TYPE_CHECKING:
 
 _new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
+
+
+def entry_ids(ids: Sequence[IDLike]) -> Sequence[StreamID]:
+    """IDs that were given; those that are IDs already, as most are, stay as they are.
+
+    Raises:
+        InvalidIDError: one is none.
+    """
+    if codec().are_ids(ids, StreamID):
+        return cast("Sequence[StreamID]", ids)
+    return [parse_id(wanted) for wanted in ids]
 
 
 def check_encoding(encoding: str) -> None:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import KeysView
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin, NackMode
+from logstore.codec import codec
 from logstore.engine.groups.deliver import Delivered
 from logstore.ids import StreamID
+
+if TYPE_CHECKING:
+    from logstore.codec.deliveries import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
 _AT_ONCE = timedelta(0)
@@ -136,9 +141,25 @@ class DeletedDelivery(Delivery[T]):
         return []
 
 
-def delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
+def _delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
     """The delivery of an entry as the engine handed it out."""
     return (DeletedDelivery if delivered.items is None else Delivery)(group, consumer, delivered)
+
+
+@cache
+def _maker(encoding: str | None) -> DeliveryMaker:
+    made: DeliveryMaker = codec().DeliveryMaker(Delivery, encoding)
+    return made
+
+
+def deliveries_of(
+    group: GroupAdmin[T], consumer: bytes, given: list[Delivered]
+) -> list[Delivery[T]]:
+    """The deliveries of entries as the engine handed them out; those of new ones, which most are,
+    without a call for each."""
+    encoding, values = group._opened.encoding, group._handle._values
+    reading = encoding if values is None else values
+    return _maker(encoding).made(given, group, consumer, reading, _AT_ONCE, _delivery_of)
 
 
 class Autoclaimed(Generic[T]):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments, worker
 from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, delivery_of
+from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of
 from logstore.api.group_admin import GroupAdmin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
@@ -446,7 +446,7 @@ class Group(GroupAdmin[T]):
         return worker.consume(self, consumer, work)
 
     def _deliveries(self, consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
-        return [delivery_of(self, consumer, delivered) for delivered in given]
+        return deliveries_of(self, consumer, given)
 
 
 def claim_step(
@@ -469,7 +469,7 @@ def claim_step(
         raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
     if time is not None and not isinstance(time, datetime):
         raise OptionError(f"time must be an aware datetime: {shown(time)}")
-    given = [parse_id(wanted) for wanted in ids]
+    given = list(arguments.entry_ids(tuple(ids)))
     min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
     idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
     time_ms = None if time is None else datetime_ms(time)

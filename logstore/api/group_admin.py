@@ -22,7 +22,7 @@ from logstore.api.opening import OpenStore
 from logstore.api.stream_writes import StreamWrites
 from logstore.engine.groups import ack, admin
 from logstore.engine.groups import describe as pel
-from logstore.ids import MAX_ID, IDLike, StreamID, parse_id
+from logstore.ids import MAX_ID, IDLike, StreamID
 from logstore.options import References, Sync
 from logstore.settings import GroupSettings
 
@@ -250,7 +250,7 @@ class GroupAdmin(Generic[T]):
         Raises:
             InvalidIDError: an ID is none.
         """
-        given = [parse_id(wanted) for wanted in ids]
+        given = arguments.entry_ids(ids)
         step = partial(ack.ack, stream=self._stream, group=self._name, ids=given)
         done: int = self._opened.free(step, sync)
         return done
@@ -293,7 +293,7 @@ class GroupAdmin(Generic[T]):
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
         arguments.check_flag(force, "force")
-        given = [parse_id(wanted) for wanted in ids]
+        given = arguments.entry_ids(ids)
         step = partial(
             ack.nack,
             stream=self._stream,
@@ -327,7 +327,7 @@ class GroupAdmin(Generic[T]):
             OptionError: ``references`` is none of the three.
         """
         arguments.check_choice(references, References, "references")
-        given = [parse_id(wanted) for wanted in ids]
+        given = arguments.entry_ids(ids)
         step = partial(
             ack.ack_delete, stream=self._stream, group=self._name, ids=given, mode=references
         )

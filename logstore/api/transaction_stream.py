@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.api import arguments, producing, scheduling
-from logstore.api.delivery import Delivery
+from logstore.api.delivery import Delivery, deliveries_of
 from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
 from logstore.api.group import claim_step
 from logstore.api.group_admin import NackMode
@@ -419,7 +419,7 @@ class TransactionGroup(Generic[T]):
 
         def made(given: list[Delivered]) -> list[Delivery[T]]:
             group = Stream(opened, stream).group(name)
-            return [Delivery(group, who, delivery) for delivery in given]
+            return deliveries_of(group, who, given)
 
         return self._steps.take(step, made)
 

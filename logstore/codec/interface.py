@@ -303,6 +303,23 @@ class Codec(Protocol):
         self, lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, vector: bytes = b""
     ) -> int: ...
 
+    def first_deliveries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes,
+        start: ID,
+        limit: int,
+        row_class: type,
+        id_class: type,
+        time_ms: int,
+    ) -> list[Any]: ...
+
+    def pack_ids(self, ids: Sequence[ID]) -> tuple[bytes, bool]: ...
+
+    def are_ids(self, values: Sequence[Any], id_class: type) -> bool: ...
+
     def mark_deleted(self, lp: bytes, ordinals: Sequence[int]) -> bytes: ...
 
     def fold(self, lp: bytes, vector: bytes) -> bytes: ...
@@ -361,6 +378,9 @@ class Codec(Protocol):
 
     @property
     def EntryMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+
+    @property
+    def DeliveryMaker(self) -> Any: ...  # noqa: N802  (a class, typed as that of deliveries.py)
 
     @property
     def FieldsMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)

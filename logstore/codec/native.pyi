@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +48,32 @@ class EntryMaker:
         limit: int = -1,
         reverse: bool = False,
     ) -> list[Any]: ...
+
+class DeliveryMaker:
+    def __init__(self, delivery_class: type, encoding: str | None) -> None: ...
+    def made(
+        self,
+        rows: list[Any],
+        group: Any,
+        consumer: bytes,
+        reading: Any,
+        at_once: Any,
+        other: Callable[[Any, bytes, Any], Any],
+    ) -> list[Any]: ...
+
+def first_deliveries(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    vector: bytes,
+    start: ID,
+    limit: int,
+    row_class: type,
+    id_class: type,
+    time_ms: int,
+) -> list[Any]: ...
+def pack_ids(ids: Sequence[ID]) -> tuple[bytes, bool]: ...
+def are_ids(values: Sequence[Any], id_class: type) -> bool: ...
 
 class NodeFinder:
     def __init__(self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"") -> None: ...

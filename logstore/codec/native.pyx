@@ -6,7 +6,7 @@ Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _make.pxi
 (entries as users hold them), _edit.pxi and _rewrite.pxi
 (changing them), _rows.pxi, _bulk_ids.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
-entries), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads
+entries), _deliveries.pxi (what a group hands out), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads
 of frames), _located.pxi (nodes by their locators), _columns.pxi, _entries.pxi and _arrow.pxi
 (Arrow), _search.pxi (frames behind damage), _lzf.pxi (what servers compress), _resp.pxi (requests of
 clients).
@@ -45,6 +45,7 @@ include "_bulk_ids.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
 include "_run.pxi"
+include "_deliveries.pxi"
 include "_lzf.pxi"
 include "_crc32c.pxi"
 include "_checksums.pxi"

@@ -10,6 +10,7 @@ from logstore.codec.batch import NodeBatch
 from logstore.codec.bulk import RowBatch, pack, rows
 from logstore.codec.bulk_ids import RunList, given
 from logstore.codec.checksums import frame_head, seal, unseal
+from logstore.codec.deliveries import DeliveryMaker, are_ids, first_deliveries, pack_ids
 from logstore.codec.edit import (
     append,
     entry_element_count,
@@ -42,6 +43,7 @@ from logstore.codec.search import FrameSearch
 
 __all__ = [
     "ArrowBuilder",
+    "DeliveryMaker",
     "EntryMaker",
     "FieldsMaker",
     "FrameSearch",
@@ -52,12 +54,14 @@ __all__ = [
     "RowBatch",
     "RunList",
     "append",
+    "are_ids",
     "counts",
     "entries",
     "entries_where",
     "entry_element_count",
     "extend",
     "find",
+    "first_deliveries",
     "first_live_id",
     "fits",
     "fold",
@@ -72,6 +76,7 @@ __all__ = [
     "may_match",
     "new_node",
     "pack",
+    "pack_ids",
     "resp_add",
     "resp_adds",
     "resp_ids",

@@ -21,7 +21,7 @@ from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.txn import groups, nodes, pel
 from logstore.engine.txn.nodes import Lookup
-from logstore.ids import MAX_ID, ZERO_ID, StreamID, packed_ids
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
@@ -133,7 +133,7 @@ def deliver(
     txn.counts["deliveries"] += len(new)
     ids = [delivered.id for delivered in new]
     (last_ms, last_seq), read = groups.delivered(record, group, ids)
-    pending = b"" if noack else packed_ids(ids)
+    pending = b"" if noack else codec().pack_ids(ids)[0]
     body: frames.Deliver = _new(
         frames.Deliver,
         (group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending),
@@ -172,10 +172,14 @@ def fresh(
     new: list[Delivered] = []
     for master, lp, vector in nodes.live_from(txn, record, start):
         left = limit - len(new) if limit else -1
-        for _, ms, seq, items in codec().entries(lp, *master, vector, start, MAX_ID, left):
-            if room is not None and not room.takes(items):
-                return new
-            new.append(_new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, now_ms)))
+        found: list[Delivered] = codec().first_deliveries(
+            lp, *master, vector, start, left, Delivered, StreamID, now_ms
+        )
+        if room is not None:
+            for at, delivered in enumerate(found):
+                if not room.takes(delivered.items or ()):
+                    return new + found[:at]
+        new += found
         if limit and len(new) >= limit:
             break
     return new

@@ -12,15 +12,14 @@ referenced if some group has not read so far, or has it pending.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
-from operator import lt
 from typing import Literal, TypeAlias
 
+from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.nodes import NodeRef
 from logstore.errors import OptionError
-from logstore.ids import ZERO_ID, StreamID, packed_ids
+from logstore.ids import ZERO_ID, StreamID
 from logstore.index.group_keys import ID_BYTES, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
@@ -140,9 +139,10 @@ def _pending(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> byte
     """Those of some IDs that are pending in a group, packed and ascending."""
     if not group.pending:
         return b""
-    if not all(map(lt, ids, islice(ids, 1, None))):
-        ids = sorted(set(ids))
-    return pel.present(txn.groups.index, group.number, packed_ids(ids))
+    packed, ascending = codec().pack_ids(ids)
+    if not ascending:
+        packed, _ = codec().pack_ids(sorted(set(ids)))
+    return pel.present(txn.groups.index, group.number, packed)
 
 
 def release(txn: WriteTxn, record: StreamRecord, ids: Sequence[StreamID]) -> None:
