@@ -171,6 +171,11 @@ def one_add(
     return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl)))
 
 
+def plain_add(name: bytes, fields: Row, encoding: str | None) -> Add:
+    """An add of one entry with no option."""
+    return _new(Add, (name, rows([fields], encoding), 0, 1, AUTO, True, None, None, None))
+
+
 def trim_rule(
     maxlen: int | None,
     minid: IDLike | None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
@@ -156,13 +156,22 @@ class OpenStore(Generic[T]):
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
 
-    def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None:
+    @overload
+    def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None: ...
+    @overload
+    def add_plain(
+        self, name: list[bytes], fields: list[dict[Any, Any]]
+    ) -> list[StreamID] | None: ...
+    def add_plain(self, name: Any, fields: Any, id: object = "*") -> Any:
         """Commit an entry with no option beside the pipeline; its ID, or None if this add or this
-        moment is not plain: nothing has happened then, and ``commit`` does it."""
+        moment is not plain: nothing has happened then, and ``commit`` does it. Lists of names and
+        of plain entries are one commit, and give a list of IDs."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
             return None
-        if type(fields) is not dict or type(id) is not str or id != "*":
+        if type(fields) is not dict and type(name) is not list:
+            return None
+        if type(id) is not str or id != "*":
             return None
         told: list[StreamID] = []
         try:
@@ -179,6 +188,13 @@ class OpenStore(Generic[T]):
                 except KeyboardInterrupt:
                     error = CommittedInterrupt(_COUNTS)
             raise error from exc
+
+    def plain_entry(self, fields: object) -> dict[Any, Any] | None:
+        """A copy of an entry as lists of ``add_plain`` have them; None if it is not plain."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None or not self._plain_text:
+            return None
+        return lane.plain(fields) if type(fields) is dict else None
 
     def free(self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None) -> Any:
         """A commit that gives space back: on a full disk it runs in the space set aside."""

@@ -3,6 +3,9 @@
 Invariants: nothing is decided, and no lock taken, before ``commit``; the steps are one commit, in
 the order in which they were taken; outcomes are set when it is through. Knows no stream and no
 group by its methods; these stand above and take their steps here.
+
+While all steps are plain adds (``engine/lane``) they are kept as names and entries: then they may
+be committed beside the pipeline. What becomes a step of the pipeline after all keeps its place.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.streams import add
 from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.options import Sync
@@ -61,6 +66,10 @@ class Steps(Generic[T]):
         self.over = False
         self._sync: Sync | None = sync
         self._taken: list[tuple[Callable[[WriteTxn], Any], Pending[Any]]] = []
+        # Plain adds, of which there are none once another step was taken.
+        self._names: list[bytes] = []
+        self._entries: list[dict[Any, Any]] = []
+        self._added: list[Pending[StreamID]] = []
         self._frees = True  # every step so far gives space back
 
     def check_open(self) -> None:
@@ -85,15 +94,50 @@ class Steps(Generic[T]):
     ) -> Pending[R]:
         """Take a step; ``made`` makes the result of what it gives, after the commit."""
         self.check_open()
+        if self._added:
+            self._through_pipeline()
         pending: Pending[R] = Pending(made)
         self._taken.append((step, pending))
         self._frees = self._frees and frees
         return pending
 
+    def add_plain(self, name: bytes, fields: object) -> Pending[StreamID] | None:
+        """Take an add with no option, if it is plain; None: nothing was taken, ``take`` it."""
+        self.check_open()
+        if self._taken or (entry := self.opened.plain_entry(fields)) is None:
+            return None
+        pending: Pending[StreamID] = Pending()
+        self._names.append(name)
+        self._entries.append(entry)
+        self._added.append(pending)
+        return pending
+
+    def _through_pipeline(self) -> None:
+        """Plain adds become steps like others."""
+        encoding = self.opened.encoding
+        for name, entry, pending in zip(self._names, self._entries, self._added, strict=True):
+            request = arguments.plain_add(name, entry, encoding)
+            self._taken.append((partial(add.add_first, request=request), pending))
+        self._names, self._entries, self._added = [], [], []
+        self._frees = False
+
+    def _beside_pipeline(self) -> bool:
+        """Commit plain adds in the lane; False: nothing has happened."""
+        ids = self.opened.add_plain(self._names, self._entries)
+        if ids is None:
+            return False
+        for pending, id in zip(self._added, ids, strict=True):
+            pending.settle(id)
+        return True
+
     def commit(self) -> bool:
         """Commit all steps, and set their outcomes; False if there are none."""
         self.check_open()
         self.over = True
+        if self._added:
+            if self._sync is None and self._beside_pipeline():
+                return True
+            self._through_pipeline()
         taken = self._taken
         if not taken:
             return False

@@ -114,6 +114,16 @@ class TransactionStream(Generic[T]):
 
         ``expected_last_id`` is the last ID as the steps before this one leave it.
         """
+        if (
+            self._values is maxlen is minid is limit is None
+            and producer is idempotent_id is expected_last_id is ttl is None
+            and create is approximate is True
+            and references == "keep"
+            and type(id) is str
+            and id == "*"
+            and (plain := self._steps.add_plain(self._name, fields)) is not None
+        ):
+            return plain
         encoding = self._steps.opened.encoding
         batch, request = arguments.one_add(
             self._name,

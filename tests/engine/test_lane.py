@@ -257,6 +257,9 @@ def test_counters_are_those_of_the_pipeline(tmp_path: Path) -> None:
                 engine_of(store)._close_lane()
             for number in range(120):
                 store.stream("s").add({"n": number})
+            with store.transaction() as transaction:
+                for number in range(3):
+                    transaction.stream("s").add({"n": number})
             counts = store.metrics()
             # Bytes of IDs depend on the time between them.
             told.append({name: counts[name] for name in counts if "_bytes" not in name})
@@ -291,10 +294,21 @@ class History:
             enumerate(
                 [
                     self.delete, self.trim, self.drop, self.read, self.check,
+                    *[self.transaction] * 9,
                     lambda _: store.checkpoint(), lambda _: roll(store), lambda _: store.compact(),
                 ]
             )
         )  # fmt: skip
+
+    def transaction(self, _: str) -> None:
+        names = self.rng.choices("ab", k=self.rng.randrange(1, 6))
+        rows = [
+            {"n": "of many", self.rng.choice("xy"): "v" * self.rng.randrange(90)} for _ in names
+        ]
+        with self.store.transaction() as opened:
+            added = [opened.stream(name).add(row) for name, row in zip(names, rows, strict=True)]
+        for name, row, one in zip(names, rows, added, strict=True):
+            self.model[name][one.id] = {k.encode(): v.encode() for k, v in row.items()}
 
     def delete(self, name: str) -> None:
         gone = self.rng.choice(list(self.model[name]))
@@ -514,7 +528,13 @@ def test_adds_of_finalisers_and_handlers_leave_others_as_they_were(store: Store)
         for number in range(1500):
             if number % 3 == 0:
                 Adds(stream, outcomes)
-            ids.append((stream.add({"temp": str(number), "hum": number}), number))
+            if number % 4:
+                ids.append((stream.add({"temp": str(number), "hum": number}), number))
+                continue
+            new = [number + 10_000, number + 20_000]
+            with store.transaction() as transaction:
+                both = [transaction.stream("s").add({"temp": str(n), "hum": n}) for n in new]
+            ids += [(one.id, n) for one, n in zip(both, new, strict=True)]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
@@ -570,9 +590,13 @@ def test_threads_add_beside_each_other(tmp_path: Path, sync: Any) -> None:
             stream = store.stream("ab"[number % 2])
             for each in range(150):
                 fields = {"t": number, "n" if each % 5 else "m": each}
-                mine.append(
-                    (stream.add(fields), {k.encode(): b"%d" % v for k, v in fields.items()})
-                )
+                if each % 4:
+                    id = stream.add(fields)
+                else:
+                    with store.transaction() as transaction:
+                        one = transaction.stream("ab"[number % 2]).add(fields)
+                    id = one.id
+                mine.append((id, {k.encode(): b"%d" % v for k, v in fields.items()}))
 
         threads = [
             threading.Thread(target=work, args=(mine, number)) for number, mine in enumerate(added)

@@ -34,16 +34,24 @@ lane.IN_USE = True
 path, sync, start = sys.argv[1:]
 store = logstore.open(path, sync=sync, background=False)
 stream = store.stream("s")
-for number in range(10):
+def add(number):
     stream.add({"n": number})
+for number in range(10):
+    add(number)
 assert store._live().lane.take_counts()["commits"]
 Path(start).touch()
 for number in range(10, 20):
-    stream.add({"n": number})
+    add(number)
     print(number, flush=True)
 assert store._live().lane.take_counts()["commits"] == 10
 os._exit(0)
 """
+TRANSACTIONS = ADDS.replace(
+    'stream.add({"n": number})',
+    """with store.transaction() as transaction:
+        for name in "aba":
+            transaction.stream(name).add({"n": number})""",
+)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +126,45 @@ def test_a_kill_leaves_all_of_an_add_or_nothing(
     subprocess.run(
         [sys.executable, "-c", command, "check", str(path)], check=True, stdout=subprocess.DEVNULL
     )
+
+
+@pytest.mark.parametrize(("how", "more"), [("half", 0), ("all", 1)])
+@pytest.mark.parametrize("stays_open", [False, True])
+def test_a_kill_leaves_all_of_a_transaction_or_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killer: Path,
+    how: str,
+    more: int,
+    stays_open: bool,
+) -> None:
+    """In its one write: the first of its frames, all but for its end, or all is there."""
+    let_lag(monkeypatch, 64, lane=True)
+    path, start = tmp_path / "store", tmp_path / "start"
+    with logstore.open(path, background=False) as other:
+        for name in "ab":
+            other.stream(name).add({"n": -1})
+        if not stays_open:
+            other.close()
+        kill = {"KILL_AT": "pwrite:1", "KILL_HOW": how, "KILL_FROM": str(start)}
+        done = subprocess.run(
+            [sys.executable, "-c", TRANSACTIONS, str(path), "everysec", str(start)],
+            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        with logstore.open(path, background=False) as store:
+            store.stream("a").add({"n": 99})
+            follow(store)
+            there = {
+                name: [int(entry.fields[b"n"]) for entry in store.stream(name).range()]
+                for name in "ab"
+            }
+            assert there["b"] == [-1, *range(10 + more)]
+            assert there["a"] == [-1, *[each for n in range(10 + more) for each in (n, n)], 99]
 
 
 @pytest.mark.parametrize("stored", range(6))

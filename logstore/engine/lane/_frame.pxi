@@ -45,16 +45,17 @@ cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noe
 
 
 cdef inline uint32_t put_head(
-    u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed
+    u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed, uint32_t ordinal, bint last
 ) noexcept nogil:
-    """Write the head of the only frame of a commit, whose payload stands behind it; its CRC."""
+    """Write the head of a frame whose payload stands behind it; its CRC. `ordinal`: its place in
+    its commit, which the `last` one ends."""
     cdef uint32_t crc
     put_32(out + 4, <uint32_t>size)
     put_64(out + 8, commit)
     put_64(out + 16, durable)
-    put_32(out + 24, 0)
+    put_32(out + 24, ordinal)
     out[28] = KIND_APPEND
-    out[29] = LAST
+    out[29] = LAST if last else 0
     out[30] = MARK & 0xFF
     out[31] = MARK >> 8
     crc = frame_crc(out, at, size, seed)
@@ -70,14 +71,18 @@ cdef inline void put_body(u8* p, const Append* body) noexcept nogil:
     put_32(p + 28, body.elements)
 
 
-cdef inline bint is_plain_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:
-    """Whether bytes of a published log begin with a commit that is one append frame; its body, and
-    the bytes of its payload."""
+cdef inline bint ends_commit(const u8* p) noexcept nogil:
+    """Whether a frame is the last of its commit."""
+    return p[29] & LAST
+
+
+cdef inline bint is_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:
+    """Whether bytes of a published log begin with an append frame; its body, and the bytes of its
+    payload."""
     if left < HEAD + APPEND_BODY:
         return False
     size[0] = little(p + 4, 4)
-    if (size[0] < APPEND_BODY or size[0] > left - HEAD or p[28] != KIND_APPEND
-            or not p[29] & LAST or little(p + 24, 4)):
+    if size[0] < APPEND_BODY or size[0] > left - HEAD or p[28] != KIND_APPEND:
         return False
     body.stream = little(p + HEAD, 8)
     body.ms = little(p + HEAD + 8, 8)

@@ -44,6 +44,12 @@ ctypedef struct Row:            # an entry that is encoded, but for what its ID 
     bint same                   # the names are the node's
 
 
+ctypedef struct Ahead:          # what a commit adds to the stream before the entry in question
+    u64 bytes
+    u64 elements
+    int64_t entries
+
+
 cdef int put_plain(object value, Buf* out, u64* raw_bytes) except -1:
     """Append a name or value as an element, as RowBatch does; 0: it is not plain."""
     cdef int overflow = 0
@@ -221,25 +227,32 @@ cdef class Handle:
         return 1
 
     # -- its frame, and what the frame does to the stream --------------------------------------------
-    cdef bint has_room(self, const Row* row, const Limits* limits) noexcept nogil:
+    cdef bint has_room(self, const Row* row, const Limits* limits, const Ahead* ahead) noexcept nogil:
         """Whether the entry goes into the open node, as `pack` of the codec decides, and that stays
-        a node which is kept whole."""
-        if self.lp.size + row.raw_bytes >= limits.bytes_max:
+        a node which is kept whole. `ahead`: what has joined the node by then."""
+        cdef u8 counter[INT_BYTES_MAX]
+        cdef u64 size = self.lp.size
+        if ahead.entries:
+            size += ahead.bytes + put_int(counter, self.live + ahead.entries) - self.live_bytes
+        if size + row.raw_bytes >= limits.bytes_max:
             return False
-        if 0 < limits.entries_max <= self.live + self.deleted:
+        if 0 < limits.entries_max <= self.live + self.deleted + ahead.entries:
             return False
-        return (self.element_count < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
-                and self.lp.size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
+        return (self.element_count + ahead.elements < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
+                and size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
 
-    cdef int put_frame(self, Buf* out, const Row* row, u64 ms, u64 seq, Append* body) noexcept nogil:
-        """Write an append frame but for its head, and take the memory that `grow` will need."""
+    cdef int put_frame(self, Buf* out, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
+                       Append* body) noexcept nogil:
+        """Append an append frame but for its head, and take the memory that `grow` will need, for
+        what is ahead of it, too."""
         cdef u8* p
+        cdef u64 at = out.size
         cdef int64_t elements = row.width + 3 if row.same else 2 * row.width + 4
-        out.size = 0
         if (buf_reserve(out, HEAD + APPEND_BODY + row.elements.size + 5 * INT_BYTES_MAX) != OK
-                or buf_reserve(&self.lp, row.elements.size + 6 * INT_BYTES_MAX) != OK):
+                or buf_reserve(&self.lp, ahead.bytes + row.elements.size
+                               + (6 + ahead.entries) * INT_BYTES_MAX) != OK):
             return E_MEMORY
-        p = out.data + HEAD + APPEND_BODY
+        p = out.data + at + HEAD + APPEND_BODY
         p += put_int(p, SAME_FIELDS if row.same else 0)
         p += put_int(p, <int64_t>(ms - self.master_ms))
         p += put_int(p, <int64_t>(seq - self.master_seq))
@@ -254,7 +267,7 @@ cdef class Handle:
         body.seq = seq
         body.entries = 1
         body.elements = <uint32_t>elements + 1
-        put_body(out.data + HEAD, body)
+        put_body(out.data + at + HEAD, body)
         return OK
 
     cdef bint can_grow(self, u64 size, const Append* body) noexcept nogil:
@@ -297,18 +310,20 @@ cdef class Handle:
         cdef Row row
         cdef Append body
         cdef Limits limits
+        cdef Ahead nothing
         cdef Buf out
         limits.bytes_max = bytes_max
         limits.entries_max = entries_max
         memset(&row, 0, sizeof(Row))
+        memset(&nothing, 0, sizeof(Ahead))
         memset(&out, 0, sizeof(Buf))
         try:
             if not self.usable or not self.encode(&row, fields, True):
                 return None
-            if not self.has_room(&row, &limits):
+            if not self.has_room(&row, &limits, &nothing):
                 return None
-            fail(self.put_frame(&out, &row, ms, seq, &body))
-            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed)
+            fail(self.put_frame(&out, &row, ms, seq, &nothing, &body))
+            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True)
             return PyBytes_FromStringAndSize(<char*>out.data, out.size)
         finally:
             buf_free(&row.names)
@@ -321,7 +336,9 @@ cdef class Handle:
         cdef const u8* p = data_of(frame)
         cdef Append body
         cdef u64 size
-        if not is_plain_append(p, size_of(frame), &body, &size) or body.stream != self.number:
+        if not is_append(p, size_of(frame), &body, &size) or body.stream != self.number:
+            return False
+        if not ends_commit(p) or little(p + 24, 4):
             return False
         if frame_crc(p, at, size, seed) != little(p, 4):
             return False

@@ -4,6 +4,7 @@ cdef u64 NOWHERE = ~<u64>0
 cdef enum:
     STREAMS_MAX = 1000      # handles, of some kilobytes each
     CATCH_UP_BYTES_MAX = 1 << 16
+    STEPS_MAX = 16          # entries of one commit
 
 cdef enum:                  # what became of a try
     NOT_PLAIN = 0           # nothing has happened, the pipeline does it
@@ -13,11 +14,34 @@ cdef enum:                  # what became of a try
 
 ctypedef struct Tried:      # a commit that was begun, for who asks the log what became of it
     u64 start
+    u64 last                # where its last frame starts
     u64 commit
-    u64 ms
-    u64 seq
-    uint32_t crc
+    uint32_t crc            # of that
     int error               # of the system
+
+ctypedef struct Asked:      # one entry of a call; the objects are kept by who calls
+    PyObject* handle
+    PyObject* name
+    PyObject* fields
+    u64 version             # of the handle, when the entry was encoded
+    u64 ms                  # its ID, once it is committed
+    u64 seq
+
+ctypedef struct Step:       # the same on its way into the log
+    Row row
+    Append body
+    u64 at                  # where its frame stands in the commit
+    u64 size                # bytes of that
+
+
+cdef inline bint next_id(u64 now_ms, u64* ms, u64* seq) noexcept nogil:
+    """The ID that `*` means behind this one; False: there is none in its millisecond any more."""
+    if now_ms > ms[0]:
+        ms[0] = now_ms
+        seq[0] = 0
+        return True
+    seq[0] += 1
+    return seq[0] != 0
 
 
 cdef class Lane:
@@ -44,11 +68,11 @@ cdef class Lane:
     cdef u64 epoch              # counts how often this took over; handles of others are learned anew
     cdef dict handles, by_number
     cdef list dirty             # handles that are ahead of the cache
-    cdef u64 turn               # counts entries that were encoded into `row`
-    cdef Row row
+    cdef u64 turn               # counts calls that encoded entries into rows of `steps`
+    cdef Step steps[STEPS_MAX]
     cdef Buf out, tail
     cdef int64_t called_ms
-    cdef int64_t commits, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
+    cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
     def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns,
                  int passed_over_max):
@@ -75,8 +99,10 @@ cdef class Lane:
     def __dealloc__(self):
         if self.wake != NULL:
             PyBuffer_Release(&self.memory)
-        buf_free(&self.row.names)
-        buf_free(&self.row.elements)
+        cdef int i
+        for i in range(STEPS_MAX):
+            buf_free(&self.steps[i].row.names)
+            buf_free(&self.steps[i].row.elements)
         buf_free(&self.out)
         buf_free(&self.tail)
 
@@ -91,100 +117,146 @@ cdef class Lane:
             self.file = None
 
     # -- one add -----------------------------------------------------------------------------------
-    def add(self, bytes name not None, dict fields not None, list told not None):
-        """Commit one entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
+    def add(self, name not None, fields not None, list told not None):
+        """Commit an entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
 
-        The ID is put into `told`, too: whatever is raised then, an interrupt behind the end of this
+        With lists of names and entries these are one commit, and give `told`; they may be to one
+        stream, and nobody else changes the lists meanwhile. IDs are put into `told`, too: whatever is raised then, an interrupt behind the end of this
         call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK, neither of
         which is waited for. MemoryError, and nothing happened; what `failed` raises.
         """
         cdef Handle h
-        cdef u64 turn, version
-        cdef Tried tried
-        cdef int became = NOT_PLAIN
-        cdef bint grouped = False
-        if self.wake == NULL or not self.may_lag() or self.busy.now:
-            return None         # who is inside a call already is told so by the committer
-        if self.passed_over >= self.passed_over_max:
-            self.passed_over = 0
-            self.lock.passed_over = self.passed_over_max
+        cdef u64 turn
+        cdef Asked asked
+        if not self.may_try():
             return None
-        h = self.handle(name)
+        if type(name) is list:
+            return told if self.add_all(name, fields, told) else None
+        h = self.handle(<bytes?>name)
         if h is None:
             return None
         self.turn += 1
-        turn, version = self.turn, h.version
-        if not h.encode(&self.row, fields, True) or self.is_owned() is True:
+        turn = self.turn
+        asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
+        asked.version = h.version
+        if not h.encode(&self.steps[0].row, <dict?>fields, True):
             return None
-        if self.acquire(False) is not True:
+        return told[0] if self.commit_asked(&asked, 1, turn, told) else None
+
+    cdef bint add_all(self, list names, list rows, list told) except -1:
+        """Commit entries, each to the stream of its name, as one; whether that is done."""
+        cdef Handle h
+        cdef u64 turn
+        cdef Asked asked[STEPS_MAX]
+        cdef Asked* one
+        cdef Py_ssize_t i, count = PyList_GET_SIZE(rows)
+        if not 0 < count <= STEPS_MAX or PyList_GET_SIZE(names) != count:
+            return False
+        held = []
+        self.turn += 1
+        turn = self.turn
+        for i in range(count):
+            name, fields = <bytes?>names[i], <dict?>rows[i]
+            h = self.handle(name)
+            if h is None:
+                return False
+            held.append(h)
+            one = &asked[i]
+            one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
+            one.version = h.version
+            if not h.encode(&self.steps[i].row, fields, True):
+                return False
+        return self.commit_asked(asked, count, turn, told)
+
+    def plain(self, dict fields not None):
+        """A copy of an entry for `add_all`; None if it is not plain."""
+        cdef PyObject* key
+        cdef PyObject* item
+        cdef Py_ssize_t at = 0
+        cdef Row* row = &self.steps[0].row
+        if not PyDict_Size(fields):
             return None
+        self.turn += 1          # what stands in the row is of nobody then
+        row.elements.size = row.raw_bytes = 0
+        while PyDict_Next(fields, &at, &key, &item):
+            if not put_plain(<object>key, &row.elements, &row.raw_bytes):
+                return None
+            if not put_plain(<object>item, &row.elements, &row.raw_bytes):
+                return None
+        return PyDict_Copy(fields)
+
+    cdef bint may_try(self) except -1:
+        """Whether the lane is open, and it is its turn."""
+        if self.wake == NULL or not self.may_lag() or self.busy.now:
+            return False        # who is inside a call already is told so by the committer
+        if self.passed_over >= self.passed_over_max:
+            self.passed_over = 0
+            self.lock.passed_over = self.passed_over_max
+            return False
+        return True
+
+    cdef bint commit_asked(self, Asked* asked, int count, u64 turn, list told) except -1:
+        """Commit entries that were encoded; False: nothing has happened. IDs go into `told`."""
+        cdef Tried tried
+        cdef int i, became = NOT_PLAIN
+        cdef bint grouped = False
+        if self.is_owned() is True or self.acquire(False) is not True:
+            return False
         try:
             if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
-                return None
+                return False
             try:
-                became = self.commit_locked(h, name, fields, turn, version, &tried)
+                became = self.commit_locked(asked, count, turn, &tried)
                 if became > COMMITTED:
                     self.ask(became, &tried)
             finally:
-                grouped = self.unlock(h)
+                grouped = self.unlock(asked, count)
         finally:
             self.release()
         if not became:
-            return None
-        id = ls_id(_StreamID, tried.ms, tried.seq)
-        told.append(id)
+            return False
+        for i in range(count):
+            told.append(ls_id(_StreamID, asked[i].ms, asked[i].seq))
         if grouped:
-            self.engine.wake.waits.waiters.wake_buckets({h.bucket}, set())
-        return id
+            buckets = {(<Handle>asked[i].handle).bucket for i in range(count)}
+            self.engine.wake.waits.waiters.wake_buckets(buckets, set())
+        return True
 
     cdef int64_t may_lag(self) except -1:
         """How many commits the index may be behind; 0: there is no lane."""
         return self.lag["INDEX_LAG_MAX_COMMITS"]
 
-    cdef int commit_locked(self, Handle h, bytes name, dict fields, u64 turn, u64 version,
-                           Tried* tried) except -1:
+    cdef int commit_locked(self, Asked* asked, int count, u64 turn, Tried* tried) except -1:
         """Decide and commit; what became of it.
 
-        Crash order, as the pipeline has it: the word of a commit in progress; all of the frame in
-        one append; what the policy promises; the handle; where the log stands, `applied` behind
-        what it depends on; the commit is over. From the first of these on no code of Python runs,
-        and no memory is taken.
+        Crash order, as the pipeline has it: the word of a commit in progress; all frames in one
+        append; what the policy promises; the handles; where the log stands, `applied` behind what
+        it depends on; the commit is over. From the first of these on no code of Python runs, and no
+        memory is taken.
         """
         cdef u8* w = self.wake
-        cdef u8* bucket = w + BUCKETS_AT + h.bucket * BUCKET
         cdef u64 start = ls_load(w + W_APPLIED), size
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
-        cdef Append body
-        cdef int became
+        cdef Step* step
+        cdef int i, became
         ls_store(w + W_OWNER, self.owner[0])
         ls_store(w + W_OWNER + 8, self.owner[1])
         if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
             return NOT_PLAIN    # a failed sync, a dead writer's commit, a full disk
         if not self.stand(start) or now_ns - self.looked_ns >= self.look_ns:
             return NOT_PLAIN
-        if h.epoch != self.epoch and not self.learn(h, name):
+        if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
             return NOT_PLAIN
-        if <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ns // 1000000:
-            return NOT_PLAIN    # somebody may wait for a group: the pipeline hands out
-        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
-            return NOT_PLAIN
-        if turn != self.turn or version != h.version:   # another entry stands there, or other names
-            self.turn += 1
-            if not h.encode(&self.row, fields, False):
-                return NOT_PLAIN
-        if not self.next_id(h, &tried.ms, &tried.seq) or not h.has_room(&self.row, &self.limits):
-            return NOT_PLAIN
-        if not h.dirty:
-            self.dirty.append(h)
-            h.dirty = True
-        fail(h.put_frame(&self.out, &self.row, tried.ms, tried.seq, &body))
         size = self.out.size
         if (<int64_t>((start & 0xFFFFFFFF) + size) > self.segment_bytes
                 or start + size - ls_load(w + W_INDEXED) > self.lag_bytes()):
             return NOT_PLAIN    # the pipeline seals the segment, or lets the index follow
         tried.start, tried.commit = start, self.commit + 1
-        tried.crc = put_head(self.out.data, start, size - HEAD, tried.commit,
-                             ls_load(w + W_DURABLE), self.seed)
+        for i in range(count):
+            step = &self.steps[i]
+            tried.last = start + step.at
+            tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
+                                 ls_load(w + W_DURABLE), self.seed, i, i == count - 1)
         if self.always:
             self.lock.held = True       # for those who wait in the queue meanwhile
         # -- from here on it may have happened
@@ -192,16 +264,84 @@ cdef class Lane:
         # crash: the next writer runs the tail check, and finds nothing
         became = self.append(size, start, now_ns, tried)
         if became == COMMITTED:
-            h.grow(self.out.data + HEAD + APPEND_BODY, size - HEAD - APPEND_BODY, &body, start)
-            self.publish(tried, size, bucket)
-            self.count(size, size - HEAD - APPEND_BODY)
+            for i in range(count):
+                step = &self.steps[i]
+                (<Handle>asked[i].handle).grow(
+                    self.out.data + step.at + HEAD + APPEND_BODY,
+                    step.size - HEAD - APPEND_BODY, &step.body, start + step.at)
+            self.publish(tried, size, asked, count)
+            self.commits += 1
+            self.entries += count
+            self.commit_bytes += size
+            self.added_bytes += size - count * (HEAD + APPEND_BODY)
         # -- to here
         if self.always:
             self.lock.held = False
         return became
 
+    cdef bint are_plain(self, Asked* asked, int count, u64 turn, u64 start, int64_t now_ns) except -1:
+        """Know the streams, and have the entries encoded as these are now; False: one is not
+        plain."""
+        cdef Handle h
+        cdef int i
+        cdef bint encoded
+        for i in range(count):
+            h = <Handle>asked[i].handle
+            if h.epoch != self.epoch and not self.learn(h, <bytes>asked[i].name):
+                return False
+            if (<int64_t>ls_load(self.wake + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL)
+                    >= now_ns // 1000000):
+                return False    # somebody may wait for a group: the pipeline hands out
+        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+            return False
+        # From here on no code of Python runs.
+        encoded = turn == self.turn     # or other entries stand there
+        for i in range(count):
+            h = <Handle>asked[i].handle
+            if h.epoch != self.epoch:
+                return False
+            encoded = encoded and asked[i].version == h.version     # or its names are others
+        if encoded:
+            return True
+        self.turn += 1
+        for i in range(count):
+            h = <Handle>asked[i].handle
+            if not h.encode(&self.steps[i].row, <dict>asked[i].fields, False):
+                return False
+        return True
+
+    cdef bint lay_out(self, Asked* asked, int count) except -1:
+        """Give IDs, and write the frames but for their heads; False: one has no room."""
+        cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
+        cdef Ahead ahead
+        cdef Step* step
+        cdef Handle h
+        cdef int i, before
+        self.out.size = 0
+        for i in range(count):
+            h, step = <Handle>asked[i].handle, &self.steps[i]
+            memset(&ahead, 0, sizeof(Ahead))
+            asked[i].ms, asked[i].seq = h.last_ms, h.last_seq
+            for before in range(i):
+                if asked[before].handle == asked[i].handle:
+                    ahead.bytes += self.steps[before].size - HEAD - APPEND_BODY
+                    ahead.elements += self.steps[before].body.elements
+                    ahead.entries += 1
+                    asked[i].ms, asked[i].seq = asked[before].ms, asked[before].seq
+            if not next_id(now_ms, &asked[i].ms, &asked[i].seq):
+                return False
+            if not h.has_room(&step.row, &self.limits, &ahead):
+                return False
+            if not h.dirty:
+                self.dirty.append(h)
+                h.dirty = True
+            step.at = self.out.size
+            fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
+            step.size = self.out.size - step.at
+        return True
+
     cdef int append(self, u64 size, u64 start, int64_t now_ns, Tried* tried) noexcept:
-        """Write the frame, and make it durable as the policy says. Others of this process run
+        """Write the frames, and make them durable as the policy says. Others of this process run
         meanwhile, and find the mutex taken."""
         cdef u8* w = self.wake
         cdef const u8* data = self.out.data
@@ -234,12 +374,14 @@ cdef class Lane:
             ls_store(w + W_UNSYNCED, now_ns // 1000000)
         return COMMITTED
 
-    cdef void publish(self, const Tried* tried, u64 size, u8* bucket) noexcept:
+    cdef void publish(self, const Tried* tried, u64 size, const Asked* asked, int count) noexcept:
         """Tell all processes where the log stands; the index lags one more commit behind."""
         cdef u8* w = self.wake
+        cdef u8* bucket
+        cdef int i
         self.applied = tried.start + size
         self.commit = tried.commit
-        self.last_frame = tried.start
+        self.last_frame = tried.last
         self.last_crc = tried.crc
         self.since += 1
         ls_store(w + W_COMMIT, self.commit)
@@ -249,44 +391,34 @@ cdef class Lane:
         # crash: the commit is still in progress, and the tail check publishes it once more
         ls_store(w + W_PROGRESS, 0)
         # crash: published; sleepers look again by themselves
-        ls_store_32(bucket, ls_load_32(bucket) + 1)
+        for i in range(count):
+            bucket = w + BUCKETS_AT + (<Handle>asked[i].handle).bucket * BUCKET
+            ls_store_32(bucket, ls_load_32(bucket) + 1)
         ls_store_32(w + EVERY_AT, ls_load_32(w + EVERY_AT) + 1)  # last: who saw it sees the other
-
-    cdef int next_id(self, Handle h, u64* ms, u64* seq) noexcept:
-        """The ID that `*` means now; 0: there is none in the last millisecond any more."""
-        ms[0] = <u64>(ls_now_ns(WALL) // 1000000)
-        seq[0] = 0
-        if ms[0] > h.last_ms:
-            return 1
-        ms[0] = h.last_ms
-        seq[0] = h.last_seq + 1
-        return seq[0] != 0
-
-    cdef void count(self, u64 size, u64 entry_bytes) noexcept:
-        self.commits += 1
-        self.commit_bytes += size
-        self.added_bytes += entry_bytes
 
     def take_counts(self):
         """What was counted since this was asked last, as `Metrics` names it."""
-        cdef int64_t commits = self.commits, size = self.commit_bytes, added = self.added_bytes
+        cdef int64_t commits = self.commits, entries = self.entries
+        cdef int64_t size = self.commit_bytes, added = self.added_bytes
         cdef int64_t syncs = self.syncs, ns = self.sync_ns, longest = self.sync_ns_max
         # Before an object is made: then another thread may count.
-        self.commits = self.commit_bytes = self.added_bytes = 0
+        self.commits = self.entries = self.commit_bytes = self.added_bytes = 0
         self.syncs = self.sync_ns = self.sync_ns_max = 0
         return {
-            "commits": commits, "operations": commits, "added_entries": commits,
+            "commits": commits, "operations": commits, "added_entries": entries,
             "commit_bytes": size, "added_bytes": added,
             "syncs": syncs, "sync_ns": ns, "sync_ns_max": longest,
         }
 
     # -- the ends of a try -------------------------------------------------------------------------
-    cdef bint unlock(self, Handle h) noexcept:
+    cdef bint unlock(self, const Asked* asked, int count) noexcept:
         """Give LOCK back, then wake who waits for it, or for what was added; True if readers of
         groups are to be woken, too."""
         cdef u8* w = self.wake
         cdef u8* bucket
         cdef int64_t now_ms
+        cdef bint grouped = False
+        cdef int i
         flock(self.lock_fd, LOCK_UN)
         if ls_load_32(w + W_WAITING):
             self.passed_over += 1
@@ -294,15 +426,18 @@ cdef class Lane:
             ls_wake(<uint32_t*>(w + W_WAITING), 1)
         else:
             self.passed_over = 0
-        bucket = w + BUCKETS_AT + h.bucket * BUCKET
         now_ms = ls_now_ns(MONOTONIC) // 1000000
         if now_ms - self.called_ms >= CALL_MS or <int64_t>ls_load(w + EVERY_AT + UNTIL) >= now_ms:
             self.called_ms = now_ms
             ls_wake(<uint32_t*>(w + EVERY_AT), EVERYBODY)
-        if <int64_t>ls_load(bucket + UNTIL) >= now_ms:
-            ls_wake(<uint32_t*>bucket, EVERYBODY)
-        # Somebody may wait for a group, who came behind our look at it.
-        return <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ms
+        for i in range(count):
+            bucket = w + BUCKETS_AT + (<Handle>asked[i].handle).bucket * BUCKET
+            if <int64_t>ls_load(bucket + UNTIL) >= now_ms:
+                ls_wake(<uint32_t*>bucket, EVERYBODY)
+            # Somebody may wait for a group, who came behind our look at it.
+            if <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ms:
+                grouped = True
+        return grouped
 
     cdef int ask(self, int became, const Tried* tried) except -1:
         """Something failed: the log says whether the commit counts. Raises if it does not, or if it
@@ -312,7 +447,8 @@ cdef class Lane:
         try:
             for left in reversed(range(3)):
                 try:
-                    self.failed(became == SYNC_FAILED, tried.error, tried.start, tried.commit, tried.crc)
+                    self.failed(became == SYNC_FAILED, tried.error, tried.start, tried.last,
+                                tried.commit, tried.crc)
                     return 0
                 except KeyboardInterrupt:
                     if not left:
@@ -448,7 +584,7 @@ cdef class Lane:
         while at < count:
             p, start = self.tail.data + at, self.applied
             h = None
-            if (is_plain_append(p, count - at, &body, &size)
+            if (is_append(p, count - at, &body, &size)
                     and frame_crc(p, start, size, self.seed) == little(p, 4)):
                 h = self.held(body.stream)
             if h is None or not h.can_grow(size - APPEND_BODY, &body):
@@ -462,7 +598,8 @@ cdef class Lane:
             self.last_frame = start
             self.last_crc = <uint32_t>little(p, 4)
             self.applied = start + HEAD + size
-            self.since += 1
+            if ends_commit(p):
+                self.since += 1
             if self.applied <= ls_load(self.wake + W_INDEXED):
                 self.since = self.owed = 0      # the other one let the index follow
             at += HEAD + size

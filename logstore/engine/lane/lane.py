@@ -64,7 +64,9 @@ def _follow(engine: Engine) -> None:
     write_back.follow_locked(engine, engine.wake.log())
 
 
-def _ask(engine: Engine, synced: bool, error: int, start: int, number: int, crc: int) -> None:
+def _ask(
+    engine: Engine, synced: bool, error: int, start: int, last: int, number: int, crc: int
+) -> None:
     """Raise what a failed append, or with ``synced`` a failed sync, means for its commit; nothing
     if that counts and all is well. The mutex and LOCK are held."""
     path = names.segment(engine.path, fmt.segment_of(start))
@@ -73,7 +75,7 @@ def _ask(engine: Engine, synced: bool, error: int, start: int, number: int, crc:
         exc = typed(OSError(error, os.strerror(error)), path, "syncing" if synced else "writing")
     request = pipeline.Request(_nothing, (), 0, 0)
     batch = pipeline.Batch([request])
-    batch.start = batch.last_frame = start
+    batch.start, batch.last_frame = start, last
     batch.number, batch.last_crc, batch.appended = number, crc, synced
     through(pipeline.resolve, engine, batch, exc)
     if request.error is not None:

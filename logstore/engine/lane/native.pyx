@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
-"""The lane of plain adds: commits of one append frame each, in C with typed data.
+"""The lane of plain adds: commits of append frames alone, in C with typed data.
 
 Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
 (the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
@@ -8,7 +8,8 @@ _words.pxi (the control block, calls of the system) and _lane.pxi (`Lane`: commi
 
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
-not expire; nobody may wait for a group of it. The moment is plain if the mutex and LOCK are free,
+not expire; nobody may wait for a group of it. Some plain adds, to one stream or many, may be one
+commit (`add` with lists), a frame each. The moment is plain if the mutex and LOCK are free,
 no commit is in progress, the index may lag one more commit, and the segment has room. Everything
 else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
 pipeline, which is asked behind this.
@@ -33,7 +34,7 @@ It may not know LMDB, nor how the index follows: see ``engine.commit.write_back`
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Next, PyDict_Size
+from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject

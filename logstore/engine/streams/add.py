@@ -101,6 +101,13 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     return added
 
 
+def add_first(txn: WriteTxn, request: Add) -> StreamID:
+    """The ID of an add that may create its stream."""
+    added = add(txn, request)
+    assert added is not None
+    return added.first
+
+
 def check_expected(name: bytes, expected: StreamID, last: StreamID) -> None:
     """LastIDConflictError unless the last ID is the one that the caller saw."""
     if expected == last:
