@@ -240,7 +240,8 @@ from logstore.wire.server import group_commit
 from logstore.wire.server.server import Listen, Server
 
 path, commits = sys.argv[1], int(sys.argv[2])
-tell, plain_add = group_commit.GroupCommit._tell, group_commit.GroupCommit.plain_add
+shared = group_commit.GroupCommit
+tell = shared._tell
 
 def count():
     global commits
@@ -252,13 +253,16 @@ def dies(self, taken, outcomes):
     count()
     tell(self, taken, outcomes)
 
-def dies_too(self, *add):
-    reply = plain_add(self, *add)
-    if reply is not None:
-        count()
-    return reply
+def dies_too(commit):
+    def committed(self, *given):
+        reply = commit(self, *given)
+        if reply is not None:
+            count()
+        return reply
+    return committed
 
-group_commit.GroupCommit._tell, group_commit.GroupCommit.plain_add = dies, dies_too
+shared._tell = dies
+shared.plain_add, shared.one_now = dies_too(shared.plain_add), dies_too(shared.one_now)
 
 async def main(store):
     server = Server(service_of(store))

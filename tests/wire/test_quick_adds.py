@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from logstore.api.opening import opened_of
+from logstore.engine.lane.loading import native_or_none
 from logstore.wire.runner import Runner
+from logstore.wire.server.group_commit import GroupCommit
 from logstore.wire.server.listening import Listen
 from logstore.wire.server.quick_adds import QuickAdds
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -131,6 +133,32 @@ def test_adds_alone_wake_no_task(served: Served, tried: list[bool]) -> None:
             assert kind(line("XADD", "s", "*", "n", number)) == ID
     wait_for(lambda: len(tried) == 5)  # the last one is answered before it is noted
     assert all(tried)
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the lane is compiled")
+def test_an_add_that_the_lane_refuses_sends_nobody_behind_it_to_the_shared_commit(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But two in a row share one."""
+    for _ in range(5):  # until the lane knows the stream
+        line("XADD", "s", "*", "n", "0")
+    plain_add, hand_in, handed = Runner.plain_add, GroupCommit.hand_in, list[bytes]()
+
+    def refusing(self: Runner, key: bytes, fields: dict[bytes, bytes]) -> Any:
+        return None if fields[b"n"] in (b"2", b"4", b"6", b"7") else plain_add(self, key, fields)
+
+    def noted(self: GroupCommit, steps: Any, *args: Any) -> Any:
+        handed.append(steps[0].row.pairs[0][1])
+        return hand_in(self, steps, *args)
+
+    monkeypatch.setattr(Runner, "plain_add", refusing)
+    monkeypatch.setattr(GroupCommit, "hand_in", noted)
+    for number in range(9):
+        assert kind(line("XADD", "s", "*", "n", number)) == ID
+    found = [pairs[1] for _, pairs in line("XRANGE", "s", "-", "+")]
+    assert found[6:] == [b"%d" % number for number in range(9)]
+    assert handed[-1] == b"7"
+    assert len(handed) < 4
 
 
 LIGHT: dict[str, tuple[Words, object]] = {

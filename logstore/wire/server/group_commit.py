@@ -34,6 +34,7 @@ from logstore.wire.together import Run
 
 SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
 LIGHT_ROWS = 256  # that are added in the loop's thread: about a millisecond
+SLOW_PAUSES = 4.0  # times as long as it took, if that is less
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
 Told: TypeAlias = Callable[[Outcome], object]
 
@@ -67,6 +68,7 @@ class GroupCommit:
         self._waiting: deque[HandedIn] = deque()
         self._expected = False  # a turn is about to come, or a thread commits
         self._threads_until = 0.0  # the loop commits nothing itself before then
+        self._beside = False  # the add before went beside the pipeline
 
     async def run(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
         """Hand in, and wait: the replies of the first of the steps, perhaps of none.
@@ -97,13 +99,32 @@ class GroupCommit:
             return None
         added = self._runner.plain_add(key, fields)
         self._note_slow(begun)
+        if added is not None:
+            self._beside = True
         return added
+
+    def one_now(self, steps: Sequence[Step], owed: Owed) -> Outcome | None:
+        """Commit one light step now, and by itself, behind adds that went beside the pipeline: a
+        node is full, or the index follows. Those behind it, of other clients, go on as before; if
+        it were handed in, they would have to be, too. None, and nothing happened: hand it in."""
+        begun = time.monotonic()
+        if self._expected or not self._beside or begun < self._threads_until:
+            return None
+        if len(steps) > 1 or light_rows(steps[0]) != 1:
+            return None
+        self._beside = False  # the next one that is refused in a row shares its commit
+        try:
+            outcome = self._runner.share([Run(steps, owed)], at_once=True)[0]
+        except NotFree:
+            return None
+        self._note_slow(begun)
+        return outcome
 
     def _note_slow(self, begun: float) -> None:
         """If the loop has committed for long, those behind it go to a thread for a while."""
         ended = time.monotonic()
         if ended - begun > SLOW_S:
-            self._threads_until = ended + SLOW_PAUSE_S
+            self._threads_until = ended + min(SLOW_PAUSE_S, SLOW_PAUSES * (ended - begun))
 
     def close(self) -> None:
         """Begin nothing more."""
