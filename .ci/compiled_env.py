@@ -55,7 +55,7 @@ def prepare(root: Path, build: Path, python: Path) -> Path:
 
 def _key(root: Path) -> str:
     found = hashlib.sha256(sys.version.encode())
-    for name in ("pyproject.toml", "build_engine.py"):
+    for name in ("pyproject.toml", "build_engine.py", "pyspark_logstore.py"):
         found.update((root / name).read_bytes())
     for folder in SOURCES:
         for path in sorted((root / folder).rglob("*.[p]*")):

@@ -59,6 +59,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 BESIDE: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
     "build_engine.py": ("house", "engine/test_compiled.py"),
+    "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
     ".ci": ("house",),
     "pyproject.toml": ("house",),

@@ -2,7 +2,7 @@
 
 The query copies a stream of a store, a few rows a batch, to another one. The first task that has
 rows of HELD_BATCH stops in the midst of them, tells who it is, and waits, so that a test can kill
-its executor there.
+its executor there. The executors find no LMDB: they need the store's files and nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.spark.conftest import JAVA, SCRATCH
 
+OF_EXECUTORS = "SPARK_EXECUTOR_DIRS"  # set by a worker of a cluster for its executors
 ROWS, ROWS_A_BATCH = 80, 10
 HELD_ROW = 25
 MASTER = "local-cluster[1,2,512]"  # one executor, with two cores, which is started again
@@ -29,6 +30,13 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
 
         from logstore.engine.shm import process
 
+        if OF_EXECUTORS in os.environ:  # in the cluster: its executors read and write files only
+            try:
+                import lmdb
+            except ImportError:
+                pass
+            else:
+                raise AssertionError(f"this executor has LMDB: {lmdb}")
         for batch in batches:
             rows = batch.column("n").to_pylist()
             if HELD_ROW in rows and not os.path.exists(held):
@@ -51,6 +59,23 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
         .trigger(availableNow=True)
         .start()
     )
+
+
+def without_lmdb(aside: Path) -> Path:
+    """A folder for the path of Spark's Python: with it executors find no LMDB, only planners do."""
+    folder = aside / "without"
+    folder.mkdir()
+    (folder / "lmdb.py").write_text(
+        f"""
+import os, sys
+if {OF_EXECUTORS!r} in os.environ:
+    raise ImportError("there is no LMDB on this machine")
+sys.path.remove({str(folder)!r})
+del sys.modules["lmdb"]
+import lmdb
+"""
+    )
+    return folder
 
 
 def home_of_links(aside: Path) -> Path:
@@ -81,10 +106,7 @@ def main(path: Path, aside: Path) -> None:
         .config("spark.driver.extraJavaOptions", JAVA)
         .config("spark.executor.memory", "512m")
         .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.executor.extraJavaOptions", JAVA)
+        .config("spark.executorEnv.PYTHONPATH", str(without_lmdb(aside)))
         .config("spark.executor.extraJavaOptions", JAVA)
         .config("spark.local.dir", str(SCRATCH / "local"))
         .config("spark.sql.warehouse.dir", str(SCRATCH / "warehouse"))

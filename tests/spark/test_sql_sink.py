@@ -19,6 +19,8 @@ def test_insert_into_a_table_and_a_view(spark: Any, tmp_path: Path) -> None:
             "INSERT INTO sink_laps SELECT 'laps', '2-0', 2L, 0L, null, map('n', '2'), null, null"
         )
         assert spark.sql("SELECT count(*) FROM sink_laps").first()[0] == 2
+        told = [(row[0], row[1]) for row in spark.sql("DESCRIBE sink_laps").collect()]
+        assert told[:2] == [("stream", "string"), ("id", "string")]
     finally:
         spark.sql("DROP TABLE sink_laps")
     with make_store(path) as store:
