@@ -18,6 +18,7 @@ from benchmarks import (
     groups,
     growth,
     importing,
+    jobs,
     latency,
     opening,
     reading,
@@ -29,8 +30,8 @@ from benchmarks import (
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (calls, batch, always, groups, waiting, latency, wire, importing, reading, opening, space,
-         growth)  # fmt: skip
+ORDER = (calls, batch, always, groups, waiting, latency, jobs, wire, importing, reading, opening,
+         space, growth)  # fmt: skip
 MODULES = {module.NAME: module for module in ORDER}
 
 
