@@ -61,28 +61,34 @@ def first_deliveries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vec
 cdef inline int id_parts(object id, u64* ms, u64* seq) except -1:
     if not isinstance(id, tuple) or PyTuple_GET_SIZE(id) != 2:
         raise ValueError("an ID is two numbers below 2^64")
-    try:
-        ms[0] = <object>PyTuple_GET_ITEM(id, 0)
-        seq[0] = <object>PyTuple_GET_ITEM(id, 1)
-    except OverflowError:
-        raise ValueError("an ID is two numbers below 2^64") from None
+    ms[0] = <object>PyTuple_GET_ITEM(id, 0)
+    seq[0] = <object>PyTuple_GET_ITEM(id, 1)
     return 0
 
 
 def pack_ids(ids not None):
-    cdef Py_ssize_t i, size = len(ids)
+    cdef Py_ssize_t i = 0, size = len(ids)
     cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
     cdef bint ascending = True
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size * PENDING_ID_BYTES)
     cdef u8* at = data_of(made)
-    for i in range(size):
-        id_parts(ids[i], &ms, &seq)
-        if i and not below(before_ms, before_seq, ms, seq):
-            ascending = False
-        put_big_u64(at, ms)
-        put_big_u64(at + 8, seq)
-        at += PENDING_ID_BYTES
-        before_ms, before_seq = ms, seq
+    cdef object id
+    try:
+        for id in ids:
+            if i == size:
+                break
+            id_parts(id, &ms, &seq)
+            if i and not below(before_ms, before_seq, ms, seq):
+                ascending = False
+            put_big_u64(at, ms)
+            put_big_u64(at + 8, seq)
+            at += PENDING_ID_BYTES
+            before_ms, before_seq = ms, seq
+            i += 1
+    except OverflowError:
+        raise ValueError("an ID is two numbers below 2^64") from None
+    if i != size:   # bytes that nobody set
+        raise ValueError("the IDs are fewer than they say")
     return made, ascending
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from logstore import format as fmt
 from logstore.format import Kind
@@ -91,9 +91,24 @@ KIND_OF: dict[type, int] = {
 }
 
 
+# Every read and every ack of a group makes one of these.
+_PACK_DELIVER: Final = fmt.DELIVER_BODY.pack
+_PACK_ACK: Final = fmt.ACK_BODY.pack
+
+
 def _tailed(layout: struct.Struct) -> Callable[..., bytes]:
     pack = layout.pack
     return lambda body: pack(*body[:-1]) + body[-1]
+
+
+def _encode_deliver(body: Deliver) -> bytes:
+    group, consumer, time_ms, last_ms, last_seq, read, noack, ids = body
+    return _PACK_DELIVER(group, consumer, time_ms, last_ms, last_seq, read, noack) + ids
+
+
+def _encode_ack(body: Ack) -> bytes:
+    group, ids = body
+    return _PACK_ACK(group) + ids
 
 
 def _encode_claim(body: Claim) -> bytes:
@@ -105,8 +120,8 @@ ENCODERS: dict[type, Callable[..., bytes]] = {
     Group: _tailed(fmt.GROUP_BODY),
     GroupDrop: lambda body: fmt.GROUP_DROP_BODY.pack(*body),
     Consumer: _tailed(fmt.CONSUMER_BODY),
-    Deliver: _tailed(fmt.DELIVER_BODY),
-    Ack: _tailed(fmt.ACK_BODY),
+    Deliver: _encode_deliver,
+    Ack: _encode_ack,
     Claim: _encode_claim,
 }
 
