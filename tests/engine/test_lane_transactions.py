@@ -240,6 +240,8 @@ def test_processes_take_in_each_others_transactions(tmp_path: Path, store: Store
     there, here = os.pipe(), os.pipe()
 
     def play() -> None:
+        os.close(there[1])  # who dies lets the other one go
+        os.close(here[0])
         with logstore.open(tmp_path / "store", background=False) as theirs:
             laned = 0
             while os.read(there[0], 1) == b"a":
@@ -249,12 +251,14 @@ def test_processes_take_in_each_others_transactions(tmp_path: Path, store: Store
             assert laned > 60
 
     child = Forked(play)
+    os.close(there[0])
+    os.close(here[1])
     before, laned = all_of(store), 0
     for _ in range(100):
         pair(store)
         laned += lane_commits(store)
         os.write(there[1], b"a")
-        os.read(here[0], 1)
+        assert os.read(here[0], 1) == b"b"
     os.write(there[1], b"z")
     child.join()
     assert laned > 60
