@@ -390,8 +390,9 @@ class Group(GroupAdmin[T]):
         on_dead: OnDead[T] | None = None,
         backoff: timedelta | float | None = None,
         backoff_max: timedelta | float = 3600,
+        concurrency: int = 1,
     ) -> int:
-        """Hand entries to a function, one after the other, until stopped.
+        """Hand entries to a function, one after the other or in threads, until stopped.
 
         First the consumer's own backlog, then what was given back or is pending for as long as is
         set for the group (``redeliver_after``) or asked for with ``claim_idle``, with anybody; then
@@ -399,8 +400,7 @@ class Group(GroupAdmin[T]):
         the handler's own). If it raises, that is logged and the entry given back.
 
         It ends when ``stop`` is set; at SIGTERM, if it runs in the main thread; or when nothing
-        came for ``timeout``. The running handler is ended first, and what it had not begun is given
-        back.
+        came for ``timeout``. Running handlers end first; what was not begun is given back.
 
         Args:
             consumer: who reads.
@@ -419,6 +419,7 @@ class Group(GroupAdmin[T]):
                 twice as long each time; 0: at once, None: as is set for the group. It needs
                 ``claim_idle``, or ``redeliver_after`` of the group.
             backoff_max: seconds or timedelta that an entry waits at most.
+            concurrency: how many entries of a batch are handled at once, each in a thread.
 
         Returns:
             How many entries it handled.
@@ -440,6 +441,7 @@ class Group(GroupAdmin[T]):
             stop,
             timeout,
             on_dead,
+            concurrency=concurrency,
             backoff=backoff,
             backoff_max=backoff_max,
         )

@@ -95,7 +95,7 @@ class Work(NamedTuple):
     stop: Event | None = None
     timeout: timedelta | float | None = None
     on_dead: OnDead[Any] | None = None
-    concurrency: int = 1  # handlers at once; more than one needs a driver of ``Together``
+    concurrency: int = 1  # handlers at once
     backoff: timedelta | float | None = None
     backoff_max: timedelta | float = 3600
 
@@ -172,6 +172,7 @@ class Loop(Generic[T]):
             self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
         self.later = _later(group, work)
         self._handled = 0
+        self._tally = threading.Lock()
         self._refused: WorkNotDone | None = None
         self._looked_at = -1  # position up to which a waiter knows that it has no backlog
 
@@ -286,7 +287,8 @@ class Loop(Generic[T]):
         if failed is None:
             if not delivery.settled:
                 yield Do(delivery.ack)
-            self._handled += 1
+            with self._tally:
+                self._handled += 1
             return True
         if isinstance(failed, WorkNotDone):
             raise failed
@@ -385,15 +387,55 @@ def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:
     """Hand entries to a handler, as ``Group.consume`` says; how many it handled."""
     check_callable(work.handler, "handler", coroutines=USE_AIO)
     loop = Loop(group, consumer, work)
-    steps, answer = loop.rounds(), None
     with _terminating(loop.stop):
-        while True:
+        handled: int = _driven(loop, loop.rounds())
+        return handled
+
+
+def _driven(loop: Loop[Any], steps: Generator[Step, Any, Any]) -> Any:
+    """Perform steps in this thread; what they return."""
+    answer = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = _perform(loop, step)
+
+
+def _together(loop: Loop[Any], step: Together) -> list[bool]:
+    """Handle entries in threads. An interrupt of this thread ends the running handlers first; a
+    second one does not wait for them."""
+    rest, guard = iter(step.deliveries), threading.Lock()
+    answers: list[bool] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        while not failures:
+            with guard:
+                delivery = next(rest, None)
+            if delivery is None:
+                return
             try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                handled: int = end.value
-                return handled
-            answer = _perform(loop, step)
+                answers.append(_driven(loop, step.handle(delivery)))
+            except BaseException as error:  # noqa: BLE001  raised below, by who called consume
+                failures.append(error)
+
+    count = min(step.most, len(step.deliveries))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        loop.stop.terminated = True  # what was not begun is given back
+        for thread in threads:
+            thread.join()
+        raise
+    if failures:
+        raise failures[0]
+    return answers
 
 
 @contextmanager
@@ -423,7 +465,8 @@ def _perform(loop: Loop[T], step: Step) -> Any:
         return _handle(loop.work, step.delivery)
     if isinstance(step, Fetch):
         return _fetch(loop, step)
-    assert not isinstance(step, Together)  # one thread handles one after the other
+    if isinstance(step, Together):
+        return _together(loop, step)
     until = time.monotonic() + step.length_s
     while not loop.stop and (left := until - time.monotonic()) > 0:
         time.sleep(min(SLEEP_S, left))

@@ -250,6 +250,63 @@ def test_an_interrupt_leaves_the_entry_pending(tmp_path: Path) -> None:
         assert numbers(group.pending_entries(consumer="alice")) == [1, 2]
 
 
+def test_so_many_at_once_in_threads(tmp_path: Path) -> None:
+    """Four meet in their handlers, also where one fails; each is acked or dead, and counted."""
+    with shop(tmp_path, 8) as (_, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        meeting, seen = threading.Barrier(4), set[int]()
+
+        def handle(each: logstore.Delivery[Any]) -> None:
+            meeting.wait(30)
+            seen.add(each.id.ms)
+            if each.id.ms == 3:
+                raise ValueError("not this one")
+
+        assert group.consume("alice", handle, timeout=0, batch=4, concurrency=4) == 7
+        assert seen == set(range(1, 9))
+        assert group.pending().count == 0
+
+
+def test_a_stop_waits_for_the_handlers_that_run_and_gives_the_others_back(tmp_path: Path) -> None:
+    """One that does not return keeps consume from returning, and nothing else."""
+    with shop(tmp_path, 6) as (_, group, _):
+        stop, begun, go_on = threading.Event(), threading.Barrier(3), threading.Event()
+
+        def handle(_each: logstore.Delivery[Any]) -> None:
+            begun.wait(30)
+            assert go_on.wait(30)
+
+        done: list[int] = []
+        worker = threading.Thread(
+            target=lambda: done.append(
+                group.consume("alice", handle, batch=6, concurrency=2, stop=stop)
+            )
+        )
+        worker.start()
+        begun.wait(30)
+        stop.set()
+        worker.join(0.1)
+        assert worker.is_alive()
+        go_on.set()
+        worker.join(30)
+        assert done == [2]
+        left = list(group.pending_entries())
+        assert [each.delivery_count for each in left] == [0] * 4
+
+
+def test_an_interrupt_in_a_thread_ends_all_of_them(tmp_path: Path) -> None:
+    """What was not begun stays pending; the interrupt is raised where consume was called."""
+    with shop(tmp_path, 9) as (_, group, _):
+
+        def handle(each: logstore.Delivery[Any]) -> None:
+            if each.id.ms == 1:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            group.consume("alice", handle, batch=9, concurrency=2)
+        assert 1 in numbers(group.pending_entries())
+
+
 @pytest.mark.parametrize(
     "options",
     [

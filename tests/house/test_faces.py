@@ -46,7 +46,6 @@ WIDER = {
         "threading.Event | None", "asyncio.Event | threading.Event | None",
     ),
 }  # fmt: skip
-MORE = {"consume": {"concurrency"}}
 
 
 def told(kind: Any) -> str:
@@ -77,8 +76,6 @@ def test_what_one_face_has_the_other_has(plain: type, name: str) -> None:
     if plain is logstore.Stream and name == "scan":
         expected.pop("self", None)
     found = arguments(theirs)
-    for more in MORE.get(name, set()):
-        del found[more]
     for (method, argument), (before, after) in WIDER.items():
         if method == name:
             assert found[argument][2] == after
