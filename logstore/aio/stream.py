@@ -172,6 +172,19 @@ class AsyncStream(Generic[T]):
             await self._run(next, steps, False)
         return given
 
+    async def add_arrow(
+        self,
+        data: Any,
+        *,
+        id_column: str = "",
+        batch: int = 65536,
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> IDRuns:
+        """Add rows of Arrow, as ``Stream.add_arrow``."""
+        add = partial(self._stream.add_arrow, data, id_column=id_column, batch=batch)
+        return await self._run(partial(add, create=create, sync=sync))
+
     # -- reading ------------------------------------------------------------------------------
     async def get(self, id: IDLike) -> Entry[T] | None:
         """The entry with this ID, or None."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from logstore.api import arguments
 from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
 from logstore.api.stream_reads import StreamReads
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import add, delete, lifecycle, trim
+from logstore.errors import UsageError
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
 
@@ -180,7 +181,7 @@ class StreamWrites(StreamReads[T]):
 
         Args:
             rows: what ``add`` takes, or (id, fields) in all rows: an ID or ``"<ms>-*"``, each above
-                the one before. With ``producer``: fields, or (idempotent ID, fields).
+                the one before; or a DataFrame or table, as in ``add_arrow``. With ``producer``: fields, or (idempotent ID, fields).
             batch: rows of a commit, 1 to 1,000,000.
             maxlen: as in ``add``, after each batch.
             minid: as in ``add``, after each batch.
@@ -225,6 +226,53 @@ class StreamWrites(StreamReads[T]):
             pass
         return given
 
+    def add_arrow(
+        self,
+        data: Any,
+        *,
+        id_column: str = "",
+        batch: int = 65536,
+        create: bool = True,
+        sync: Sync | None = None,
+    ) -> IDRuns:
+        """Add rows of Arrow, one commit for each ``batch`` of them, as ``add_many`` does.
+
+        Args:
+            data: a table, record batch or reader of pyarrow, a DataFrame, or what else has an Arrow
+                stream. Its columns are fields, null is a field that an entry does not have;
+                ``id``, or ``ms`` and ``seq``, or ``ts`` are the ID, and ``pairs`` and ``fields``
+                are fields, so that what ``scan`` reads can be added. ``stream`` is left out.
+            id_column: the column of the ID: text, milliseconds or a timestamp; "*": the store gives
+                the IDs, and columns of these names are fields.
+            batch: rows of a commit, 1 to 1,000,000.
+            create: as in ``add``.
+            sync: a stronger promise than the store's, for each commit.
+
+        Returns:
+            The IDs of the rows.
+
+        Raises:
+            IDOrderError: an ID is not above the one before.
+            InvalidIDError: an ID is none.
+            InvalidEntryError: a row has no field that is not null.
+            EntryTypeError: ``data`` is none of these.
+            TooLargeError: a field or an entry is over its limit.
+            OptionError: a column can be no field or no ID; options are none.
+            UsageError: pyarrow is not installed, or the stream has a codec.
+        """
+        from logstore.api import arrow_rows
+        from logstore.api.scan import needing
+
+        arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
+        arguments.check_flag(create, "create")
+        if self._values is not None:
+            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
+        batches = needing("arrow", lambda: arrow_rows.batches(data, batch, id_column))
+        given = IDRuns()
+        for _ in self._add_batches(given, batches, None, create=create, sync=sync):
+            pass
+        return given
+
     def _adding(
         self,
         given: IDRuns,
@@ -251,6 +299,11 @@ class StreamWrites(StreamReads[T]):
         expected = None if expected_last_id is None else parse_id(expected_last_id)
         ttl_ms = arguments.ttl_ms(ttl)
         encoding = self._opened.encoding
+        if hasattr(rows, "__arrow_c_stream__") and producer is None:
+            from logstore.api import arrow_rows
+
+            batches = arrow_rows.batches(rows, batch)
+            return self._add_batches(given, batches, rule, create=create, sync=sync)
         if producer is not None:
             from logstore.api import producing
 

@@ -153,6 +153,23 @@ def given(items, first_row):
     return ids, fields
 
 
+def given_numbers(ms, seq):
+    """IDs of their numbers; without a list of sequences all of them are left open."""
+    cdef GivenIDs ids = GivenIDs()
+    cdef list firsts = list(ms), seconds = [] if seq is None else list(seq)
+    cdef Py_ssize_t i, count = len(firsts)
+    cdef Pair pair
+    if seq is not None and len(seconds) != count:
+        raise ValueError("each ID has two numbers")
+    pair.seq = 0
+    for i in range(count):
+        pair.ms = PyLong_AsUnsignedLongLong(<object>PyList_GET_ITEM(firsts, i))
+        if seq is not None:
+            pair.seq = PyLong_AsUnsignedLongLong(<object>PyList_GET_ITEM(seconds, i))
+        ids.put(&pair, seq is None)
+    return ids
+
+
 cdef inline u64 zigzag(u64 diff) noexcept nogil:
     """A difference of two 64-bit numbers, small ones first: 0, -1, 1, -2, .."""
     return diff << 1 ^ (~<u64>0 if diff >> 63 else 0)

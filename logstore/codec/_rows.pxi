@@ -269,3 +269,56 @@ def rows(items):
         index += 1
     batch.held = None
     return batch
+
+
+def columns(names, columns):
+    """Rows of columns: of each row, the values that are not None, under their columns' names."""
+    cdef RowBatch batch = RowBatch()
+    cdef RowRef ref
+    cdef Elem elem
+    cdef list fields = list(names), lists = [list(column) for column in columns], keys
+    cdef list present = []      # the columns that the row before has, as which the next is shaped
+    cdef Py_ssize_t width = len(fields), count = len(lists[0]) if lists else 0, i, found, row
+    cdef u64 names_bytes
+    cdef bint same
+    if width != len(lists) or any(len(column) != count for column in lists):
+        raise ValueError("each name needs a column, and each column a value of every row")
+    for row in range(count):
+        ref.at = batch.values.size
+        found = 0
+        same = True
+        names_bytes = 0
+        # Of values first, so that the shape is looked for only where other columns are null.
+        for i in range(width):
+            value = <object>PyList_GET_ITEM(<list>PyList_GET_ITEM(lists, i), row)
+            if value is None:
+                continue
+            if same and not (found < len(present) and <Py_ssize_t>present[found] == i):
+                same = False
+            if not same:
+                del present[found:]
+                present.append(i)
+            found += 1
+        same = same and found == len(present) and row > 0
+        del present[found:]
+        if not same:
+            if not found:
+                raise InvalidEntryError(f"row {row}: an entry needs at least one field")
+            batch.scratch.size = 0
+            keys = []
+            for i in present:
+                batch.to_elem(fields[i], &elem, row, fields[i])
+                names_bytes += raw_of(&elem)
+                fail(buf_elem(&batch.scratch, &elem))
+                keys.append(fields[i])
+            batch.shape_of(keys, names_bytes)
+        ref.shape = batch.known_shape
+        ref.raw_bytes = (<const Shape*>batch.shapes.data + ref.shape).raw_bytes
+        for i in present:
+            value = <object>PyList_GET_ITEM(<list>PyList_GET_ITEM(lists, i), row)
+            batch.to_elem(value, &elem, row, fields[i])
+            grow_row(&ref, &elem, row)
+            fail(buf_elem(&batch.values, &elem))
+        fail(buf_add(&batch.refs, &ref, sizeof(RowRef)))
+    batch.held = None
+    return batch

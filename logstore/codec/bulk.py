@@ -85,6 +85,20 @@ def rows(items: Iterable[Row]) -> RowBatch:
     return RowBatch([_to_flat(item, index) for index, item in enumerate(items)])
 
 
+def columns(names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowBatch:
+    """Rows of columns: of each row, the values that are not None, under the names of their columns.
+
+    The errors are those of `rows`; ValueError if names, columns and rows do not fit each other.
+    """
+    if len(names) != len(columns) or len({len(column) for column in columns}) > 1:
+        raise ValueError("each name needs a column, and each column a value of every row")
+    pairs = (
+        [(name, value) for name, value in zip(names, row, strict=True) if value is not None]
+        for row in zip(*columns, strict=True)
+    )
+    return RowBatch([_to_flat(row, index) for index, row in enumerate(pairs)])
+
+
 def _consecutive(first: ID, count: int) -> list[ID]:
     ids = [first] if count else []
     while len(ids) < count:

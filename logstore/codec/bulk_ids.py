@@ -115,6 +115,21 @@ def given(items: Sequence[Any], first_row: int) -> tuple[GivenIDs, list[Any]]:
     return ids, fields
 
 
+def given_numbers(ms: Sequence[int], seq: Sequence[int] | None) -> GivenIDs:
+    """IDs of their numbers, 0 to 2^64-1; without a list of sequences all of them are left open.
+
+    ValueError if the lists differ in length, OverflowError for a number that is none of 64 bits.
+    """
+    if seq is not None and len(seq) != len(ms):
+        raise ValueError("each ID has two numbers")
+    ids = GivenIDs()
+    for first, second in zip(ms, seq if seq is not None else [0] * len(ms), strict=True):
+        if not 0 <= first <= U64_MAX or not 0 <= second <= U64_MAX:
+            raise OverflowError("a number of an ID has more than 64 bits, or a sign")
+        ids.put(first, second, seq is None)
+    return ids
+
+
 class RunList:
     """IDs in the order in which they were put, as runs of consecutive ones.
 

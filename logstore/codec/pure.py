@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from logstore.codec.arrow import ArrowBuilder
 from logstore.codec.batch import NodeBatch
-from logstore.codec.bulk import RowBatch, pack, rows
-from logstore.codec.bulk_ids import RunList, given
+from logstore.codec.bulk import RowBatch, columns, pack, rows
+from logstore.codec.bulk_ids import RunList, given, given_numbers
 from logstore.codec.checksums import frame_head, seal, unseal
 from logstore.codec.deliveries import DeliveryMaker, are_ids, first_deliveries, pack_ids
 from logstore.codec.edit import (
@@ -52,6 +52,8 @@ __all__ = [
     "NodeList",
     "PendingRun",
     "RowBatch",
+    "columns",
+    "given_numbers",
     "RunList",
     "append",
     "are_ids",

@@ -96,15 +96,16 @@ def _id(
         return "ms", place, at["seq"] if names[place] == "ms" else -1
     raise OptionError(
         f"column {field.name!r} of {field.type} cannot be the ID, which is text such as '1-0', "
-        "milliseconds, or a timestamp: name the right one with option 'idColumn', or give "
-        "idColumn='*' and the store gives the IDs"
+        "milliseconds, or a timestamp: name the right one with option 'idColumn' (id_column in "
+        "Python), or give '*' there and the store gives the IDs"
     )
 
 
 def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_plain(kind: Any) -> bool:
@@ -117,6 +118,7 @@ def _is_plain(kind: Any) -> bool:
             _is_text,
             types.is_binary,
             types.is_large_binary,
+            types.is_binary_view,
             types.is_integer,
             types.is_floating,
             types.is_decimal,
@@ -163,29 +165,30 @@ def _values(column: Any) -> list[Any]:
     kind = column.type
     # The codec takes text and bytes as they are, and makes the text of integers.
     types = pa.types
-    as_is = (_is_text, types.is_binary, types.is_large_binary, types.is_integer)
+    as_is = (
+        _is_text,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_integer,
+    )
     if not any(test(kind) for test in as_is):
         column = column.cast(pa.string())
     found: list[Any] = column.to_pylist()
     return found
 
 
-def _rows(batch: Any, wanted: Layout) -> list[Any]:
-    """Each row as what the codec takes: a mapping, or pairs where there is a column of them."""
+def ready_rows(batch: Any, wanted: Layout) -> Any:
+    """The rows of a batch, as the codec makes them ready; InvalidEntryError, EntryTypeError."""
     columns = [_values(batch.column(place)) for place, _ in wanted.plain]
     names = [name for _, name in wanted.plain]
     if wanted.pairs < 0 and wanted.fields < 0:
-        if not any(batch.column(place).null_count for place, _ in wanted.plain):
-            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-        return [
-            {name: value for name, value in zip(names, values, strict=True) if value is not None}
-            for values in zip(*columns, strict=True)
-        ]
+        return codec().columns(names, columns)
     rows: list[Any] = []
     for place, pairs in enumerate(_nested(batch, wanted)):
         pairs += [(name, column[place]) for name, column in zip(names, columns, strict=True)]
         rows.append([pair for pair in pairs if pair[1] is not None])
-    return rows
+    return codec().rows(rows)
 
 
 def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
@@ -202,8 +205,9 @@ def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
             yield [tuple(pair.values()) for pair in of_row]
 
 
-def _ids(batch: Any, wanted: Layout) -> list[ID]:
-    """The IDs of the rows; InvalidIDError names the first that is none."""
+def row_ids(batch: Any, wanted: Layout) -> tuple[list[int], list[int] | None]:
+    """The numbers of the rows' IDs, without sequences where they are open; InvalidIDError names the
+    first row that has none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -217,16 +221,16 @@ def _ids(batch: Any, wanted: Layout) -> list[ID]:
             bad = column[parts.is_null().to_pylist().index(True)].as_py()
             raise InvalidIDError(f"{bad!r} is no ID: write it as <ms>-<seq>, such as 1-0")
         ms, seq = (pc.struct_field(parts, [place]) for place in (0, 1))
-        return list(zip(_numbers(ms, "id"), _numbers(seq, "id"), strict=True))
+        return _numbers(ms, "id"), _numbers(seq, "id")
     if wanted.id_kind == "ts":
         column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
-        return [(us // 1000, -1) for us in _numbers(column, "the timestamp")]
+        return [us // 1000 for us in _numbers(column, "the timestamp")], None
     if wanted.seq < 0:
-        return [(ms, -1) for ms in _numbers(column, "ms")]
+        return _numbers(column, "ms"), None
     seq = batch.column(wanted.seq)
     if seq.null_count:
         raise InvalidIDError("a row's seq is null")
-    return list(zip(_numbers(column, "ms"), _numbers(seq, "seq"), strict=True))
+    return _numbers(column, "ms"), _numbers(seq, "seq")
 
 
 def _numbers(column: Any, what: str) -> list[int]:
@@ -283,8 +287,11 @@ class Packer:
         """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError."""
         if not batch.num_rows:
             return
-        ids = _ids(batch, self._wanted) if self._wanted.id_kind else []
-        rows = codec().rows(_rows(batch, self._wanted))
+        ids: list[ID] = []
+        if self._wanted.id_kind:
+            ms, seq = row_ids(batch, self._wanted)
+            ids = list(zip(ms, seq if seq is not None else [-1] * len(ms), strict=True))
+        rows = ready_rows(batch, self._wanted)
         for name, first, end in self._runs(batch):
             self._pack(name, rows, first, end, ids[first:end])
         if self._held > HELD_BYTES:
