@@ -2,7 +2,8 @@
 
 Nothing is created until the first add. Times are seconds or ``timedelta``; IDs are given as text,
 StreamID, (ms, seq), int milliseconds or an aware datetime. What reads is in ``stream_reads``, what
-adds and deletes in ``stream_writes``; here is what concerns the stream as a whole, and its groups.
+adds in ``stream_adds``, what deletes in ``stream_writes``; here is what concerns the stream as a
+whole, and its groups.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from logstore.errors import (
     IDOrderError,
     InvalidEntryError,
     InvalidIDError,
+    LastIDConflictError,
     OptionError,
     UsageError,
 )
@@ -56,12 +57,18 @@ def told(store: Store[str], name: str) -> list[dict[str, str]]:
     [
         ("table", lambda table: table),
         ("batch", lambda table: table.to_batches()[0]),
-        ("reader", lambda table: pa.RecordBatchReader.from_batches(
-            table.schema, table.slice(0, 1).to_batches() + table.slice(1).to_batches())),
-        ("dictionary", lambda table: table.set_column(
-            0, "rider", table["rider"].dictionary_encode())),
+        (
+            "reader",
+            lambda table: pa.RecordBatchReader.from_batches(
+                table.schema, table.slice(0, 1).to_batches() + table.slice(1).to_batches()
+            ),
+        ),
+        (
+            "dictionary",
+            lambda table: table.set_column(0, "rider", table["rider"].dictionary_encode()),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_arrow_is_added(store: Store[str], name: str, form: Any) -> None:
     ids = store.stream(name).add_arrow(form(TABLE), batch=2)
     assert list(ids) == [entry.id for entry in store.stream(name)]
@@ -138,6 +145,26 @@ def test_nothing_is_added_without_a_stream_or_rows(store: Store[str]) -> None:
     assert len(store.stream("nobody").add_arrow(TABLE, create=False)) == 0
     assert len(store.stream("nobody").add_arrow(TABLE.slice(0, 0))) == 0
     assert "nobody" not in store
+
+
+def test_a_stream_is_no_table(store: Store[str]) -> None:
+    source = store.stream("source of bytes")
+    source.add([(b"\xff", b"\xfe"), (b"\xff", b"1")], id="5-1")
+    for add in (store.stream("refused").add_arrow, store.stream("refused").add_many):
+        with pytest.raises(EntryTypeError):
+            add(source)
+    assert "refused" not in store
+
+
+def test_add_many_of_a_table_keeps_its_options(store: Store[str]) -> None:
+    stream = store.stream("options")
+    stream.add_many(TABLE, batch=1, maxlen=2, approximate=False, expected_last_id="0-0")
+    assert len(stream) == 2
+    with pytest.raises(LastIDConflictError):
+        stream.add_many(TABLE, expected_last_id="0-0")
+    with pytest.raises(OptionError, match="producer"):
+        stream.add_many(TABLE, producer="me")
+    assert len(stream) == 2
 
 
 def test_a_stream_with_a_codec_takes_no_rows_of_arrow(tmp_path: Path) -> None:
