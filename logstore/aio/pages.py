@@ -1,4 +1,4 @@
-"""Iterators of the plain faces for asyncio: some items at a time, each time in a thread.
+"""Iterators between asyncio and the plain faces: some items at a time, each time in a thread.
 
 Invariant: nothing is fetched before it is asked for, and no page is larger than was asked for.
 """
@@ -6,8 +6,9 @@ Invariant: nothing is fetched before it is asked for, and no page is larger than
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 R = TypeVar("R")
 PAGE_ENTRIES = 256  # entries an iterator fetches at once
@@ -22,3 +23,15 @@ async def pages(
     while items := await run(lambda: list(itertools.islice(found, size))):
         for each in items:
             yield each
+
+
+class Feed(Iterator[Any]):
+    """Rows that came so far; it ends where there are none, and goes on when there are more."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Any] = deque()
+
+    def __next__(self) -> Any:
+        if not self.rows:
+            raise StopIteration
+        return self.rows.popleft()

@@ -6,7 +6,6 @@ those of the plain face, which a test compares: it says what each is for.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.aio.group import AsyncGroup
 from logstore.aio.host import Host
-from logstore.aio.pages import PAGE_ENTRIES, pages
+from logstore.aio.pages import PAGE_ENTRIES, Feed, pages
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dump import Peer
@@ -162,7 +161,7 @@ class AsyncStream(Generic[T]):
         }
         if not isinstance(rows, AsyncIterable):
             return await self._run(self._stream.add_many, rows, **options)
-        given, feed = IDRuns(), _Feed()
+        given, feed = IDRuns(), Feed()
         steps = self._stream._adding(given, feed, **options)
         async for row in rows:
             feed.rows.append(row)
@@ -499,15 +498,3 @@ class AsyncStream(Generic[T]):
         """A handle of a consumer group; with ``start`` it is made if it is missing."""
         made = await self._run(self._stream.group, name, start, entries_read=entries_read)
         return AsyncGroup(self._store, made)
-
-
-class _Feed(Iterator[Any]):
-    """Rows that came so far; it ends where there are none, and goes on when there are more."""
-
-    def __init__(self) -> None:
-        self.rows: deque[Any] = deque()
-
-    def __next__(self) -> Any:
-        if not self.rows:
-            raise StopIteration
-        return self.rows.popleft()

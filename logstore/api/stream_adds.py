@@ -206,6 +206,7 @@ class StreamAdds(StreamReads[T]):
             TooLargeError: a field, an entry or an idempotent ID is over its limit.
             LastIDConflictError: as in ``add``; the batches before stay.
             OptionError: options contradict each other, or are none.
+            UsageError: a DataFrame, without pyarrow or for a stream that has a codec.
         """
         given = IDRuns()
         for _ in self._adding(
