@@ -392,6 +392,8 @@ def test_two_processes_in_turn_stay_in_their_lanes(tmp_path: Path, store: Store)
     path = Path(str(engine_of(store).path))
 
     def play() -> None:
+        os.close(other_turn[1])  # who dies lets the other one go
+        os.close(own_turn[0])
         with logstore.open(path, background=False) as theirs:
             warm(theirs)
             laned = 0
@@ -402,6 +404,8 @@ def test_two_processes_in_turn_stay_in_their_lanes(tmp_path: Path, store: Store)
             assert laned > 100
 
     child = Forked(play)
+    os.close(other_turn[0])
+    os.close(own_turn[1])
     time.sleep(1.0)
     before, laned = len(read(store)), 0
     warm(store)
@@ -409,7 +413,7 @@ def test_two_processes_in_turn_stay_in_their_lanes(tmp_path: Path, store: Store)
         store.stream("s").add(ROW)
         laned += lane_commits(store)
         os.write(other_turn[1], b"a")
-        os.read(own_turn[0], 1)
+        assert os.read(own_turn[0], 1) == b"b"
     os.write(other_turn[1], b"z")
     child.join()
     assert laned > 100

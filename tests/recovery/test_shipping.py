@@ -32,7 +32,7 @@ from logstore.recovery.shipping import Progress, Shipped
 from tests.tools.commands import invoke, ok
 
 SEGMENT_BYTES = 1 << 20
-ROWS = 24_000
+ROWS = 16_000
 
 
 def filled(path: Path) -> logstore.Store[bytes]:
