@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from logstore.api.open_store import open_store
 from logstore.errors import StreamNotFoundError
 from logstore.options import Sync
 from logstore.tools import options
+from logstore.tools.durations import LENGTH
 from logstore.tools.output import Output
 
 
@@ -43,6 +45,7 @@ where_option = click.option(
 @click.option("--maxlen", type=click.IntRange(min=0), help="Then trim to about this many entries.")
 @click.option("--minid", help="Then trim what is below this ID, about.")
 @click.option("--exact", is_flag=True, help="Trim exactly, not whole nodes only.")
+@click.option("--ttl", type=LENGTH, help="How long the entry lives: 90s, 1h30m, 7d.")
 @click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
 @options.sync_option
 @options.json_option
@@ -56,6 +59,7 @@ def add(
     maxlen: int | None,
     minid: str | None,
     exact: bool,
+    ttl: timedelta | None,
     no_create: bool,
     sync: Sync,
 ) -> None:
@@ -67,7 +71,13 @@ def add(
     # Closed at once, which makes it durable: it needs no thread for that, nor for anything else.
     with open_store(path, sync=sync, create=not no_create, background=False) as store:
         added = store.stream(name).add(
-            fields, id, maxlen=maxlen, minid=minid, approximate=not exact, create=not no_create
+            fields,
+            id,
+            maxlen=maxlen,
+            minid=minid,
+            approximate=not exact,
+            ttl=ttl,
+            create=not no_create,
         )
     if added is None:
         raise StreamNotFoundError("no such stream: leave out --no-create to make it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ def test_bytes_of_the_command_line_are_stored_as_typed(empty: Path) -> None:
 
 def test_json(empty: Path) -> None:
     assert json.loads(ok("add", empty, "s", "a=b", "--id", "5-*", "--json")) == {"id": "5-0"}
+    ok("add", empty, "s", "a=goes", "--ttl", "1ms")
+    with logstore.open(empty, encoding="utf-8") as store:  # whose background sees to it
+        while len(store["s"]) > 1:  # the test's own limit ends this
+            time.sleep(0.01)
 
 
 def test_trimming(empty: Path) -> None:
