@@ -101,8 +101,7 @@ class StreamAdds(StreamReads[T]):
                 the same ``idempotent_id`` is not added again, for as long as docs/adding.md says.
             idempotent_id: 1 to 1024 bytes; None: computed from the fields.
             expected_last_id: add only if ``last_id`` is this one, 0-0 before the first add.
-            ttl: how long the entry lives, seconds or a timedelta, from the commit on; then it is
-                deleted, and is a dead letter of groups that did not ack it (docs/lifetimes.md).
+            ttl: how long the entry lives, seconds or a timedelta; then as docs/lifetimes.md says.
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
@@ -138,7 +137,8 @@ class StreamAdds(StreamReads[T]):
         )
         if producer is not None or idempotent_id is not None:
             return self._add_asked(batch, request, id, (producer, idempotent_id), sync)
-        return _first(self._opened.commit(partial(add.add, request=request), sync))
+        made = self._opened.commit(partial(add.add, request=request), sync)
+        return None if made is None else made.first  # a call here could be interrupted: it counts
 
     def _add_asked(
         self,
@@ -374,8 +374,3 @@ class StreamAdds(StreamReads[T]):
             given.extend(ids)
             expected = add.expected_next(expected, ids)
             yield True
-
-
-def _first(added: add.Added | None) -> StreamID | None:
-    """The ID of the one entry that was added."""
-    return None if added is None else added.first

@@ -31,6 +31,8 @@ NOT_MET_FILES = {
     Path("logstore/api/read.py"),
     # The fields of --where are a mapping already.
     Path("logstore/api/matching.py"),
+    # Tables of Arrow are given in Python.
+    Path("logstore/api/stream_adds.py"),
     # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
     Path("logstore/scan/conditions.py"),
     Path("logstore/scan/merging.py"),
