@@ -39,6 +39,7 @@ COMMANDS = {
     "info": "info",
     "du": "usage",
     "map": "segment_map",
+    "doctor": "doctor",
     "ping": "upkeep:ping",
     "check": "recover:check_store",
     "recover": "recover:recover",

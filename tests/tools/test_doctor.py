@@ -1,0 +1,252 @@
+"""Prevents a doctor that overlooks what is wrong, finds what is not, or names a command in vain."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import Store
+from logstore.api.opening import opened_of
+from logstore.api.summary import summaries
+from logstore.compaction.usage import usage
+from logstore.engine.runtime import pins
+from logstore.engine.shm.control_block import Wake
+from logstore.fs import LOCAL
+from logstore.log import names
+from logstore.tools import store_findings, stream_findings
+from logstore.tools.finding import SLOW, Limits, Look
+from tests.corruption import frames
+from tests.tools.commands import invoke, ok, process
+
+SEGMENT_BYTES = 64 << 10
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    """Entries, each a little different."""
+    return [{"n": str(n), "t": "x" * 60} for n in range(count)]
+
+
+def sound(store: Store[bytes]) -> None:
+    """What every store here has: a stream that is retained, and a group that is read."""
+    stream = store.stream("s")
+    stream.configure(max_age=timedelta(days=7))
+    stream.add_many(rows(1500))
+    group = stream.group("workers", start="0")
+    group.configure(redeliver_after=60)
+    group.ack(*(delivery.id for delivery in group.read("anna", count=1500)))
+
+
+# -- what goes wrong, by the finding that tells of it -------------------------------------------
+def no_retention(store: Store[bytes]) -> None:
+    store.stream("s").configure(max_age=None)
+
+
+def dead_share(store: Store[bytes]) -> None:
+    store.stream("s").trim(maxlen=100)
+
+
+def dead_letters(store: Store[bytes]) -> None:
+    group = store.stream("s").group("workers")
+    group.configure(max_deliveries=1, dead_letter="s's dead")
+    store.stream("s").add({"a": "b"})
+    group.read("anna", count=1)[0].nack()
+
+
+def left_behind(store: Store[bytes]) -> None:
+    group = store.stream("s").group("workers")
+    group.configure(redeliver_after=None)
+    store.stream("s").add({"a": "b"})
+    group.read("gone", count=1)
+
+
+def unread(store: Store[bytes]) -> None:
+    store.stream("s").add({"a": "b"})
+
+
+def redelivered(store: Store[bytes]) -> None:
+    group = store.stream("s").group("workers")
+    store.stream("s").add({"a": "b"})
+    group.read("anna", count=1)
+    for _ in range(6):
+        group.claim("anna", [store.stream("s").last_id], min_idle=0)
+
+
+def pinned(store: Store[bytes]) -> None:
+    store.stream("s").trim(maxlen=100)
+    engine = opened_of(store).engine()
+    pins.create(LOCAL, engine.path, engine.clock.now_ms(), 3_600_000, purpose="spark")
+
+
+def retention(store: Store[bytes]) -> None:
+    old = store.stream("old")
+    old.configure(max_age=timedelta(days=1))
+    old.add_many((f"{1_700_000_000_000 + n}-0", fields) for n, fields in enumerate(rows(1200)))
+
+
+def scheduled(store: Store[bytes]) -> None:
+    now_ms = opened_of(store).engine().clock.now_ms()
+    store.stream("s").schedule({"a": "b"}, at=now_ms - 3_600_000)
+
+
+def no_index(path: Path) -> None:
+    shutil.rmtree(path / "index")
+
+
+def full(path: Path) -> None:
+    (path / names.RESERVE).unlink()
+
+
+def failed_sync(path: Path) -> None:
+    Wake.create(LOCAL, path / names.WAKE, failed_at=1 << 32 | 64)
+
+
+def damage(path: Path) -> None:
+    number = frames.segments(path)[0]
+    middle = frames.of(path, number)
+    frames.spoil(path, middle[len(middle) // 2])
+    names.hint(path, number).unlink()  # else nobody looks there
+
+
+def no_first_segment(path: Path) -> None:
+    names.segment(path, frames.segments(path)[0]).unlink()
+
+
+OPEN: dict[str, Callable[[Store[bytes]], None]] = {
+    "no-retention": no_retention,
+    "dead-share": dead_share,
+    "dead-letters": dead_letters,
+    "left-behind": left_behind,
+    "unread": unread,
+    "redelivered": redelivered,
+    "pin": pinned,
+    "retention": retention,
+    "scheduled": scheduled,
+}
+CLOSED: dict[str, Callable[[Path], None]] = {
+    "index": no_index,
+    "full": full,
+    "failed-sync": failed_sync,
+    "damage": damage,
+    "cannot-open": no_first_segment,
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound store."""
+    path = tmp_path_factory.mktemp("doctor") / "it's sound"
+    with logstore.open(path, segment_bytes=SEGMENT_BYTES, background=False) as store:
+        sound(store)
+    return path
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    """A copy of it, which keeps its index."""
+    path = tmp_path / "it's"
+    shutil.copytree(template, path)
+    with logstore.open(path, background=False):
+        pass  # the index of a copy is built anew
+    return path
+
+
+def examined(path: Path, *arguments: Any) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit code and the findings, by the rule that made them."""
+    done = invoke("doctor", path, "--json", "--large-bytes", 20_000, "--watch", 0, *arguments)
+    found = json.loads(done.stdout)
+    assert found["healthy"] == (not found["findings"])
+    return done.exit_code, {each["check"]: each for each in found["findings"]}
+
+
+def test_a_sound_store_has_nothing(path: Path) -> None:
+    assert examined(path) == (0, {})
+    text = ok("doctor", path)
+    assert re.fullmatch(r"nothing was found: 1 stream, 1 group, \d segments looked at\n", text)
+
+
+@pytest.mark.parametrize("check", [*OPEN, *CLOSED])
+def test_what_is_wrong_is_found(path: Path, check: str) -> None:
+    """With a command that exists, and takes those arguments."""
+    if check in OPEN:
+        with logstore.open(path, background=False) as store:
+            OPEN[check](store)
+    else:
+        CLOSED[check](path)
+    gone = ["--idle", 0] if check in {"left-behind", "unread"} else []
+    code, found = examined(path, *gone)
+    assert code == 3
+    assert check in found
+    assert found[check]["level"] in {"wrong", "slow", "soon"}
+    assert len(found[check]["what"]) > 30
+    if found[check]["command"]:
+        program, *typed = shlex.split(found[check]["command"])
+        assert program == "logstore"
+        assert str(path) in " ".join(typed)
+        assert invoke(*typed[: typed.index(str(path))], "--help").exit_code == 0
+    text = invoke("doctor", path, "--large-bytes", 20_000, "--watch", 0, *gone)
+    assert text.exit_code == 3
+    assert found[check]["command"] in text.stdout
+
+
+@pytest.mark.parametrize(
+    "check", ["dead-share", "left-behind", "redelivered", "retention", "index"]
+)
+def test_the_command_mends_it(path: Path, check: str) -> None:
+    if check in OPEN:
+        with logstore.open(path, background=False) as store:
+            OPEN[check](store)
+    else:
+        CLOSED[check](path)
+    gone = ["--idle", "1ms"] if check == "left-behind" else []
+    command = examined(path, *gone)[1][check]["command"]
+    ok(*shlex.split(command)[1:])
+    if check == "left-behind":  # who reads next gets it
+        with logstore.open(path, background=False) as store:
+            group = store.stream("s").group("workers")
+            assert group.settings.redeliver_after == timedelta(milliseconds=1)
+            assert [each.consumer for each in group.pending_entries()] == [b"gone"]
+            assert len(group.read("anna", count=1)) == 1
+    else:
+        assert check not in examined(path)[1]
+
+
+def test_a_group_that_falls_behind_is_told_from_one_that_catches_up(path: Path) -> None:
+    with logstore.open(path, background=False) as store:
+        stream = store.stream("s")
+        opened, listed = opened_of(store), [b"s"]
+        look = Look(store, path, store.info(), usage(opened.engine()), [], Limits())
+        stream.add_many(rows(10))
+        before = list(summaries(opened, listed))
+        stream.group("workers").read("anna", count=8)
+        caught_up = list(summaries(opened, listed))
+        stream.add_many(rows(50))
+        behind = list(summaries(opened, listed))
+        span = timedelta(seconds=2)
+        assert list(stream_findings.growing(look, before, caught_up, span)) == []
+        (found,) = stream_findings.growing(look, before, behind, span)
+    assert (found.level, found.about) == (SLOW, "s/workers")
+    assert "from 10 to 52 entries within 2s, while 8 were read" in found.what
+
+
+def test_little_room_is_told(path: Path) -> None:
+    with logstore.open(path, background=False) as store:
+        used = usage(opened_of(store).engine())
+        for free, told in ((used.disk_bytes // 2, 0), (used.disk_bytes // 100, 1), (1, 1)):
+            used.free_bytes = free
+            look = Look(store, path, store.info(), used, [], Limits())
+            assert len(list(store_findings.space(look))) == told
+
+
+def test_no_store_is_an_error(tmp_path: Path) -> None:
+    done = process("doctor", tmp_path)
+    assert done.returncode == 1
+    assert b"not a store" in done.stderr
