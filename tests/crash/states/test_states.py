@@ -25,7 +25,7 @@ from tests.crash.states.workload import Workload, forget, record
 
 SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
 SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
-LOSSES = 4 + 2 * figures.times()  # random states at each operation
+LOSSES = 3 + 2 * figures.times()  # random states at each operation
 WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS)
 WANTED = 10_000
 MEMORY = Path("/dev/shm")
