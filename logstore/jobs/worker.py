@@ -37,6 +37,7 @@ LOOK_S = 2.0  # how often a worker looks for others that are gone
 # A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
 CLAIM_IDLE = timedelta(seconds=1)
 CLAIM_JOBS = 100  # at once
+FORGET_AFTER = timedelta(minutes=10)
 DEATHS_MAX = 3  # of workers that did a job, on top of its retries
 BACKOFF_MAX_S = 3600.0
 ERROR_MAX_CHARS = 2000
@@ -147,15 +148,30 @@ class Worker:
                 log.warning("jobs of workers that are gone wait for the next look: %s", error)
 
     def _drop_done(self) -> None:
-        """Drop jobs that ended from the queue's stream, whole nodes of them."""
-        self._jobs.stream.trim(maxlen=0, approximate=True, references="acked")
+        """Drop jobs that ended from the queue's stream: those below the first that did not.
+
+        What is above is not looked at, however much waits there.
+        """
+        group, stream = self._jobs.group, self._jobs.stream
+        upto = group.pending().first or group.info().last_delivered_id
+        first = stream.first
+        if first is not None and first.id < upto:
+            stream.trim(minid=upto, approximate=True, references="acked")
 
     def _rescue(self) -> None:
-        """Take over the jobs of workers that are gone."""
+        """Take over the jobs of workers that are gone, and forget those that have none.
+
+        None is forgotten that was awake a while ago: who adds a job may be handing it over in that
+        moment, and what a removed consumer holds nobody gets.
+        """
         group = self._jobs.group
         for consumer in group.consumers():
             name = _text(consumer.name)
-            if not consumer.pending or name == self.name or not is_gone(name):
+            if name == self.name or not is_gone(name):
+                continue
+            if not consumer.pending:
+                if consumer.idle >= FORGET_AFTER:
+                    group.remove_consumer(consumer.name)
                 continue
             held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
             ids = [each.id for each in held]

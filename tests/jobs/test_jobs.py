@@ -45,6 +45,7 @@ def test_results_and_errors_are_their_own_jobs(jobs: Jobs) -> None:
     assert jobs.work(timeout=0) == 7
     assert [job.result(0) for job in given] == [[n] * n for n in range(5)]
     assert jobs.job(given[3].id).result() == [3, 3, 3]
+    assert len(jobs.stream) == 1  # what ended is dropped, but for the last one
     assert when.result(0) == [datetime(2031, 1, 1, tzinfo=UTC)]
     with pytest.raises(JobFailedError, match="☃") as caught:
         bad.result(timeout=5)
@@ -192,6 +193,10 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
         assert jobs.work(timeout=0) == 1
         assert held.result(0) == "done"
         assert not living.done()
+        monkeypatch.setattr(worker, "FORGET_AFTER", timedelta(0))
+        jobs.work(timeout=0)
+        assert gone not in [each.name for each in jobs.group.consumers()]
+        assert here in [each.name for each in jobs.group.consumers()]
 
 
 REFUSED = {
