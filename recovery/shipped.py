@@ -82,7 +82,8 @@ class Place:
         try:
             found, root = arrow_fs.FileSystem.from_uri(text)
         except (ValueError, OSError) as exc:
-            raise OptionError(f"{self.shown} is no URI that pyarrow reads: {exc}") from None
+            why = str(exc).replace(text, self.shown)
+            raise OptionError(f"{self.shown} is no URI that pyarrow reads: {why}") from None
         self.fs: Any = found
         self.root: str = root.rstrip("/")
         self.has_objects = found.type_name in _OF_OBJECTS
@@ -160,7 +161,10 @@ def shown(uri: str) -> str:
     """A URI without the secrets that it may have: user, password and query."""
     if "://" not in uri:
         return uri
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri.partition("://")[0] + "://..."
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

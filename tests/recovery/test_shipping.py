@@ -287,3 +287,15 @@ def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
         assert "secret" not in ok("ship", tmp_path / "store", uri)
     refused = invoke("ship", tmp_path / "store", "gopher://somewhere")
     assert (refused.exit_code, "no URI that pyarrow reads" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://me:secret@[x/y", "s3://me:secret@host:99999999/x?key=secret", "no://me:secret@b/c",
+     "s3://me:secr et@b/c?secret"],
+)  # fmt: skip
+def test_a_uri_that_is_none_is_refused_without_its_secrets(uri: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Place(uri)
+    assert "secret" not in str(caught.value)
+    assert "secr et" not in str(caught.value)
