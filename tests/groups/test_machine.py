@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 MORE = int(os.environ.get("LOGSTORE_TORTURE") or 0)
 SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (random.getrandbits(32) if MORE else 20250801)
-RUNS, STEPS = 135, 80
+RUNS, STEPS = 150, 80
 LEAST_STEPS = 10_000
 PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
 
