@@ -265,7 +265,7 @@ def outlived(n: int, ms: int) -> Do:
     def model(model: Shelf) -> None:
         model.delete(b"c", [(n, 1)])
 
-    return at_ms(ms, Do(f"{n} expires", lambda at: do_due_work(at.store), model))
+    return at_ms(ms, Do(f"{n} expired", lambda at: do_due_work(at.store), model))
 
 
 RETAIN = Do("retain", lambda at: at.store.retain(), lambda model: model.trim(b"r", 5, None))
