@@ -36,8 +36,9 @@ def victims(engine: Engine, threshold: float) -> set[int]:
     for number, row in rows.items():
         if number == active:
             continue
-        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
-        body = max(1, size - fmt.SEGMENT_HEAD_BYTES)
+        # A dropped segment's file may have gone although an index that was rebuilt meanwhile still
+        # has its row: such a row is dropped like that of any segment in which nothing lives.
+        body = max(1, size_bytes(engine, number) - fmt.SEGMENT_HEAD_BYTES)
         live = staying.get(number, 0)
         if threshold <= 0:
             if row.role == fmt.Role.MAIN or live < body or number in deleted_in:

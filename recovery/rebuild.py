@@ -341,9 +341,13 @@ class Rebuild:
             count[1] += payload_bytes
         for number in set(txn.index.segment_rows()) - set(rows):
             txn.drop_segment(number)
+        replayed = {link.number for link in self._links}
         for number, row in rows.items():
             # A compacted segment without a row was never adopted: garbage for the next compaction.
-            if row.role == fmt.Role.MAIN or row.live_nodes or txn.segment(number) is not None:
+            # A main one that was replayed and has none was dropped behind it: its file is about to
+            # go, since another process unlinks behind the drop frame without this lock.
+            new = row.role == fmt.Role.MAIN and number not in replayed
+            if new or row.live_nodes or txn.segment(number) is not None:
                 txn.put_segment(number, row)
         for record in records:
             count = counts.get(record.number, _NONE)

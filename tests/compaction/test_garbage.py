@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.compaction import segments
+from logstore.compaction import measure, segments
+from logstore.engine.runtime.engine import Engine
+from logstore.format import Role
+from logstore.fs import LOCAL
+from logstore.index.keys import SegmentRow
+from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.recovery.check import check
 from tests.corruption import shop
@@ -96,3 +101,51 @@ def test_every_commit_of_a_compaction_is_counted(
             told.append((report.nodes_written, report.nodes_skipped, report.segments_dropped))
     assert told[0] == told[1]
     assert told[0][0] > 4
+
+
+def test_an_index_rebuilt_between_a_drop_and_its_unlink_does_not_count_the_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rebuild sees the file, which goes right behind it; later runs do not look for it."""
+    path = tmp_path / "store"
+    shop.make(path, 3, compacted=False)
+    unlink = segments.unlink
+    rebuilt: list[int] = []
+    with _store(path) as store:
+        before = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
+        committer = store._live().committer
+
+        def late(engine: Engine, number: int) -> None:
+            if not rebuilt:
+                with committer.locked():
+                    engine.rebuild_locked()
+            rebuilt.append(number)
+            unlink(engine, number)
+
+        monkeypatch.setattr(segments, "unlink", late)
+        store.compact(threshold=0.1)
+        monkeypatch.undo()
+        assert rebuilt
+        rows, active = measure.rows_and_active(store._engine())
+        assert set(rows) - {active} <= set(names.segments(LOCAL, path))
+        store.compact(threshold=0.1)
+        after = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
+        assert after == before
+    assert not check(path).damage
+
+
+def test_a_row_of_a_segment_that_is_gone_goes_with_the_next_run(tmp_path: Path) -> None:
+    """As versions before left one, where an index was rebuilt at that moment."""
+    path = tmp_path / "store"
+    shop.make(path, 3, compacted=False)
+    with _store(path) as store:
+        engine = store._engine()
+        store.compact(threshold=0.1)
+        gone = min(measure.rows_and_active(engine)[0]) - 1
+        assert gone > 0
+        with store._live().committer.locked(), engine.index().env.begin(write=True) as txn:
+            IndexTxn(engine.index(), txn).put_segment(gone, SegmentRow(Role.MAIN, 0, 0, 0, 0))
+        report = store.compact(threshold=0.1)
+        assert report.segments_dropped >= 1
+        assert gone not in measure.rows_and_active(engine)[0]
+    assert not check(path).damage

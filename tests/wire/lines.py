@@ -73,6 +73,10 @@ class Line:
         """Send bytes as they are."""
         self._socket.sendall(data)
 
+    def end(self) -> None:
+        """Send nothing any more, and go on reading."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def __call__(self, *words: bytes | str | int) -> Reply:
         """Send one command; its reply."""
         self.send(request([each if isinstance(each, bytes) else str(each).encode()

@@ -5,6 +5,7 @@ Its transports are of no class of asyncio; what is paused, cut or not read goes 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,7 @@ from tests.wire.test_group_commit import wait_for, xadd
 
 ADDS = 3000  # whose replies are more than a transport takes at once
 READS = 300
+AMID_WAIT_S = 0.02  # a wrong password is answered after 50 ms at the least
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +87,29 @@ def test_who_goes_amid_a_request_takes_nothing_along(served: Served, line: Line)
         going.send(request(xadd(b"s", b"1"))[:-4])
     wait_for(lambda: number not in served.service.clients)
     assert line("XLEN", "s") == 0
+
+
+def test_what_comes_while_a_wrong_password_waits_is_answered(served: Served) -> None:
+    """The transport may have read it then: that of uvloop reads although it was told to pause."""
+    with Line(served.port) as line:
+        line.send(request([b"AUTH", b"wrong"]))
+        time.sleep(AMID_WAIT_S)
+        line.send(request([b"XLEN", b"s"]))
+        assert line.reply().startswith("WRONGPASS")
+        assert line.reply().startswith("NOAUTH")
+        line.send(request([b"AUTH", b"wrong"]))
+        time.sleep(AMID_WAIT_S)
+        line.send(request([b"AUTH", b"secret"]) + request([b"XLEN", b"s"]))
+        assert line.reply().startswith("WRONGPASS")
+        assert line.reply() == b"OK"
+        assert isinstance(line.reply(), int)
+
+
+def test_who_ends_while_a_wrong_password_waits_is_answered_and_closed(served: Served) -> None:
+    with Line(served.port) as line:
+        line.send(request([b"AUTH", b"wrong"]))
+        time.sleep(AMID_WAIT_S)
+        line.end()
+        assert line.reply().startswith("WRONGPASS")
+        with pytest.raises((EOFError, ConnectionError)):
+            line.reply()

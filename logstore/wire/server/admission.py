@@ -110,8 +110,11 @@ class Place(asyncio.BufferedProtocol):
         return True
 
     def watch(self) -> None:
-        """Have a turn when the client has sent something, or went."""
-        if self._held and not (self._busy or self._ended or self._is_cut):
+        """Have a turn when the client has sent something, or went. The socket does not tell again
+        of what the transport has read while a request was worked on."""
+        if self._data or self._ended:
+            self._arrivals.turns.ask(self._turn)
+        elif self._held and not (self._busy or self._is_cut):
             self._arrivals.watch.watch(self.socket, self._turn)
 
     def _turn(self) -> None:
