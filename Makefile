@@ -10,7 +10,7 @@ ARGS ?=
 # continuous integration has, as a third of a test's time is waiting for disks and other processes.
 JOBS ?= 3
 # What `make test-compiled` runs
-COMPILED ?= $(addprefix tests/,engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
+COMPILED ?= $(addprefix tests/,benchmarks/test_instructions.py engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_references.py \
 	groups/test_transaction_groups.py groups/test_worker.py index log store)
 # How many times as long as it has to `make torture` runs

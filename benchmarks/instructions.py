@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 FIGURES = Path(__file__).with_name("instructions.json")
 LIMIT = 1.10  # of the committed figure
-TIMES = 9  # counts of which the least is taken
+TIMES = 5  # counts of which the least is taken
 VALGRIND_MAP_BYTES = 1 << 31  # of LMDB: valgrind has no room for the usual one
 ROW = {"temp": "12.5", "hum": "51"}
 INSERT = "insert into s(temp, hum) values(?, ?)"
@@ -335,6 +335,14 @@ def recorded() -> dict[str, dict[str, int]]:
     return found
 
 
+def _of_checkout() -> Path:
+    """The figures that are committed: the compiled engine is counted from a copy, below build/."""
+    root = FIGURES.parents[1]
+    if (root / "built-from").exists():
+        return root.parents[1] / FIGURES.parent.name / FIGURES.name
+    return FIGURES
+
+
 def above(counted: dict[str, float], figures: dict[str, int]) -> list[str]:
     """What takes over 10 % more than its figure; one line each."""
     return [
@@ -377,7 +385,8 @@ def main(arguments: list[str]) -> int:
         print(told)
     if asked.record:
         figures[build_name()] = mine | {name: round(found) for name, found in ours.items()}
-        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+        for path in {FIGURES, _of_checkout()}:
+            path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     worse = above(ours, mine) if asked.check else []
     for line in worse:
         print(f"MORE THAN 10 % ABOVE: {line}", file=sys.stderr)
