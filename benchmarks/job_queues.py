@@ -95,7 +95,7 @@ class Lite(Queue):
         import litequeue
 
         super().__init__(folder)
-        self._queue: Any = litequeue.LiteQueue(str(folder / "lite.db"))
+        self._queue: Any = litequeue.LiteQueue(str(folder / "lite.db"), timeout=60)
 
     def add(self, count: int) -> None:
         for n in range(count):

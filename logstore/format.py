@@ -146,6 +146,7 @@ IDEMPOTENT_ITEM = struct.Struct("<QQH")
 SCHEDULE_BODY = struct.Struct("<QB")
 SCHEDULE_DUE = struct.Struct("<Q")  # unix ms
 SCHEDULE_PART = struct.Struct("<I")
+SCHEDULE_RULE = (1 << 32) - 1  # in the place of the first length: a rule stands before the fields
 SCHEDULE_KEY = struct.Struct("<QQ")  # due (unix ms), number: the position of the frame of form 0
 EXPIRE_BODY = struct.Struct("<QQ")  # stream, when it expires (unix ms; 0: never)
 # stream, 1: what is known is forgotten first, last entry gone through; then items: the digest of a

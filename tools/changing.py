@@ -7,18 +7,24 @@ error.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from logstore.api.scheduling import ScheduledEntry
+from logstore.api.stream import Stream
 from logstore.errors import StreamExistsError
 from logstore.scan import records
 from logstore.settings import GroupSettings, StreamSettings
-from logstore.tools import options
+from logstore.tools import durations, options
 from logstore.tools.durations import LENGTH, MOMENT
+from logstore.tools.entries import split_pair
 from logstore.tools.output import Output, readable
+
+KEY = re.compile(r"[0-9]+-[0-9]+")
 
 
 @click.command("delete")
@@ -226,25 +232,77 @@ def expire(
 @click.command("schedule")
 @options.store_argument
 @options.stream_argument
-@click.argument("keys", metavar="[KEY]...", nargs=-1)
-@click.option("--cancel", is_flag=True, help="Take the entries with these keys out.")
+@click.argument("given", metavar="[FIELD=VALUE]...", nargs=-1)
+@click.option("--after", type=LENGTH, help="Add the entry in so long: 90s, 1h30m, 7d.")
+@click.option("--at", "at", type=MOMENT, help="Add it at this moment; one of them with --every.")
+@click.option("--every", type=LENGTH, help="Add it again and again, so long apart.")
+@click.option("--cron", metavar="EXPRESSION", help="Add it at these times: '30 3 * * MON-FRI'.")
+@click.option("--tz", metavar="ZONE", help="The time zone of --cron: Europe/Berlin; UTC.")
+@click.option("--name", "called", help="The name of what repeats; given again it changes it.")
+@click.option("--cancel", is_flag=True, help="Take out what has these keys or names.")
 @options.json_option
 @options.pass_output
-def schedule(output: Output, path: Path, name: str, keys: tuple[str, ...], cancel: bool) -> None:
-    """List the entries of STREAM that wait for their time; with --cancel take some out."""
-    if cancel != bool(keys):
-        raise click.UsageError("give --cancel and the keys of entries, or neither")
+def schedule(
+    output: Output,
+    path: Path,
+    name: str,
+    given: tuple[str, ...],
+    after: timedelta | None,
+    at: datetime | None,
+    every: timedelta | None,
+    cron: str | None,
+    tz: str | None,
+    called: str | None,
+    cancel: bool,
+) -> None:
+    """List the entries of STREAM that wait for their time, or have one wait.
+
+    With FIELD=VALUE an entry is scheduled, once or again and again; with --cancel the keys or names
+    of those to take out are given instead.
+    """
+    timed = any(each is not None for each in (after, at, every, cron, tz))
+    if cancel and (timed or called is not None or not given):
+        raise click.UsageError("give --cancel, and the keys or names of entries")
+    if not cancel and timed != bool(given):
+        raise click.UsageError("give FIELD=VALUE with one of --after, --at, --every and --cron")
     if cancel:
         with options.changing(path) as store:
             stream = options.existing(store, name)
-            output.report({"cancelled": sum(stream.cancel(key) for key in keys)})
-        return
-    with options.reading(path) as store:
-        for each in options.existing(store, name).scheduled():
-            if output.json:
-                fields = records.entry_object(str(each.key), each.pairs)
-                output.json_object({"due": each.due.isoformat(), "key": fields.pop("id"), **fields})
-            else:
-                due = each.due.isoformat(" ", "seconds")
-                pairs = (f"{readable(field)}={readable(value)}" for field, value in each.pairs)
-                output.line(" ".join([due, str(each.key), *pairs]))
+            output.report({"cancelled": sum(_cancelled(stream, each) for each in given)})
+    elif given:
+        fields = [split_pair(pair) for pair in given]
+        with options.changing(path) as store:
+            key = options.existing(store, name).schedule(
+                fields, at=at, after=after, every=every, cron=cron, tz=tz, name=called
+            )
+        output.report({"key": str(key), "due": key.due.isoformat()})
+    else:
+        with options.reading(path) as store:
+            for entry in options.existing(store, name).scheduled():
+                _tell_scheduled(output, entry)
+
+
+def _cancelled(stream: Stream[bytes], key_or_name: str) -> bool:
+    """Take out what has this name, or else this key."""
+    return stream.cancel(name=key_or_name) or (
+        KEY.fullmatch(key_or_name) is not None and stream.cancel(key_or_name)
+    )
+
+
+def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
+    """A line about one entry."""
+    every = None if entry.every is None else f"every {durations.told(entry.every)}"
+    rule = entry.cron and f"cron {entry.cron} {entry.tz}"
+    if output.json:
+        fields = records.entry_object(str(entry.key), entry.pairs)
+        repeats: dict[str, Any] = {}
+        if entry.name is not None:
+            every_s = None if entry.every is None else entry.every.total_seconds()
+            repeats = {"name": entry.name, "every": every_s, "cron": entry.cron, "tz": entry.tz}
+        key = fields.pop("id")
+        output.json_object({"due": entry.due.isoformat(), "key": key, **repeats, **fields})
+    else:
+        due = entry.due.isoformat(" ", "seconds")
+        repeated = "" if entry.name is None else f"{entry.name!r} ({every or rule})"
+        pairs = (f"{readable(field)}={readable(value)}" for field, value in entry.pairs)
+        output.line(" ".join(part for part in [due, str(entry.key), repeated, *pairs] if part))

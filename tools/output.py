@@ -310,6 +310,9 @@ PHRASES = {
     "give the key that schedule() returned, or its text": (
         "give a key that 'logstore schedule' lists"
     ),
+    "with every= or cron=": "with --every or --cron",
+    "give either every= or cron=": "give either --every or --cron",
+    "give that as at, not after": "give that as --at, not --after",
     "read it, and add it in batches with add_many": (
         "take it through 'logstore export' and 'logstore import'"
     ),

@@ -6,25 +6,22 @@ those of the plain face, which a test compares: it says what each is for.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from logstore.aio.group import AsyncGroup
-from logstore.aio.host import Host
-from logstore.aio.pages import PAGE_ENTRIES, Feed, pages
+from logstore.aio.pages import Feed
+from logstore.aio.timed import TimedStream
 from logstore.api import arguments, read
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dump import Peer
 from logstore.api.entry import DeleteOutcome, Entry, IDRuns
 from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
 from logstore.api.opening import opened_of
-from logstore.api.scheduling import ScheduledEntry, ScheduleKey
-from logstore.api.stream import Stream
 from logstore.api.times import When
 from logstore.codec import Row
-from logstore.engine.features.expiry import Condition
 from logstore.ids import IDLike, StreamID
 from logstore.options import References, Sync
 from logstore.settings import StreamSettings
@@ -39,13 +36,8 @@ R = TypeVar("R")
 T = TypeVar("T", bytes, str)
 
 
-class AsyncStream(Generic[T]):
+class AsyncStream(TimedStream[T]):
     """One stream of an AsyncStore; the arguments are those of :class:`logstore.Stream`."""
-
-    def __init__(self, store: Host[T], stream: Stream[T]) -> None:
-        self._store: Host[T] = store
-        self._stream: Stream[T] = stream
-        self._run = store._run
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._stream)[1:]}"
@@ -224,9 +216,6 @@ class AsyncStream(Generic[T]):
     def __aiter__(self) -> AsyncIterator[Entry[T]]:
         return self.range()
 
-    def _pages(self, found: Iterator[R], size: int = PAGE_ENTRIES) -> AsyncIterator[R]:
-        return pages(self._run, found, size)
-
     async def read(
         self,
         after: IDLike = "$",
@@ -313,72 +302,6 @@ class AsyncStream(Generic[T]):
         )
         async for batch in self._pages(iter(await self._run(scanned)), 1):
             yield batch
-
-    # -- scheduling and expiring --------------------------------------------------------------
-    @overload
-    async def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        create: Literal[True] = True,
-        sync: Sync | None = None,
-    ) -> ScheduleKey: ...
-    @overload
-    async def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        create: bool,
-        sync: Sync | None = None,
-    ) -> ScheduleKey | None: ...
-    async def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        create: bool = True,
-        sync: Sync | None = None,
-    ) -> ScheduleKey | None:
-        """Keep an entry until its time, as ``Stream.schedule``; its key."""
-        return await self._run(
-            lambda: self._stream.schedule(fields, at=at, after=after, create=create, sync=sync)
-        )
-
-    async def cancel(self, key: ScheduleKey | str, *, sync: Sync | None = None) -> bool:
-        """Schedule an entry no longer, as ``Stream.cancel``."""
-        return await self._run(self._stream.cancel, key, sync=sync)
-
-    def scheduled(self) -> AsyncIterator[ScheduledEntry[T]]:
-        """What is scheduled and was not added yet, lazily, as ``Stream.scheduled``."""
-        return self._pages(self._stream.scheduled())
-
-    async def expire(
-        self,
-        *,
-        after: timedelta | float | None = None,
-        at: datetime | int | None = None,
-        only: Condition | None = None,
-        sync: Sync | None = None,
-    ) -> bool:
-        """Let the stream expire, as ``Stream.expire``."""
-        return await self._run(self._stream.expire, after=after, at=at, only=only, sync=sync)
-
-    async def persist(self, *, sync: Sync | None = None) -> bool:
-        """Let the stream expire no longer, as ``Stream.persist``."""
-        return await self._run(self._stream.persist, sync=sync)
-
-    async def expires_at(self) -> datetime | None:
-        """When the stream expires, as ``Stream.expires_at``."""
-        return await self._run(lambda: self._stream.expires_at)
-
-    async def ttl(self) -> timedelta | None:
-        """How long it is until the stream expires, as ``Stream.ttl``."""
-        return await self._run(lambda: self._stream.ttl)
 
     # -- deleting -----------------------------------------------------------------------------
     async def delete(

@@ -18,19 +18,21 @@ from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import expiry as expiring
+from logstore.engine.features import schedule as scheduling
 from logstore.engine.features.expiry import Condition
-from logstore.engine.features.schedule import When
+from logstore.engine.features.schedule import DUE_MAX_MS, When
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import OptionError, TooLargeError, shown
+from logstore.features import repeat as repeating
+from logstore.features.repeat import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat
 from logstore.features.schedule import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
 from logstore.options import seconds
 from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
 FIELDS_MAX_BYTES = 16 << 20  # the index and each checkpoint hold them until their time
-DUE_MAX_MS = 253_402_300_799_999  # the end of the year 9999
 AFTER_MAX_MS = DUE_MAX_MS // 2
 SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
 PAGE_ENTRIES, PAGE_BYTES = 256, 1 << 20
@@ -57,12 +59,22 @@ KeyLike: TypeAlias = ScheduleKey | str
 
 
 class ScheduledEntry(Generic[T]):
-    """An entry that waits for its time: ``key``, ``due``, ``fields``, ``pairs``."""
+    """An entry that waits for its time: ``key``, ``due``, ``fields``, ``pairs``.
 
-    __slots__ = ("_encoding", "_flat", "key")
+    One that repeats has a ``name``, too, and ``every`` or ``cron`` and ``tz``.
+    """
 
-    def __init__(self, key: ScheduleKey, flat: list[T], encoding: str | None) -> None:
+    __slots__ = ("_encoding", "_flat", "_repeat", "key")
+
+    def __init__(
+        self,
+        key: ScheduleKey,
+        flat: list[T],
+        encoding: str | None,
+        repeat: Repeat | None = None,
+    ) -> None:
         self.key = key
+        self._repeat = repeat
         self._flat: list[T] = flat
         self._encoding: str | Decoding | None = encoding
 
@@ -70,6 +82,26 @@ class ScheduledEntry(Generic[T]):
     def due(self) -> datetime:
         """When it is added, as an aware UTC datetime."""
         return self.key.due
+
+    @property
+    def name(self) -> str | None:
+        """The name of the repeating schedule; None for an entry that comes once."""
+        return None if self._repeat is None else self._repeat.name
+
+    @property
+    def every(self) -> timedelta | None:
+        """How long it is from one time to the next, where the schedule says that."""
+        return self._repeat.every_ms * _MS if self._repeat and self._repeat.every_ms else None
+
+    @property
+    def cron(self) -> str | None:
+        """The cron expression of a repeating schedule."""
+        return self._repeat.cron or None if self._repeat else None
+
+    @property
+    def tz(self) -> str | None:
+        """The time zone of the cron expression."""
+        return self._repeat.zone or None if self._repeat else None
 
     @property
     def fields(self) -> Fields[T]:
@@ -90,7 +122,8 @@ class ScheduledEntry(Generic[T]):
         return hash((self.key, tuple(self._flat)))
 
     def __repr__(self) -> str:
-        return f"ScheduledEntry({self.key}, {self.fields!r})"
+        named = "" if self.name is None else f", {self.name!r}"
+        return f"ScheduledEntry({self.key}{named}, {self.fields!r})"
 
 
 def moment(unix_ms: int) -> datetime:
@@ -133,6 +166,113 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
     return When(unix_ms)
 
 
+def step(
+    stream: bytes,
+    fields: bytes,
+    clock: Clock,
+    *,
+    at: datetime | int | None,
+    after: timedelta | float | None,
+    every: timedelta | float | None,
+    cron: str | None,
+    tz: str | None,
+    name: str | None,
+    create: bool,
+) -> Callable[[WriteTxn], Key | None]:
+    """What schedules packed fields, as ``Stream.schedule`` is called. OptionError."""
+    if every is None and cron is None:
+        if name is not None or tz is not None:
+            raise OptionError(
+                "a name and a time zone are of schedules that repeat, with every= or cron="
+            )
+        once = when(at, after, clock)
+        return partial(scheduling.schedule, name=stream, fields=fields, when=once, create=create)
+    if after is not None:
+        raise OptionError(
+            "a schedule that repeats begins at one of its times: give that as at, not after"
+        )
+    rule = repeat(name, clock, at=at, every=every, cron=cron, tz=tz)
+    return partial(scheduling.repeat, name=stream, fields=fields, rule=rule, create=create)
+
+
+def cancelling(stream: bytes, key: KeyLike | None, name: str | None) -> Callable[[WriteTxn], bool]:
+    """What cancels by a key, or by the name of a schedule that repeats. OptionError."""
+    if (key is None) == (name is None):
+        raise OptionError("give the key of an entry, or the name of a schedule that repeats")
+    if key is None:
+        return partial(scheduling.cancel_named, stream=stream, name=_name(name))
+    return partial(scheduling.cancel, name=stream, key=key_of(key))
+
+
+def repeat(
+    name: str | None,
+    clock: Clock,
+    *,
+    at: datetime | int | None = None,
+    every: timedelta | float | None,
+    cron: str | None,
+    tz: str | None,
+) -> Repeat:
+    """The rule of a schedule that repeats, as ``Stream.schedule`` takes it. OptionError."""
+    first_ms = None if at is None else when(at, None, clock).ms
+    found = _rule(_name(name), first_ms, every, cron, tz)
+    if found.after(clock.now_ms()) is None:
+        raise OptionError(f"the cron expression {shown(cron)} never fires: there is no such day")
+    return found
+
+
+def _rule(
+    name: str,
+    first_ms: int | None,
+    every: timedelta | float | None,
+    cron: str | None,
+    tz: str | None,
+) -> Repeat:
+    if (every is None) == (cron is None):
+        raise OptionError("give either every= or cron=")
+    if every is not None:
+        length = seconds(every, "every")
+        if not 0.001 <= length <= AFTER_MAX_MS / 1000:
+            raise OptionError(
+                f"every must be a length of time, a millisecond or more: {shown(every)}"
+            )
+        if tz is not None:
+            raise OptionError(
+                "a time zone is of a cron expression: a length is the same in all of them"
+            )
+        every_ms = round(length * 1000)
+        # One of the times; 1970 itself stands for no wish, and is as good as the time after it.
+        return Repeat(name, every_ms, every_ms if first_ms == 0 else first_ms or 0, "", "")
+    if first_ms is not None:
+        raise OptionError("a cron expression says all of its times: leave out at")
+    if not isinstance(cron, str) or not cron.strip() or len(cron) > CRON_MAX_CHARS:
+        raise OptionError(
+            f"cron must be a text of five fields, as '30 3 * * MON-FRI': {shown(cron)}"
+        )
+    zone = "UTC" if tz is None else tz
+    if not isinstance(zone, str) or not zone or len(zone) > CRON_MAX_CHARS:
+        raise OptionError(f"tz must be the IANA name of a time zone, as Europe/Berlin: {shown(tz)}")
+    return Repeat(name, 0, 0, cron, zone)
+
+
+def is_name(given: object) -> bool:
+    """Whether a schedule may have this name."""
+    return (
+        isinstance(given, str)
+        and given.isprintable()
+        and 0 < len(given.encode("utf-8", "replace")) <= NAME_MAX_BYTES
+    )
+
+
+def _name(given: str | None) -> str:
+    if given is None or not is_name(given):
+        raise OptionError(
+            f"a schedule that repeats needs a name, a text of at most {NAME_MAX_BYTES} bytes, by "
+            f"which it is changed and cancelled: not {shown(given)}"
+        )
+    return given
+
+
 def expiry(
     name: bytes,
     at: datetime | int | None,
@@ -168,7 +308,7 @@ def fields(row: Row, encoding: str | None) -> bytes:
     return packed(batch.flat(0))
 
 
-def key(given: KeyLike) -> Key:
+def key_of(given: KeyLike) -> Key:
     """A key, or its text, as the engine takes it. OptionError for what is none."""
     parts: Any = given
     if isinstance(given, str):
@@ -199,7 +339,8 @@ def entries(
             flat: list[Any] = unpacked(row.fields)
             if encoding is not None:
                 flat = [part.decode(encoding, "surrogateescape") for part in flat]
-            yield ScheduledEntry(ScheduleKey(row.due_ms, row.number), flat, encoding)
+            rule = repeating.of(row.fields)
+            yield ScheduledEntry(ScheduleKey(row.due_ms, row.number), flat, encoding, rule)
         after = rows[-1].due_ms, rows[-1].number
 
 
@@ -221,10 +362,13 @@ __all__ = [
     "KeyLike",
     "ScheduleKey",
     "ScheduledEntry",
+    "cancelling",
     "entries",
     "fields",
-    "key",
+    "is_name",
     "moment",
+    "repeat",
+    "step",
     "typed_key",
     "when",
 ]

@@ -44,6 +44,10 @@ class Stream(StreamWrites[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: Literal[True] = True,
         sync: Sync | None = None,
     ) -> ScheduleKey: ...
@@ -54,6 +58,10 @@ class Stream(StreamWrites[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: bool,
         sync: Sync | None = None,
     ) -> ScheduleKey | None: ...
@@ -63,6 +71,10 @@ class Stream(StreamWrites[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: bool = True,
         sync: Sync | None = None,
     ) -> ScheduleKey | None:
@@ -74,7 +86,14 @@ class Stream(StreamWrites[T]):
         Args:
             fields: as in ``add``, 16 MiB at most.
             at: an aware datetime or unix milliseconds; the past is as good as now.
-            after: seconds or timedelta from now; exactly one of ``at`` and ``after`` is given.
+            after: seconds or timedelta from now; exactly one of ``at`` and ``after`` is given,
+                unless the entry repeats.
+            every: add it again and again, so long from one time to the next (seconds or timedelta);
+                the first time is after that length, or the next that is in step with ``at``.
+            cron: add it again and again, at the times of a cron expression of five fields.
+            tz: the time zone of ``cron``, an IANA name; None: UTC.
+            name: names what repeats in the stream, 200 bytes at most. Given again it changes it,
+                and what says the same changes nothing: its next time stays.
             create: whether to make a stream that is not there.
             sync: a stronger promise than the store's, for this commit.
 
@@ -85,34 +104,44 @@ class Stream(StreamWrites[T]):
             InvalidEntryError: there are no fields.
             EntryTypeError: a field or value is of another type.
             TooLargeError: the entry has above 16 MiB.
-            OptionError: there is not one time, or it is none.
+            OptionError: there is not one time, or it is none, or would never come; what repeats
+                has no name, or its time zone is unknown here.
         """
         from logstore.api import scheduling
-        from logstore.engine.features import schedule
 
         arguments.check_flag(create, "create")
-        when = scheduling.when(at, after, self._opened.engine().clock)
         kept = scheduling.fields(fields, self._opened.encoding)
-        step = partial(schedule.schedule, name=self._name, fields=kept, when=when, create=create)
+        clock = self._opened.engine().clock
+        step = scheduling.step(
+            self._name, kept, clock, at=at, after=after, every=every, cron=cron, tz=tz, name=name,
+            create=create,
+        )  # fmt: skip
         return scheduling.typed_key(self._opened.commit(step, sync))
 
-    def cancel(self, key: ScheduleKey | str, *, sync: Sync | None = None) -> bool:
+    def cancel(
+        self,
+        key: ScheduleKey | str | None = None,
+        *,
+        name: str | None = None,
+        sync: Sync | None = None,
+    ) -> bool:
         """Schedule an entry no longer.
 
         Args:
-            key: what ``schedule`` returned, or its text.
+            key: what ``schedule`` returned, or its text. The key of what repeats is another one
+                after each time.
+            name: the name of what repeats; exactly one of ``key`` and ``name`` is given.
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
             False if it was added already, cancelled, or never scheduled here.
 
         Raises:
-            OptionError: ``key`` is none.
+            OptionError: ``key`` or ``name`` is none.
         """
         from logstore.api import scheduling
-        from logstore.engine.features import schedule
 
-        step = partial(schedule.cancel, name=self._name, key=scheduling.key(key))
+        step = scheduling.cancelling(self._name, key, name)
         cancelled: bool = self._opened.free(step, sync)
         return cancelled
 

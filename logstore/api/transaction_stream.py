@@ -21,7 +21,7 @@ from logstore.api.stream import Stream
 from logstore.api.transaction_steps import Pending, Steps
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expiry, schedule, settings
+from logstore.engine.features import expiry, settings
 from logstore.engine.features.expiry import Condition
 from logstore.engine.groups import ack, admin
 from logstore.engine.groups.deliver import Delivered
@@ -192,6 +192,10 @@ class TransactionStream(Generic[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: Literal[True] = True,
     ) -> Pending[ScheduleKey]: ...
     @overload
@@ -201,6 +205,10 @@ class TransactionStream(Generic[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: bool,
     ) -> Pending[ScheduleKey | None]: ...
     def schedule(
@@ -209,19 +217,28 @@ class TransactionStream(Generic[T]):
         *,
         at: datetime | int | None = None,
         after: timedelta | float | None = None,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
         create: bool = True,
     ) -> Pending[Any]:
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
         arguments.check_flag(create, "create")
-        when = scheduling.when(at, after, self._steps.opened.engine().clock)
         kept = scheduling.fields(self._coded(fields), self._steps.opened.encoding)
-        step = partial(schedule.schedule, name=self._name, fields=kept, when=when, create=create)
+        clock = self._steps.opened.engine().clock
+        step = scheduling.step(
+            self._name, kept, clock, at=at, after=after, every=every, cron=cron, tz=tz, name=name,
+            create=create,
+        )  # fmt: skip
         self._keep(create=create)
         return self._steps.take(step, scheduling.typed_key)
 
-    def cancel(self, key: ScheduleKey | str) -> Pending[bool]:
+    def cancel(
+        self, key: ScheduleKey | str | None = None, *, name: str | None = None
+    ) -> Pending[bool]:
         """Schedule an entry no longer; the result says whether it was scheduled."""
-        return self._steps.free(schedule.cancel, name=self._name, key=scheduling.key(key))
+        return self._steps.free(scheduling.cancelling(self._name, key, name))
 
     def expire(
         self,

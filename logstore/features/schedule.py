@@ -2,9 +2,9 @@
 
 A frame says that an entry is kept until its time, or that some are kept no longer. A schedule's
 number is the position of the frame that made it, so it is never used again; together with its time
-it is its key. There are three kinds of rows: all keys in the order of their times, each with its
-stream; the fields, by stream and key; and how many there are, of each stream and (under stream 0)
-of all.
+it is its key. There are four kinds of rows: all keys in the order of their times, each with its
+stream; the fields, by stream and key; how many there are, of each stream and (under stream 0)
+of all; and the keys of those that repeat, by stream and name.
 
 Invariants: the rows of one key come and go together, and doing either twice changes nothing, so
 that the counts stay right. What is kept is a set: whatever of a schedule's few frames a checkpoint
@@ -12,7 +12,9 @@ has seen, replaying those behind its position ends with the same set, so no reco
 asked. A row that a checkpoint holds was read at or behind its position, however long the copy
 takes: what was scheduled later comes by its own frame, what was added, cancelled or dropped with
 its stream later is taken out by the frame that says so, and what went before its row was read is
-not among the rows. So none is lost, and none comes twice.
+not among the rows. So none is lost, and none comes twice. Of one name a checkpoint may hold two
+keys, one read before and one after a change: the row of the name has the higher number, which is
+the later one, and the frames take the other away.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.errors import CorruptionError
+from logstore.features import repeat
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
 from logstore.row_seal import fetch, key_parts, seal, unseal
@@ -32,7 +35,9 @@ DATABASE = "schedule"
 _DUE = struct.Struct(">BQQ")  # the prefix, due (unix ms), number
 _FIELDS = struct.Struct(">BQQQ")  # the prefix, stream, due, number
 _COUNT = struct.Struct(">BQ")  # the prefix, stream
-_BY_DUE, _BY_STREAM, _COUNTS = 0, 1, 2
+_NAME = struct.Struct(">BQ")  # the prefix, stream; then the name
+_KEY_OF_NAME = struct.Struct(">QQ")  # due (unix ms), number
+_BY_DUE, _BY_STREAM, _COUNTS, _BY_NAME = 0, 1, 2, 3
 ALL = 0  # in the place of a stream: no stream has this number
 _NUMBER = struct.Struct(">Q")
 Key = tuple[int, int]  # due (unix ms), number
@@ -47,7 +52,7 @@ class Scheduled(NamedTuple):
 
     stream: int
     due_ms: int
-    fields: bytes  # as ``packed`` gives them
+    fields: bytes  # as ``packed`` gives them; of one that repeats, its rule in front
 
 
 class Unscheduled(NamedTuple):
@@ -65,8 +70,12 @@ def packed(flat: Sequence[bytes]) -> bytes:
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """Field, value, field, value, ...; struct.error for bytes that hold no such thing."""
+    """Field, value, field, value, ...; struct.error for bytes that hold no such thing.
+
+    A rule in front of them is passed over.
+    """
     flat: list[bytes] = []
+    data = repeat.split(data)[1]
     at, end = 0, len(data)
     while at < end:
         (size,) = fmt.SCHEDULE_PART.unpack_from(data, at)
@@ -95,6 +104,7 @@ def _decode(payload: bytes) -> Scheduled | Unscheduled:
         (due_ms,) = fmt.SCHEDULE_DUE.unpack_from(payload, at)
         fields = payload[at + fmt.SCHEDULE_DUE.size :]
         unpacked(fields)
+        repeat.of(fields)
         return Scheduled(stream, due_ms, fields)
     if form not in (ADDED, CANCELLED):
         raise struct.error(f"form {form} is not known")
@@ -127,11 +137,21 @@ class ScheduleRows:
             return
         self._put(_FIELDS.pack(_BY_STREAM, *row[:3]), row.fields)
         self._count(row.stream, 1)
+        rule = repeat.of(row.fields)
+        if rule is not None:
+            kept = self.named(row.stream, rule.name)
+            if kept is None or kept[1] < row.number:
+                self._put(_name(row.stream, rule.name), _KEY_OF_NAME.pack(row.due_ms, row.number))
 
     def delete(self, stream: int, key: Key) -> bool:
         """Keep an entry no longer; False if it was not kept."""
-        if not self._txn.delete(_FIELDS.pack(_BY_STREAM, stream, *key), db=self._database):
+        fields = self.fields(stream, key)
+        if fields is None:
             return False
+        self._txn.delete(_FIELDS.pack(_BY_STREAM, stream, *key), db=self._database)
+        rule = repeat.of(fields)
+        if rule is not None and self.named(stream, rule.name) == key:
+            self._txn.delete(_name(stream, rule.name), db=self._database)
         self._txn.delete(_DUE.pack(_BY_DUE, *key), db=self._database)
         self._count(stream, -1)
         return True
@@ -147,6 +167,11 @@ class ScheduleRows:
     def fields(self, stream: int, key: Key) -> bytes | None:
         """The packed fields of an entry of a stream."""
         return self._get(_FIELDS.pack(_BY_STREAM, stream, *key))
+
+    def named(self, stream: int, name: str) -> Key | None:
+        """The key of the entry of this name that a stream adds again and again."""
+        value = self._get(_name(stream, name))
+        return None if value is None else _KEY_OF_NAME.unpack(value)
 
     def has(self, stream: int, key: Key) -> bool:
         """Whether an entry of a stream is kept."""
@@ -203,7 +228,16 @@ class ScheduleRows:
         with self._txn.cursor(db=self._database) as cursor:
             if cursor.set_range(_COUNT.pack(_COUNTS, 0)):
                 for key, data in cursor:
+                    if key[0] != _COUNTS:
+                        return
                     yield key_parts(_COUNT, key)[1], _NUMBER.unpack(unseal(key, data))[0]
+
+    def names(self) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of names, as they are."""
+        with self._txn.cursor(db=self._database) as cursor:
+            if cursor.set_range(bytes([_BY_NAME])):
+                for key, data in cursor:
+                    yield key, unseal(key, data)
 
     def _keys(self, after: Key = FIRST) -> Iterator[Key]:
         with self._txn.cursor(db=self._database) as cursor:
@@ -229,6 +263,10 @@ class ScheduleRows:
 
     def _get(self, key: bytes) -> bytes | None:
         return fetch(self._txn, self._database, key)
+
+
+def _name(stream: int, name: str) -> bytes:
+    return _NAME.pack(_BY_NAME, stream) + name.encode()
 
 
 def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:
@@ -278,6 +316,7 @@ def _every_row(index: Index) -> Iterator[Any]:
     rows = ScheduleRows(index)
     yield from rows.due()
     yield from rows.counts()
+    yield from rows.names()
 
 
 FEATURE = Feature(

@@ -23,12 +23,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from logstore.api import arguments, values
+from logstore.api import arguments, scheduling, values
 from logstore.api.entry import Entry
 from logstore.api.group import Group
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
+from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import EntryTypeError, GroupExistsError, OptionError, UsageError, shown
 from logstore.index.group_keys import NOBODY  # has what waits for its next try
 from logstore.jobs.task import Job, Task
@@ -183,6 +184,9 @@ class Jobs:
         timeout: timedelta | float | None = None,
         result: bool = True,
         transaction: bool = False,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def task(
         self,
@@ -195,6 +199,9 @@ class Jobs:
         timeout: timedelta | float | None = None,
         result: bool = True,
         transaction: bool = False,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
     ) -> Any:
         """Make a function a task: ``@jobs.task``, or ``@jobs.task(retries=3)``.
 
@@ -209,17 +216,23 @@ class Jobs:
             result: whether what it returns is kept.
             transaction: call it with a transaction as its first argument: what it does in that is
                 one commit with the job's end, so it happens exactly once.
+            every: have it called again and again, without arguments, so long from one time to the
+                next (seconds or a timedelta). Workers see to it when they start.
+            cron: likewise, at the times of a cron expression of five fields.
+            tz: the time zone of ``cron``, an IANA name; None: UTC.
 
         Returns:
             The task.
 
         Raises:
-            OptionError: an option is none, or there is a task of this name.
+            OptionError: an option is none, or there is a task of this name; what repeats would
+                never fire, or needs arguments.
         """
         if function is None:
             return lambda given: self._made(
-                given, name, retries, backoff, timeout, result=result, transaction=transaction
-            )
+                given, name, retries, backoff, timeout, result=result, transaction=transaction,
+                times=(every, cron, tz),
+            )  # fmt: skip
         return self._made(function, name, retries, backoff, timeout, result=True, transaction=False)
 
     def _made(
@@ -232,6 +245,7 @@ class Jobs:
         *,
         result: bool,
         transaction: bool,
+        times: tuple[timedelta | float | None, str | None, str | None] = (None, None, None),
     ) -> Task[Any, Any]:
         arguments.check_flag(result, "result")
         arguments.check_flag(transaction, "transaction")
@@ -246,7 +260,11 @@ class Jobs:
             raise OptionError(f"the name of a task is a text: {shown(name)}")
         if called in self.tasks:
             raise OptionError(f"there is a task {called!r} already: call one of them otherwise")
-        self.tasks[called] = made = Task(
+        repeat = None
+        if times != (None, None, None):
+            every, cron, tz = times
+            repeat = scheduling.repeat(called, SYSTEM_CLOCK, every=every, cron=cron, tz=tz)
+        made = Task(
             self,
             function,
             called,
@@ -255,8 +273,36 @@ class Jobs:
             timeout_s=None if timeout is None else _length(timeout, "timeout"),
             result=result,
             transaction=transaction,
+            repeat=repeat,
         )
+        if repeat is not None:
+            made.check((), {})
+        self.tasks[called] = made
         return made
+
+    def schedule_tasks(self) -> None:
+        """Have the tasks that repeat scheduled, and those that do not any more no longer.
+
+        Schedules whose tasks are not known here are left: they may be another program's.
+        """
+        self.ready()
+        stream = self.stream
+        for task in self.tasks.values():
+            rule = task.repeat
+            if rule is not None:
+                stream.schedule(
+                    {
+                        "task": task.name.encode("utf-8", "backslashreplace"),
+                        "args": self.encoded([[], {}], "no arguments"),
+                    },
+                    every=timedelta(milliseconds=rule.every_ms) if rule.every_ms else None,
+                    cron=rule.cron or None,
+                    tz=rule.zone or None,
+                    name=rule.name,
+                    sync=self.sync,
+                )
+            elif scheduling.is_name(task.name):
+                stream.cancel(name=task.name)
 
     # -- jobs -----------------------------------------------------------------------------------
     def job(self, id: str) -> Job[Any]:

@@ -18,6 +18,7 @@ from logstore.api import arguments
 from logstore.api.entry import Entry
 from logstore.api.transaction import Transaction
 from logstore.errors import JobFailedError, JobNotDoneError, OptionError
+from logstore.features.repeat import Repeat
 
 if TYPE_CHECKING:
     from logstore.jobs.queue import Jobs
@@ -105,6 +106,7 @@ class Task(Generic[P, R]):
         timeout_s: float | None,
         result: bool,
         transaction: bool,
+        repeat: Repeat | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._jobs = jobs
@@ -115,6 +117,7 @@ class Task(Generic[P, R]):
         self.timeout_s = timeout_s
         self.keeps_result = result
         self.in_transaction = transaction
+        self.repeat = repeat
         self._signature = inspect.signature(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -57,7 +57,7 @@ class Worker:
         self, *, batch: int, stop: threading.Event | None, timeout: float | timedelta | None
     ) -> int:
         """Do jobs until stopped, as ``Jobs.work``; how many."""
-        self._jobs.ready()
+        self._jobs.schedule_tasks()
         self._rescue()
         looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
         looker.start()
@@ -75,7 +75,10 @@ class Worker:
     # -- one job --------------------------------------------------------------------------------
     def _handle(self, delivery: Delivery[Any]) -> None:
         fields = self._jobs.fields(delivery)
-        id = fields.get(b"job", b"").decode("utf-8", "replace")
+        given = fields.get(b"job")  # one that repeats has none: its entry's ID is as good
+        id = f"{delivery.id.ms:011x}-{delivery.id.seq:012x}"
+        if given is not None:
+            id = given.decode("utf-8", "replace")
         name = fields.get(b"task", b"").decode("utf-8", "replace")
         task = self._jobs.tasks.get(name)
         try:

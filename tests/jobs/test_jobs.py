@@ -16,6 +16,7 @@ import pytest
 import logstore
 from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
 from logstore.jobs import Job, Jobs, worker
+from tests.engine.procs import Forked
 
 
 @pytest.fixture(params=["utf-8", None, "latin-1"])
@@ -259,3 +260,68 @@ def test_values_that_the_codec_cannot_hold(tmp_path: Path) -> None:
         assert told == {"EntryTypeError", "UsageError"}
         assert jobs.info().retrying == 2  # a newer worker may know the task
         assert Job(jobs, job.id) == job
+
+
+def test_a_task_repeats_once_each_time_with_four_workers(tmp_path: Path) -> None:
+    """Its schedule is there once, is changed by the program, and ends with the program's wish."""
+    path = tmp_path / "s"
+
+    def program(**times: Any) -> Jobs:
+        jobs = Jobs(path)
+
+        @jobs.task(transaction=True, name="tick", **times)
+        def tick(tx: Any) -> int:
+            tx.stream("ticks").add({"by": 1})
+            return 1
+
+        return jobs
+
+    def work() -> None:
+        program(every=0.02).work()
+
+    workers = [Forked(work) for _ in range(4)]
+    try:
+        with program() as jobs:
+            jobs.ready()
+            ticks = jobs.store.stream("ticks")
+            while len(ticks) < 20:  # the test's own limit ends this
+                ticks.read("$", timeout=1)
+    finally:
+        for worker in workers:
+            worker.kill()
+    with program(cron="0 0 1 1 *", tz="Europe/Berlin") as jobs:
+        jobs.work(timeout=0)
+        [left] = jobs.stream.scheduled()
+        assert (left.name, left.cron, left.tz) == ("tick", "0 0 1 1 *", "Europe/Berlin")
+        fired = jobs.stream.info().entries_added
+        assert fired >= 20
+        while jobs.info().finished < fired:  # what a killed worker held comes back
+            jobs.work(timeout=1)
+        assert len(jobs.store.stream("ticks")) == fired
+        results = [entry["job"] for entry in jobs.results]
+        assert len(set(results)) == len(results) == fired
+        assert jobs.job(results[0]).result(0) == 1
+    with program() as jobs:
+        jobs.work(timeout=0)
+        assert jobs.info().scheduled == 0
+
+
+def test_a_task_that_cannot_repeat_is_refused(tmp_path: Path) -> None:
+    """When it is made, not when a worker starts."""
+    jobs = Jobs(tmp_path / "s")
+    for times, told in (
+        ({"every": 0}, "every must be"),
+        ({"cron": "0 0 31 2 *"}, "day"),
+        ({"cron": "* * * * *", "tz": "No/Where"}, "unknown"),
+        ({"tz": "UTC"}, "either every= or cron="),
+        ({"every": 1}, "missing a required argument"),
+    ):
+        options: dict[str, Any] = times
+        with pytest.raises(OptionError, match=told):
+
+            @jobs.task(**options)
+            def needs(n: int) -> int:
+                return n
+
+    assert jobs.tasks == {}
+    assert not (tmp_path / "s").exists()

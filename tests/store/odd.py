@@ -147,6 +147,16 @@ BESIDE: dict[str, dict[str, Any]] = {
     "Stream.schedule.fields": {"after": 1}, "Stream.expire.only": {"after": 1},
     "Stream.expire.sync": {"after": 1}, "TransactionStream.schedule.fields": {"after": 1},
     "TransactionStream.schedule.create": {"after": 1},
+    **{
+        f"{face}.schedule.{option}": given
+        for face in ("Stream", "TransactionStream")
+        for option, given in {
+            "every": {"name": "n"},
+            "cron": {"name": "n"},
+            "tz": {"name": "n", "cron": "* * * * *"},
+            "name": {"every": 1000},
+        }.items()
+    },
     "TransactionStream.expire.only": {"after": 1},
     "Group.configure.max_deliveries": {"dead_letter": "dead"},
     "Group.configure.dead_letter": {"max_deliveries": 2},

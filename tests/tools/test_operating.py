@@ -141,6 +141,21 @@ def test_expire_and_schedule(store: Path) -> None:
     assert "later=1" in ok("schedule", store, "orders")
     assert told("schedule", store, "orders", "--cancel", str(key)) == {"cancelled": 1}
     assert ok("schedule", store, "orders") == ""
+    made = told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "hourly")
+    assert {"key", "due"} == set(made)
+    told("schedule", store, "orders", "n=2", "--cron", "0 3 * * *", "--name", "nightly")
+    rows = {row["name"]: row for row in objects(ok("schedule", store, "orders", "--json"))}
+    assert (rows["hourly"]["every"], rows["hourly"]["key"]) == (3600, made["key"])
+    assert (rows["nightly"]["cron"], rows["nightly"]["tz"]) == ("0 3 * * *", "UTC")
+    assert "'nightly' (cron 0 3 * * * UTC) n=2" in ok("schedule", store, "orders")
+    assert told("schedule", store, "orders", "--cancel", "hourly", "nightly", "1-1", "none") == {
+        "cancelled": 2
+    }
+    for wrong in (
+        ["n=1"], ["--every", "1h"], ["--cancel"], ["n=1", "--every", "1h"],
+        ["n=1", "--cron", "0 0 31 2 *", "--name", "x"], ["--cancel", "--after", "1h", "x"],
+    ):  # fmt: skip
+        assert invoke("schedule", store, "orders", *wrong).exit_code != 0
 
 
 def test_groups_pending_ack_claim(store: Path) -> None:
