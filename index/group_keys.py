@@ -9,6 +9,7 @@ ID; the idle index has one key a run, by its oldest delivery time. Knows no tran
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from logstore.codec.backend_classes import PendingRun
 from logstore.codec.pending_run import ID_BYTES, RUN_MAX_ENTRIES
@@ -16,19 +17,23 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import digest
 from logstore.tuples import NamedTuple
 
-NO_ONE = 0  # the consumer of a pending entry that was given back
+NO_ONE: Final = 0  # the consumer of a pending entry that was given back
 NOBODY = b""  # the name of the consumer that has what was given back for later; no caller has it
 FIRST_CONSUMER = 1
 
-_GROUP = struct.Struct("<QQQqIIQQQ")
-_CONSUMER = struct.Struct("<qqQ")
+_GROUP: Final = struct.Struct("<QQQqIIQQQ")
+_CONSUMER: Final = struct.Struct("<qqQ")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct(">Q")
 _OF_STREAM = struct.Struct(">QQ")  # 0, the stream; then the name's digest
-_CONSUMER_KEY = struct.Struct(">QBI")
-IDLE_KEY = struct.Struct(">QBQ")  # then the first ID
-ROW_PREFIX = struct.Struct(">QB")
-GROUP_ROW, _CONSUMER_ROW, _CONSUMER_NAME, IDLE_ROW, RUN_ROW = b"acdip"
+_CONSUMER_KEY: Final = struct.Struct(">QBI")
+IDLE_KEY: Final = struct.Struct(">QBQ")  # then the first ID
+ROW_PREFIX: Final = struct.Struct(">QB")
+GROUP_ROW: Final = 97  # a
+_CONSUMER_ROW: Final = 99  # c
+_CONSUMER_NAME: Final = 100  # d
+IDLE_ROW: Final = 105  # i
+RUN_ROW: Final = 112  # p
 
 
 def stream_prefix(stream: int) -> bytes:

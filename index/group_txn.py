@@ -8,22 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from logstore.codec import codec
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, NewGroup, PendingRun
 from logstore.row_seal import fetch, seal, unseal
 
-FIRST, LAST = bytes(16), b"\xff" * 16
-END = LAST + b"\x00"  # above every ID
-DECODED_MAX_RUNS = 64
+FIRST: Final = bytes(16)
+LAST: Final = b"\xff" * 16
+END: Final = LAST + b"\x00"  # above every ID
+DECODED_MAX_RUNS: Final = 64
 # What every commit of a group writes is packed in place: a call would cost more than the work.
-_prefix, _idle = keys.ROW_PREFIX.pack, keys.IDLE_KEY.pack
+_prefix: Final[Any] = keys.ROW_PREFIX.pack
+_idle: Final[Any] = keys.IDLE_KEY.pack
+_SEAL: Final[Any] = codec().seal
 
 # A run with the bounds of what is its: from the first ID to that of the run behind it, exclusive.
 # Without a run: there is none for these.
 Near: TypeAlias = tuple[bytes, PendingRun | None, bytes]
+
+
+# Nothing is pending: what every call that looks for a run is told.
+NO_RUNS: Final[Near] = (b"", None, END)
 
 
 class DecodedRuns:
@@ -149,7 +157,7 @@ class GroupTxn:
     def put_group(self, group: GroupRecord) -> None:
         """Store a group's record."""
         key = _prefix(group.number, keys.GROUP_ROW)
-        self.txn.put(key, seal(key, group.pack()), db=self._database)
+        self.txn.put(key, _SEAL(key, group.pack()), db=self._database)
 
     def delete_group(self, group: GroupRecord) -> None:
         """Remove a group with all that stands under its number."""
@@ -192,7 +200,7 @@ class GroupTxn:
     def put_consumer(self, group: int, consumer: ConsumerRecord) -> None:
         """Store a consumer's record."""
         key = keys.consumer_key(group, consumer.number)
-        self.txn.put(key, seal(key, consumer.pack()), db=self._database)
+        self.txn.put(key, _SEAL(key, consumer.pack()), db=self._database)
 
     def put_consumer_name(self, group: int, consumer: ConsumerRecord) -> None:
         """Bind a consumer's name."""
@@ -266,26 +274,28 @@ class GroupTxn:
         decoded, before = self.decoded, run.stored
         if decoded is not None:
             decoded.near.pop(group, None)
-        prefix = _prefix(group, keys.RUN_ROW)
+        prefix: bytes = _prefix(group, keys.RUN_ROW)
         now = (run.first, run.oldest_ms) if len(run) else None
-        put, delete, database = self.txn.put, self.txn.delete, self._database
-        if before is not None and (now is None or before[0] != now[0]):
-            key = prefix + before[0]
-            delete(key, db=database)
-            if decoded is not None:
-                decoded.by_key.pop(key, None)
-        if before is not None and before != now:
-            delete(_idle(group, keys.IDLE_ROW, before[1]) + before[0], db=database)
         run.stored = now
+        txn, database = self.txn, self._database
+        if before is not None and before != now:
+            first, oldest_ms = before
+            if now is None or first != now[0]:
+                key = prefix + first
+                txn.delete(key, db=database)
+                if decoded is not None:
+                    decoded.by_key.pop(key, None)
+            txn.delete(_idle(group, keys.IDLE_ROW, oldest_ms) + first, db=database)
         if now is None:
             return
-        key = prefix + now[0]
-        put(key, seal(key, run.pack()), db=database)
+        first, oldest_ms = now
+        key = prefix + first
+        txn.put(key, _SEAL(key, run.pack()), db=database)
         if decoded is not None:
             decoded.by_key[key] = run
         if before != now:
-            key = _idle(group, keys.IDLE_ROW, now[1]) + now[0]
-            put(key, seal(key, b""), db=database)
+            key = _idle(group, keys.IDLE_ROW, oldest_ms) + first
+            txn.put(key, _SEAL(key, b""), db=database)
 
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
         """Runs by their oldest delivery time: that time, and the first ID."""

@@ -86,8 +86,14 @@ class Group(GroupAdmin[T]):
             claim_idle=claim_idle,
             block=block,
         )
+        who = ask.consumer
+        if ask.deadline == 0.0 and not noack and ask.claim_idle_ms is None and not ask.max_bytes:
+            # What most reads are, without what the others need.
+            place: dict[str, Any] = {"stream": self._stream, "group": self._name, "consumer": who}
+            once = partial(deliver.read_new, count=ask.limit, **place)
+            return self._deliveries(who, self._opened.commit_telling(once))
         return self._read(
-            ask.consumer,
+            who,
             ask.limit,
             ask.deadline,
             noack=noack,

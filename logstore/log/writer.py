@@ -18,9 +18,10 @@ from logstore.errors import TooLargeError
 from logstore.format import Kind
 
 _HEAD = fmt.FRAME_HEAD
-_COVERED = fmt.FRAME_HEAD_AFTER_CRC.pack
-_LAST, _MARK = fmt.FRAME_FLAG_LAST, fmt.FRAME_MARK
-_HEAD_BYTES = fmt.FRAME_HEAD_BYTES
+_COVERED: Final[Any] = fmt.FRAME_HEAD_AFTER_CRC.pack
+_LAST: Final = fmt.FRAME_FLAG_LAST
+_MARK: Final = fmt.FRAME_MARK
+_HEAD_BYTES: Final = fmt.FRAME_HEAD_BYTES
 _BATCH = -1  # in the place of a kind
 _FRAME_HEAD: Final[Any] = codec().frame_head
 

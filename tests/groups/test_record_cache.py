@@ -134,3 +134,28 @@ def test_reads_through_compaction(tmp_path: Path) -> None:
             alive -= set(gone)
             store.compact(purge=True)
         assert got == sorted(alive)
+
+
+def test_a_group_with_nothing_pending_is_no_group_with_runs(tmp_path: Path) -> None:
+    """Prevents: runs that are passed over, because all that was pending was acked once."""
+    with open_store(tmp_path / "s") as store:
+        stream = store.stream("a")
+        stream.add_many(ROWS)
+        group, beside = (stream.group(name, start="0") for name in "gh")
+        first = group.read("c", count=1)[0]
+        assert first.ack()
+        assert not first.ack()
+        taken = [each.id for each in group.read("c", count=200)]  # in two runs
+        assert group.ack(*taken[:130]) == 130  # the first of them goes, and not the last
+        assert group.ack(taken[0], taken[150], taken[199]) == 2
+        assert beside.ack(taken[0]) == 0
+        assert len(beside.read("c", count=2)) == 2
+        assert group.nack(*taken[130:]) == 68
+        assert group.ack(*taken) == 68
+        assert group.pending().count == 0
+        assert beside.pending().count == 2
+        assert len(group.read("d", count=3)) == 3
+        last = [each.id for each in group.read("c", count=1)]
+        assert group.claim("c", last, min_idle=0)[0].id == last[0]
+        assert group.ack(*[each.id for each in group.pending_entries()]) == 4
+        assert group.ack(*last) == 0

@@ -7,18 +7,19 @@ frame stands behind the group's own position, and counts follow from what really
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from logstore.engine.txn.pel import PendingSet
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord, NewGroup
+from logstore.index.group_txn import NO_RUNS
 from logstore.log import groupframe as frames
 
 if TYPE_CHECKING:
     from logstore.engine.txn.groups import GroupState
     from logstore.engine.txn.view import TxnView
 
-_new = tuple.__new__  # without the layers of a named tuple: every delivery makes one
+_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes one
 
 
 def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
@@ -33,6 +34,8 @@ def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
             if record is not None:
                 record.pending += by
                 groups.touch_consumer(group.number, record)
+    if not group.pending:
+        groups.index.keep_near(group.number, NO_RUNS)
 
 
 def _group(txn: TxnView, at: int, _: int, body: frames.Group) -> None:

@@ -118,7 +118,8 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
     engine.wake.next_due_ms = due_ms
-    words = engine.wake.publish(txn.meta)
+    engine.wake.publish(txn.meta)
+    words = engine.wake.log()
     engine.wake.waits.bump_locked(txn.woken, set())
     return words, torn._replace(commits=count)
 
@@ -320,7 +321,8 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
     engine.wake.raise_durable(buffer.end)
     engine.wake.oldest_unsynced_ms = 0
     engine.cache.clear()
-    return engine.wake.publish(txn.meta)
+    engine.wake.publish(txn.meta)
+    return engine.wake.log()
 
 
 def make_segment(engine: Engine, number: int, previous_end: int, previous_commit: int) -> None:

@@ -12,7 +12,7 @@ what was delivered too often for its group is moved to its dead letter stream, n
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
@@ -27,7 +27,9 @@ from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 
-_new = tuple.__new__  # without the layers of a named tuple: every delivery makes some
+_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes some
+_PACK_IDS: Final[Any] = codec().pack_ids
+_FIRST_DELIVERIES: Final[Any] = codec().first_deliveries
 GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
 GIVEN_BACK_MS = 1 << 40  # places of what was given back are below, delivery times above
 
@@ -133,7 +135,7 @@ def deliver(
     txn.counts["deliveries"] += len(new)
     ids = [delivered.id for delivered in new]
     (last_ms, last_seq), read = groups.delivered(record, group, ids)
-    pending = b"" if noack else codec().pack_ids(ids)[0]
+    pending = b"" if noack else _PACK_IDS(ids)[0]
     body: frames.Deliver = _new(
         frames.Deliver,
         (group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending),
@@ -172,7 +174,7 @@ def fresh(
     new: list[Delivered] = []
     for master, lp, vector in nodes.live_from(txn, record, start):
         left = limit - len(new) if limit else -1
-        found: list[Delivered] = codec().first_deliveries(
+        found: list[Delivered] = _FIRST_DELIVERIES(
             lp, *master, vector, start, left, Delivered, StreamID, now_ms
         )
         if room is not None:

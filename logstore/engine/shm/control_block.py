@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import Waits
@@ -24,27 +24,27 @@ from logstore.fs import File, FileSystem
 MAGIC = b"LGSTWAK\x06"
 SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
-_WORDS = struct.Struct("@7Q")
-_ONE = struct.Struct("@Q")
-_TWO = struct.Struct("@2Q")
-_U32 = struct.Struct("@I")
-_LOG_OFFSET = 8
-_PROGRESS_OFFSET = _LOG_OFFSET + 6 * 8
-_GENERATION_OFFSET = _LOG_OFFSET + 5 * 8
-_INDEXED_OFFSET = _LOG_OFFSET + 7 * 8
-_DURABLE_OFFSET = _LOG_OFFSET + 64
-_UNSYNCED_OFFSET = _DURABLE_OFFSET + 8
-_FAILED_OFFSET = _UNSYNCED_OFFSET + 8
-_OWNER_OFFSET = _FAILED_OFFSET + 8
-_NAMESPACE_OFFSET = _OWNER_OFFSET + 16
-_DROPPED_OFFSET = _NAMESPACE_OFFSET + 8
-_INDEX_FILES_OFFSET = _DROPPED_OFFSET + 8
-_FULL_OFFSET = _INDEX_FILES_OFFSET + 16
-_DUE_OFFSET = _FULL_OFFSET + 8
-_COMPACTED_OFFSET = _DUE_OFFSET + 8
-_READERS_OFFSET = _COMPACTED_OFFSET + 16
-_COUNT_OFFSET = _READERS_OFFSET + 8
-_WAITING_OFFSET = 192  # a cache line of its own
+_WORDS: Final = struct.Struct("@7Q")
+_ONE: Final = struct.Struct("@Q")
+_TWO: Final = struct.Struct("@2Q")
+_U32: Final = struct.Struct("@I")
+_LOG_OFFSET: Final = 8
+_PROGRESS_OFFSET: Final = _LOG_OFFSET + 6 * 8
+_GENERATION_OFFSET: Final = _LOG_OFFSET + 5 * 8
+_INDEXED_OFFSET: Final = _LOG_OFFSET + 7 * 8
+_DURABLE_OFFSET: Final = _LOG_OFFSET + 64
+_UNSYNCED_OFFSET: Final = _DURABLE_OFFSET + 8
+_FAILED_OFFSET: Final = _UNSYNCED_OFFSET + 8
+_OWNER_OFFSET: Final = _FAILED_OFFSET + 8
+_NAMESPACE_OFFSET: Final = _OWNER_OFFSET + 16
+_DROPPED_OFFSET: Final = _NAMESPACE_OFFSET + 8
+_INDEX_FILES_OFFSET: Final = _DROPPED_OFFSET + 8
+_FULL_OFFSET: Final = _INDEX_FILES_OFFSET + 16
+_DUE_OFFSET: Final = _FULL_OFFSET + 8
+_COMPACTED_OFFSET: Final = _DUE_OFFSET + 8
+_READERS_OFFSET: Final = _COMPACTED_OFFSET + 16
+_COUNT_OFFSET: Final = _READERS_OFFSET + 8
+_WAITING_OFFSET: Final = 192  # a cache line of its own
 WAIT_SLICE_S = 0.005
 
 
@@ -60,7 +60,7 @@ class LogWords(NamedTuple):
     in_progress: int  # number of the commit that is being written; 0: none
 
 
-_new = tuple.__new__  # what _make does, without its layers
+_new: Final = tuple.__new__  # what _make does, without its layers
 
 
 def _looked_at(fs: FileSystem, path: Path) -> bytes:
@@ -218,24 +218,20 @@ class Wake:
         """Publish where the log stands."""
         _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
 
-    def publish(self, stands: tuple[int, ...], indexed_upto: int = -1) -> LogWords:
+    def publish(self, stands: tuple[Any, ...], indexed_upto: int = -1) -> None:
         """The commit in progress is over, and the log stands there: the first five of ``LogWords``,
         and what may follow them. So does the index, unless it is said where that stands.
         """
         # First: who loads ``applied`` and then this one knows that the index lacks nothing.
-        self._words[_INDEXED_OFFSET >> 3] = stands[0] if indexed_upto < 0 else indexed_upto
-        applied, commit, last_frame, last_crc, active_segment = stands[:5]
-        words, at = self._words, _LOG_OFFSET >> 3
-        words[at] = applied
-        words[at + 1] = commit
-        words[at + 2] = last_frame
-        words[at + 3] = last_crc
-        words[at + 4] = active_segment
+        # One by one: what packs them all writes zeros first, which readers would see.
+        words: Any = self._words
+        words[_INDEXED_OFFSET >> 3] = stands[0] if indexed_upto < 0 else indexed_upto
+        words[_LOG_OFFSET >> 3] = stands[0]
+        words[(_LOG_OFFSET >> 3) + 1] = stands[1]
+        words[(_LOG_OFFSET >> 3) + 2] = stands[2]
+        words[(_LOG_OFFSET >> 3) + 3] = stands[3]
+        words[(_LOG_OFFSET >> 3) + 4] = stands[4]
         words[_PROGRESS_OFFSET >> 3] = 0  # last: a process killed among them leaves it set
-        generation = words[_GENERATION_OFFSET >> 3]
-        return _new(
-            LogWords, (applied, commit, last_frame, last_crc, active_segment, generation, 0)
-        )
 
     def begin(self, commit: int) -> None:
         """A commit is in progress from here on."""

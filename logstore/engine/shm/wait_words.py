@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 from zlib import crc32
 
 from logstore.clock import monotonic_ms
@@ -27,14 +28,15 @@ from logstore.engine.shm.waiters import (
     Waiters,
 )
 
-BUCKETS = 256
-EVERY = BUCKETS  # the bucket of all streams together
-BUCKET_BYTES = 64
-BUCKETS_OFFSET = 4096
-WAITERS_OFFSET = BUCKETS_OFFSET + 320 * BUCKET_BYTES
-MAILBOXES_OFFSET = WAITERS_OFFSET + TABLE_BYTES
+BUCKETS: Final = 256
+EVERY: Final = BUCKETS  # the bucket of all streams together
+BUCKET_BYTES: Final = 64
+BUCKETS_OFFSET: Final = 4096
+WAITERS_OFFSET: Final = BUCKETS_OFFSET + 320 * BUCKET_BYTES
+MAILBOXES_OFFSET: Final = WAITERS_OFFSET + TABLE_BYTES
 END = MAILBOXES_OFFSET + WAITERS_MAX * MAILBOX_BYTES
-_UNTIL, _GROUPS_UNTIL = 8, 16  # in a bucket, behind the word
+_UNTIL: Final = 8  # in a bucket, behind the word
+_GROUPS_UNTIL: Final = 16
 CALL_MS = (
     10  # at least so long between two calls of those who watch unseen (``shm.readonly_watch``)
 )
@@ -99,7 +101,10 @@ class Waits:
         of what it added.
         """
         pending, words = self.pending, self._words
-        self._drained = set() if pending else drained
+        if pending:
+            drained = set()
+        if drained or self._drained:
+            self._drained = drained
         for name in names:
             bucket = crc32(name) & (BUCKETS - 1)
             pending.add(bucket)
@@ -135,12 +140,15 @@ class Waits:
     def wake_pending(self) -> None:
         """Wake who waits for what was counted up; LOCK is free again."""
         buckets, self.pending = self.pending, set()
-        given, self.given = self.given, []
-        drained, self._drained = self._drained, set()
-        for number in given:
-            self.waiters.wake(number)
+        drained = self._drained
+        if drained:
+            self._drained = set()
+        if self.given:
+            given, self.given = self.given, []
+            for number in given:
+                self.waiters.wake(number)
         now = monotonic_ms()
-        grouped: set[int] = set()
+        grouped: set[int] | None = None
         if now - self._called_ms >= CALL_MS:
             self._called_ms = now
             futex.wake(self._address + BUCKETS_OFFSET + EVERY * BUCKET_BYTES)
@@ -156,8 +164,10 @@ class Waits:
             if until >= now:
                 futex.wake(self._address + at)
             if groups_until >= now:
+                if grouped is None:
+                    grouped = set()
                 grouped.add(bucket)
-        if grouped:
+        if grouped is not None:
             self.waiters.wake_buckets(grouped, drained)
 
     # -- the waiter's --------------------------------------------------------------------------
