@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, Protocol
 
 from logstore.errors import OptionError, UsageError, shown
 
@@ -76,3 +76,23 @@ def not_done(result: Any, what: str, hint: str) -> WorkNotDone | None:
             return None
         hint = "wait for it: return future.result()"
     return WorkNotDone(f"{what} returned a {kind.__name__}, whose work is not done yet: {hint}")
+
+
+class Event(Protocol):
+    """A ``threading.Event``, an ``asyncio.Event``, or what is like them."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+
+class Ends(Protocol):
+    """What acks handled entries itself, some of them in one commit."""
+
+    def keeps(self, delivery: Any) -> bool:
+        """Whether it acks this one, which was handled just now."""
+        ...
+
+    def commit(self) -> None:
+        """Ack all of them."""
+        ...

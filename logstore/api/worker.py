@@ -26,7 +26,7 @@ from logstore.api import arguments, describe
 from logstore.api.arguments import deadline_of
 from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Delivery
-from logstore.api.handlers import PLAIN, USE_AIO, WorkNotDone, check_callable, not_done
+from logstore.api.handlers import PLAIN, USE_AIO, Ends, Event, WorkNotDone, check_callable, not_done
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import ack
 from logstore.engine.groups.dead_letter import Limit
@@ -51,14 +51,6 @@ log = Logger("logstore.worker")
 CONCURRENCY_MAX = 10_000
 ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and being seen
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
-
-
-class Event(Protocol):
-    """A ``threading.Event``, an ``asyncio.Event``, or what is like them."""
-
-    def is_set(self) -> bool:
-        """Whether to stop."""
-        ...
 
 
 class Worked(Protocol[T]):
@@ -98,6 +90,7 @@ class Work(NamedTuple):
     concurrency: int = 1  # handlers at once
     backoff: timedelta | float | None = None
     backoff_max: timedelta | float = 3600
+    ends: Ends | None = None
 
 
 class Fetch(NamedTuple):
@@ -188,6 +181,8 @@ class Loop(Generic[T]):
                 continue
             before = self._handled
             went_on = yield from self._batch(batch)
+            if self.work.ends is not None:
+                yield Do(self.work.ends.commit)
             if self._handled > before:
                 pause = PAUSE_S
             elif not went_on:
@@ -285,7 +280,8 @@ class Loop(Generic[T]):
     def _handle(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
         failed: Exception | None = yield Handle(delivery)
         if failed is None:
-            if not delivery.settled:
+            ends = self.work.ends
+            if not delivery.settled and not (ends is not None and ends.keeps(delivery)):
                 yield Do(delivery.ack)
             with self._tally:
                 self._handled += 1

@@ -1,8 +1,9 @@
 """A worker: one consumer of a queue's group, which does jobs one after the other.
 
-A job that returns ends in one commit: its result is added and it is acked. One that raises is given
-back, to be tried again later, or, when that was often enough, given up in one commit: its error is
-added to the results and it moves to the dead jobs.
+A job that returns ends in one commit: its result is added and it is acked; of quick jobs some end
+in one commit (``Ends``). One that raises is given back, to be tried again later, or, when that was
+often enough, given up in one commit: its error is added to the results and it moves to the dead
+jobs.
 
 Invariants: a job ends once, whoever else did it meanwhile, because the end is fenced: who lost the
 job to another worker commits nothing. What a task does in a transaction of the queue's is in that
@@ -18,6 +19,7 @@ import inspect
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,14 +27,17 @@ from itertools import count
 from typing import Any
 
 from logstore.api.delivery import Delivery
+from logstore.api.worker import Work, consume
 from logstore.engine.shm import process
 from logstore.errors import Error, NotOwner
+from logstore.jobs.ends import Ends, Fields
 from logstore.jobs.queue import Jobs
 from logstore.jobs.task import Task
 from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
 
+STOP_S = 0.1  # how late a stop may be seen
 LOOK_S = 2.0  # how often a worker looks for others that are gone
 # A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
 CLAIM_IDLE = timedelta(seconds=1)
@@ -49,6 +54,7 @@ class Worker:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
+        self._ends = Ends(jobs.store, f"{jobs.queue}:results", self._not_ended)
         self.name = f"{_here()}:{next(_numbers)}"
         self._stopped = threading.Event()
         self._loop: asyncio.Runner | None = None
@@ -57,17 +63,18 @@ class Worker:
         self, *, batch: int, stop: threading.Event | None, timeout: float | timedelta | None
     ) -> int:
         """Do jobs until stopped, as ``Jobs.work``; how many."""
-        self._jobs.schedule_tasks()
+        jobs = self._jobs
+        jobs.schedule_tasks()
         self._rescue()
         looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
         looker.start()
         try:
-            return self._jobs.group.consume(
-                self.name, self._handle, batch=batch, stop=stop, timeout=timeout
-            )
+            work = Work(self._handle, batch, stop=stop, timeout=timeout, ends=self._ends)
+            return consume(self._jobs.group, self.name, work)
         finally:
             self._stopped.set()
             looker.join()
+            self._ends.commit()
             self._drop_done()
             if self._loop is not None:
                 self._loop.close()
@@ -75,11 +82,7 @@ class Worker:
     # -- one job --------------------------------------------------------------------------------
     def _handle(self, delivery: Delivery[Any]) -> None:
         fields = self._jobs.fields(delivery)
-        given = fields.get(b"job")  # one that repeats has none: its entry's ID is as good
-        id = f"{delivery.id.ms:011x}-{delivery.id.seq:012x}"
-        if given is not None:
-            id = given.decode("utf-8", "replace")
-        name = fields.get(b"task", b"").decode("utf-8", "replace")
+        id, name = _named(delivery, fields)
         task = self._jobs.tasks.get(name)
         try:
             if task is None:
@@ -101,19 +104,28 @@ class Worker:
         args, kwargs = jobs.decoded(fields.get(b"args", b""))
         if task.in_transaction:
             with jobs.store.transaction() as tx:
-                self._end(tx, task, id, delivery, self._called(task, (tx, *args), kwargs))
+                result = self._result(task, id, self._called(task, (tx, *args), kwargs))
+                if result is not None:
+                    tx.stream(jobs.results.name).add(result)
+                tx.ack(delivery)
         else:
             value = self._called(task, tuple(args), kwargs)
-            with jobs.store.transaction() as tx:
-                self._end(tx, task, id, delivery, value)
+            self._ends.keep(delivery, self._result(task, id, value))
 
-    def _end(
-        self, tx: Any, task: Task[Any, Any], id: str, delivery: Delivery[Any], value: Any
-    ) -> None:
-        if task.keeps_result:
-            given = self._jobs.encoded(value, f"what {task.name} returned")
-            tx.stream(self._jobs.results.name).add({"job": id, "value": given})
-        tx.ack(delivery)
+    def _result(self, task: Task[Any, Any], id: str, value: Any) -> Fields | None:
+        """The fields of a result; None of a task that keeps none. EntryTypeError."""
+        if not task.keeps_result:
+            return None
+        return {"job": id, "value": self._jobs.encoded(value, f"what {task.name} returned")}
+
+    def _not_ended(self, delivery: Delivery[Any], error: Exception) -> None:
+        """A job was done, but its end cannot be committed: as if it had failed."""
+        id, name = _named(delivery, self._jobs.fields(delivery))
+        log.error("job %s of task %s did not end: %s", id, name, error)
+        try:
+            self._failed(self._jobs.tasks.get(name), id, delivery, error)
+        except Error as again:  # it stays with this worker, which sees it in its backlog
+            log.error("job %s of task %s is not given back: %s", id, name, again)
 
     def _called(self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with _limited(task):
@@ -143,7 +155,14 @@ class Worker:
 
     # -- workers that are gone --------------------------------------------------------------------
     def _look(self) -> None:
-        while not self._stopped.wait(LOOK_S):
+        next_look = time.monotonic() + LOOK_S
+        while not self._stopped.is_set():
+            left_s = next_look - time.monotonic()
+            if left_s > 0:
+                if self._ends.wait(min(left_s, STOP_S)):
+                    self._ends.commit_old()
+                continue
+            next_look = time.monotonic() + LOOK_S
             try:
                 self._rescue()
                 self._drop_done()
@@ -185,6 +204,18 @@ class Worker:
 
 class WorkersDied(Exception):  # noqa: N818
     """A job was begun more often than it failed."""
+
+
+def _named(delivery: Delivery[Any], fields: dict[bytes, bytes]) -> tuple[str, str]:
+    """The ID of a job, and the name of its task."""
+    id = fields.get(b"job")
+    return (
+        # One that repeats has none: its entry's ID is as good.
+        f"{delivery.id.ms:011x}-{delivery.id.seq:012x}"
+        if id is None
+        else id.decode("utf-8", "replace"),
+        fields.get(b"task", b"").decode("utf-8", "replace"),
+    )
 
 
 def _text(name: str | bytes) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import logstore
 from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
-from logstore.jobs import Job, Jobs, worker
+from logstore.jobs import Job, Jobs, ends, worker
 from tests.engine.procs import Forked
 
 
@@ -325,3 +326,60 @@ def test_a_task_that_cannot_repeat_is_refused(tmp_path: Path) -> None:
 
     assert jobs.tasks == {}
     assert not (tmp_path / "s").exists()
+
+
+def test_ends_of_quick_jobs_are_one_commit_and_do_not_wait_for_a_long_one(tmp_path: Path) -> None:
+    """A result is there while the next job of the batch runs; the rest end together."""
+    with Jobs(tmp_path / "s") as jobs:
+        go_on = threading.Event()
+
+        @jobs.task
+        def quick(n: int) -> int:
+            return n
+
+        @jobs.task
+        def long() -> bool:
+            return go_on.wait(30)
+
+        jobs.ready()
+        given = [quick.delay(n) for n in range(50)]
+        before = jobs.store.metrics()["commits"]
+        assert jobs.work(batch=50, timeout=0) == 50
+        assert jobs.store.metrics()["commits"] - before < 25  # of 51, were each its own
+        assert [job.result(0) for job in given] == list(range(50))
+        first, second = quick.delay(1), long.delay()
+        thread = threading.Thread(target=jobs.work, kwargs={"timeout": 0})
+        thread.start()
+        assert first.result(timeout=30) == 1
+        assert not second.done()
+        go_on.set()
+        thread.join()
+        assert second.result(0) is True
+
+
+def test_an_end_that_was_lost_to_another_worker_takes_no_other_along(tmp_path: Path) -> None:
+    """The others of its commit end; of it there is the result of one worker, the other one's."""
+    with Jobs(tmp_path / "s") as jobs:
+
+        @jobs.task
+        def quick(n: int) -> int:
+            if n == 2:  # while the ends of the first two are kept: the first is claimed
+                jobs.group.claim("another", [jobs.stream.first.id], min_idle=0)
+            return n
+
+        given = [quick.delay(n) for n in range(4)]
+        jobs.ready()
+        with monkeyed_length(30.0):
+            jobs.work(timeout=0)
+        assert [job.done() for job in given] == [False, True, True, True]
+        assert jobs.info().running == 1  # with the other worker
+
+
+@contextmanager
+def monkeyed_length(length_s: float) -> Iterator[None]:
+    """Ends are kept for so long."""
+    before, ends.KEPT_S = ends.KEPT_S, length_s
+    try:
+        yield
+    finally:
+        ends.KEPT_S = before
