@@ -14,7 +14,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-BESIDE = ("tests", "benchmarks", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+BESIDE = ("tests", "benchmarks", "docs", "examples", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
           "Makefile", "pyproject.toml", "build_engine.py", ".ci")  # fmt: skip
 SOURCES = ("logstore", "index", "compaction", "recovery", "spark_io", "tools")
 

@@ -61,6 +61,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "build_engine.py": ("house", "engine/test_compiled.py"),
     "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
+    "examples": ("examples",),
     ".ci": ("house",),
     "pyproject.toml": ("house",),
     "Makefile": ("house",),

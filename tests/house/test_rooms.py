@@ -11,7 +11,7 @@ from tests import rooms
 ROOT = rooms.ROOT
 FOLDERS = {path.parts[1] for path in rooms.test_files()}
 # What is tried as a whole, and what tests the tests.
-GENERAL = {*rooms.WHOLE, "benchmarks", "house", "model", "peers"}
+GENERAL = {*rooms.WHOLE, "benchmarks", "examples", "house", "model", "peers"}
 
 
 def modules_of(package: str) -> set[str]:
