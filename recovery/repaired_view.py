@@ -34,6 +34,21 @@ def last_commit(file: File, seed: int, number: int, start: int, end: int) -> tup
     return at, commit
 
 
+def uuid_of_segments(fs: FileSystem, store: Path) -> bytes | None:
+    """The store's identity, as most of its segments tell it; None if no header is whole."""
+    found: list[bytes] = []
+    for number in names.segments(fs, store):
+        file = fs.open(names.segment(store, number))
+        try:
+            uuid = file.pread(fmt.SEGMENT_HEAD_BYTES, 0)[16:32]
+            found.append(segment.read_head(file, number, uuid).uuid)
+        except CorruptFrameError:
+            continue
+        finally:
+            file.close()
+    return max(found, key=found.count, default=None)
+
+
 class _Headed(File):
     """A segment with another header than the one in the file."""
 
@@ -104,7 +119,7 @@ class Repaired:
         except FormatVersionError:
             raise
         except Error as exc:
-            uuid = self._uuid_of_segments()
+            uuid = uuid_of_segments(self.fs, self._path)
             if uuid is None:
                 raise
             self.damage.append(Damage(0, 0, 0, f"{exc.message}; its limits are the defaults now"))
@@ -113,20 +128,6 @@ class Repaired:
         LOCAL.write_atomic(made, storefile.pack(content))
         self.fs.moved[self._path / names.STORE] = made
         return content
-
-    def _uuid_of_segments(self) -> bytes | None:
-        """The store's identity, as most of its segments tell it."""
-        found: list[bytes] = []
-        for number in names.segments(self.fs, self._path):
-            file = self.fs.open(names.segment(self._path, number))
-            try:
-                uuid = file.pread(fmt.SEGMENT_HEAD_BYTES, 0)[16:32]
-                found.append(segment.read_head(file, number, uuid).uuid)
-            except CorruptFrameError:
-                continue
-            finally:
-                file.close()
-        return max(found, key=found.count, default=None)
 
     # -- headers --------------------------------------------------------------------------------
     def _heads(self) -> None:

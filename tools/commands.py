@@ -39,6 +39,7 @@ COMMANDS = {
     "info": "info",
     "du": "usage",
     "map": "segment_map",
+    "inspect": "inspecting:inspect",
     "doctor": "doctor",
     "ping": "upkeep:ping",
     "check": "recover:check_store",
