@@ -6,24 +6,45 @@ from cpython.unicode cimport PyUnicode_Decode, PyUnicode_DecodeUTF8
 
 from types import MemberDescriptorType as _Slot
 
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static inline PyMemberDef *ls_member(PyObject *slot) {
+        return ((PyMemberDescrObject *)slot)->d_member;
+    }
+    static inline int ls_is_slot(PyObject *slot) {
+        return ls_member(slot)->type == T_OBJECT_EX && ls_member(slot)->flags == 0;
+    }
+    /* What the descriptor does, without the calls on the way. The new value is set before the one
+       that was there is freed: freeing may run code. */
+    static inline void ls_set_slot(PyObject *slot, PyObject *made, PyObject *value) {
+        PyObject **at = (PyObject **)((char *)made + ls_member(slot)->offset);
+        PyObject *before = *at;
+        Py_INCREF(value);
+        *at = value;
+        Py_XDECREF(before);
+    }
+    """
+    bint ls_is_slot(object slot) noexcept
+    void ls_set_slot(object slot, object made, object value) noexcept
+
 cdef extern from "Python.h":
-    ctypedef int (*set_slot_t)(object, object, object) except -1
     ctypedef struct SlotType "PyTypeObject":
-        set_slot_t tp_descr_set
-    SlotType* slot_type "Py_TYPE" (object)
+        pass
     object PyType_GenericAlloc(SlotType*, Py_ssize_t)
     void PyObject_GC_UnTrack(object)
 
 
-cdef inline int set_slot(object slot, object made, object value) except -1:
-    """Set an attribute of a new object through the descriptor that its class has for it."""
-    return slot_type(slot).tp_descr_set(slot, made, value)
+cdef inline void set_slot(object slot, object made, object value) noexcept:
+    """Set an attribute of a new object of the class that gave the slot."""
+    ls_set_slot(slot, made, value)
 
 
 cdef object slot_of(object made_class, str name):
     """The descriptor of a slot."""
     found = getattr(made_class, name)
-    if not isinstance(found, _Slot):
+    if (not isinstance(found, _Slot) or not ls_is_slot(found)
+            or not issubclass(made_class, found.__objclass__)):     # where it stands in the object
         raise TypeError(f"{made_class.__name__}.{name} is no slot")
     return found
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from types import MemberDescriptorType
 from typing import Any
 
 from logstore.codec.interface import ID, MAX_ID
+from logstore.codec.making import is_slot_of
 from logstore.codec.node import entries
 
 _new, _set = tuple.__new__, object.__setattr__  # what is set is private to the classes
@@ -72,7 +72,7 @@ class DeliveryMaker:
 
     def __init__(self, delivery_class: type, encoding: str | None) -> None:
         for name in _SLOTS:
-            if not isinstance(getattr(delivery_class, name), MemberDescriptorType):
+            if not is_slot_of(delivery_class, getattr(delivery_class, name)):
                 raise TypeError(f"{delivery_class.__name__}.{name} is no slot")
         self._class, self._encoding = delivery_class, encoding
 

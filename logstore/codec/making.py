@@ -21,9 +21,14 @@ from logstore.codec.node import entries
 _new, _set = tuple.__new__, object.__setattr__  # what is set is private to the classes
 
 
+def is_slot_of(made_class: type, found: object) -> bool:
+    """Whether this is a slot, and one that objects of the class have."""
+    return isinstance(found, MemberDescriptorType) and issubclass(made_class, found.__objclass__)
+
+
 def _check(made_class: type, *names: str) -> None:
     for name in names:
-        if not isinstance(getattr(made_class, name), MemberDescriptorType):
+        if not is_slot_of(made_class, getattr(made_class, name)):
             raise TypeError(f"{made_class.__name__}.{name} is no slot")
 
 

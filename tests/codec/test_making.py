@@ -79,6 +79,12 @@ def test_classes_without_the_slots_are_refused(codec: Codec) -> None:
         codec.EntryMaker(Plain, StreamID, None)
     with pytest.raises(TypeError, match="no slot"):
         codec.FieldsMaker(Plain)
+
+    class OfAnother:  # stands in the object where this class has nothing
+        _encoding, _items = Entry._encoding, Entry._flat
+
+    with pytest.raises(TypeError, match="no slot"):
+        codec.FieldsMaker(OfAnother)
     with pytest.raises(TypeError, match="tuple"):
         codec.EntryMaker(Entry, str, None)
 
