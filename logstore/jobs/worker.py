@@ -55,7 +55,7 @@ class Worker:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._ends = Ends(jobs.store, f"{jobs.queue}:results", self._not_ended)
-        self.name = f"{_here()}:{next(_numbers)}"
+        self.name = f"{here()}:{next(_numbers)}"
         self._stopped = threading.Event()
         self._loop: asyncio.Runner | None = None
 
@@ -222,7 +222,7 @@ def _text(name: str | bytes) -> str:
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
 
 
-def _here() -> str:
+def here() -> str:
     """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
     pid = os.getpid()
     parts = (process.boot_id(), process.pid_namespace(), pid, process.start_ticks(pid))
@@ -234,13 +234,13 @@ def is_gone(worker: str) -> bool:
 
     Never for one of another host, or of another container: ``redeliver_after`` is for those.
     """
-    parts, here = worker.split(":"), _here().split(":")
-    if len(parts) != len(here) + 1 or parts[0] != here[0]:
+    parts, ours = worker.split(":"), here().split(":")
+    if len(parts) != len(ours) + 1 or parts[0] != ours[0]:
         return False
-    if parts[1] != here[1]:
+    if parts[1] != ours[1]:
         return bool(parts[1])
     pid, start = parts[3], parts[4]
-    if parts[2] != here[2] or not (pid.isdigit() and start.isdigit()):
+    if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
         return False
     return int(start) > 0 and not process.lives(int(pid), int(start))
 
