@@ -69,8 +69,9 @@ def test_a_batch_that_lost_its_pages_is_read_again(tmp_path: Path) -> None:
         assert len(calls) == 2
 
 
-def test_damage_is_told_after_one_more_look(tmp_path: Path) -> None:
-    """An index that is really damaged must not be opened again and again."""
+def test_damage_is_told_after_a_few_more_looks(tmp_path: Path) -> None:
+    """An index that is really damaged must not be opened again and again. One more look is too
+    few: a program that copies its open store on and on loses its place in that one, too."""
     with logstore.open(tmp_path / "s", background=False) as store:
         store.stream("s").add({"n": 1})
         seen: list[object] = []
@@ -81,8 +82,7 @@ def test_damage_is_told_after_one_more_look(tmp_path: Path) -> None:
 
         with pytest.raises(logstore.CorruptionError, match="bad"):
             snapshot.read(engine_of(store), batch)
-        assert len(seen) == 2
-        assert seen[0] is not seen[1]
+        assert len(seen) == len(set(map(id, seen))) == snapshot.DOUBTS_MAX + 1
 
 
 def test_a_copy_by_this_process_beside_reads_and_writes(tmp_path: Path) -> None:

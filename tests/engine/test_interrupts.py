@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import threading
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
 import logstore
+from logstore.engine.commit import group_commit, pipeline
 from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.commit.pipeline import Batch, Request
-from logstore.errors import CommittedInterrupt, ReentryError
+from logstore.engine.shm.control_block import Wake
+from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError, ReentryError
 from logstore.options import Sync
 from tests.engine.procs import Forked
 
@@ -175,6 +180,81 @@ def test_the_lead_is_not_lost_with_a_request_that_gets_it_and_is_interrupted(
         assert queue.leader is None
         assert not queue.queue
         store.stream("a").add({"a": 1})
+
+
+class Rescued:
+    """A store whose next add is interrupted behind its append, and what then fails is given."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = logstore.open(path, background=False, lock_timeout=0.2)
+        self.stream = self.store.stream("a")
+        self.stream.add({"n": 1}, id="1-1")
+        self._patch = monkeypatch
+
+    def add(self, error: type[logstore.Error]) -> None:
+        """Add, and be told so."""
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with self._patch.context() as patch:
+            patch.setattr(pipeline, "_keep_promise", interrupt)
+            with pytest.raises(error):
+                self.stream.add({"n": 2}, id="2-1", sync="always")
+
+    def goes_on(self) -> None:
+        """Other threads commit, and what was told is there."""
+        thread = threading.Thread(target=self.stream.add, args=({"n": 3},))
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert [entry[b"n"] for entry in self.stream.range()] == [b"1", b"2", b"3"]
+        self.store.close()
+
+
+@pytest.mark.inside
+def test_an_unlock_that_fails_behind_an_interrupt_hides_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescued = Rescued(tmp_path / "store", monkeypatch)
+    lock = rescued.store._live().engine.lock.file
+    unlock, calls = lock.unlock, count(1)
+
+    def fails_once() -> None:
+        if next(calls) == 2:
+            raise FileSystemError("unlocking failed")
+        unlock()
+
+    monkeypatch.setattr(lock, "unlock", fails_once)
+    rescued.add(CommittedInterrupt)
+    rescued.goes_on()
+    assert next(calls) > 3
+
+
+@pytest.mark.inside
+def test_a_lock_that_another_process_took_is_told_as_a_commit_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupts cut off what would find out whether it counts, until LOCK was given back."""
+    rescued = Rescued(tmp_path / "store", monkeypatch)
+    lock = rescued.store._live().engine.lock
+    other = os.open(tmp_path / "store" / "LOCK", os.O_RDWR)
+    release = lock.release
+
+    def to_another(wake: Wake | None) -> None:
+        release(wake)
+        with suppress(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(group_commit, "resolve", cut_off)
+        patch.setattr(lock, "release", to_another)
+        rescued.add(CommittedError)
+    os.close(other)
+    rescued.goes_on()
 
 
 def test_another_process_is_not_kept_waiting(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from logstore.errors import (
     CommittedError,
     CommittedInterrupt,
     DiskFullError,
+    LockTimeoutError,
     ReadOnlyError,
     ReentryError,
 )
@@ -191,6 +192,7 @@ class Committer:
     # -- interrupts ---------------------------------------------------------------------------
     def _rescue(self, request: Request, exc: BaseException) -> None:
         """Bring an interrupted call to its end; the request has its outcome then."""
+        failed = False
         for _ in range(INTERRUPTS_MAX):
             try:
                 if self._queue.leader is request:
@@ -200,6 +202,10 @@ class Committer:
                 break
             except KeyboardInterrupt:
                 continue  # once more: every step can be repeated
+            except Exception:
+                if failed:  # the disk, or another process, does not let it end
+                    raise
+                failed = True  # else its error would hide a commit that counts, and the lead stay
         if isinstance(exc, KeyboardInterrupt) and request.error is not None:
             if not isinstance(request.error, CommittedError):
                 request.error = exc  # refused and interrupted: nothing happened
@@ -224,6 +230,12 @@ class Committer:
                 if batch.number and not batch.over:  # interrupted again while it was resolved
                     engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
                     resolve(engine, batch, exc)
+            except LockTimeoutError as second:
+                doubt = CommittedError(
+                    f"the commit may be in the log, which could not be looked at: {second}; do not "
+                    "repeat the call before the store was opened again"
+                )
+                batch.fail(doubt, exc)
             finally:
                 if not engine.closed:
                     engine.lock.release(engine.wake)

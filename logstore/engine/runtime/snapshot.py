@@ -26,6 +26,7 @@ from logstore.row_seal import LostRowsError
 
 T = TypeVar("T")
 TRIES = 5
+DOUBTS_MAX = 3  # each copy that a program makes of its open store takes the reader's place again
 _UNREGISTERED = (
     "the index could not be read in peace: this process closes its lock.mdb again and again; copy "
     "the store with store.backup(), or from another process"
@@ -135,7 +136,7 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     read was moved meanwhile.
     """
     missing: int | None = None
-    doubted = False
+    doubts = 0
     tries = 0
     while tries < TRIES:
         follow = engine.follow  # goes when the store is closed
@@ -159,13 +160,13 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
             last = tries == TRIES - 1
             if isinstance(exc, env.GaveUp) and not last:
                 reopen.revive(engine)
-            elif generation is None or last or not _again(engine, exc, generation, doubted):
+            elif generation is None or last or not _again(engine, exc, generation, doubts):
                 if isinstance(exc, _Unregistered):
                     raise CorruptionError(_UNREGISTERED) from None
                 if (error := env.typed(exc)) is exc:
                     raise
                 raise error from exc
-            doubted = True
+            doubts += 1
         tries += 1
     raise DamagedStoreError(
         "a segment that the index names is missing: run 'logstore check'", segment=missing
@@ -233,10 +234,10 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
         return result
 
 
-def _again(engine: Engine, exc: Exception, tried: Generation, doubted: bool) -> bool:
+def _again(engine: Engine, exc: Exception, tried: Generation, doubts: int) -> bool:
     """Whether to read once more, in an environment that was opened again: this process may have
-    lost its place among the readers. What looks like damage twice is damage.
+    lost its place among the readers. What still looks like damage after ``DOUBTS_MAX`` times is.
     """
     if isinstance(exc, _Unregistered | env.LostReader):
         return reopen.reopen(engine, tried)
-    return env.is_doubtful(exc) and not doubted and reopen.reopen(engine, tried)
+    return env.is_doubtful(exc) and doubts < DOUBTS_MAX and reopen.reopen(engine, tried)
