@@ -8,6 +8,7 @@ tail of a crash: that is ``check``.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from logstore.recovery.repaired_view import uuid_of_segments
 from logstore.tools import options
 from logstore.tools.output import EXIT_ERROR, Output, entry_line, entry_object, readable
 
+PACKED_ID = struct.Struct(">QQ")
 BYTES_A_LINE = 16
 BYTES_SHOWN = 256  # of one that is no valid frame
 
@@ -270,7 +272,9 @@ def plain(value: Any) -> Any:
     """A body as values of JSON; listpack bytes are told by their number."""
     if hasattr(value, "_asdict"):
         named = value._asdict()
-        data = named.pop("data", None)
+        data, ids = named.pop("data", None), named.get("ids")
+        if isinstance(ids, bytes) and not len(ids) % PACKED_ID.size:  # of groups: packed
+            named["ids"] = [str(StreamID(*id)) for id in PACKED_ID.iter_unpack(ids)]
         shown = {name: plain(each) for name, each in named.items()}
         return shown if data is None else {**shown, "data_bytes": len(data)}
     if isinstance(value, bytes):

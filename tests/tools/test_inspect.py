@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logstore.format import Kind
+from logstore.log.groupframe import Ack
 from logstore.log.reader import LogFrame
 from logstore.tools import inspecting
 from tests.corruption import frames, shop
@@ -116,3 +117,8 @@ def test_a_frame_with_a_right_checksum_and_a_wrong_body_is_told() -> None:
     row = inspecting.frame_row(frame)
     assert "from a newer logstore" in row["wrong"]
     assert row["wrong"] in inspecting.line_of(row)
+
+
+def test_packed_ids_are_shown_as_ids() -> None:
+    ids = b"".join(n.to_bytes(8, "big") for n in (1, 1, 1, 2))
+    assert inspecting.plain(Ack(7, ids)) == {"group": 7, "ids": ["1-1", "1-2"]}
