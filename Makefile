@@ -17,7 +17,7 @@ COMPILED ?= $(addprefix tests/,benchmarks/test_instructions.py engine/test_compi
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types docs format bench instructions torture mutation env clean
+.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types docs manual format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ types: ## mypy and pyright, both strict
 
 docs: ## the documentation as a site, under build/site; fails at a link that leads nowhere
 	@$(ENV) docs lint -- env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
+manual: ## the page of the manual, docs/logstore.1, from what the commands say
+	@$(ENV) test -- python -m tests.tools.manual
 
 format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff check --fix .

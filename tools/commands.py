@@ -59,6 +59,7 @@ COMMANDS = {
     "web": "web",
     "work": "work",
     "redis": "redis_commands:redis",
+    "completion": "completion",
 }
 
 

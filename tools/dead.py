@@ -42,7 +42,7 @@ def _named(store: Store[bytes]) -> Iterator[tuple[bytes, list[tuple[bytes, bytes
 
 @dead.command("list")
 @options.store_argument
-@click.argument("name", metavar="[STREAM]", required=False)
+@options.optional_stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
 @options.json_option

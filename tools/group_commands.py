@@ -15,12 +15,10 @@ from logstore.tools import options
 from logstore.tools.durations import LENGTH, told
 from logstore.tools.output import Output, name_object, readable
 
-group_argument = click.argument("group_name", metavar="GROUP")
-
 
 @click.command("groups")
 @options.store_argument
-@click.argument("name", metavar="[STREAM]", required=False)
+@options.optional_stream_argument
 @options.json_option
 @options.pass_output
 def groups(output: Output, path: Path, name: str | None) -> None:
@@ -45,7 +43,7 @@ def groups(output: Output, path: Path, name: str | None) -> None:
 @click.command("pending")
 @options.store_argument
 @options.stream_argument
-@group_argument
+@options.group_argument
 @click.option("--consumer", help="Of this consumer only.")
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
@@ -79,7 +77,7 @@ def pending(
 @click.command("ack")
 @options.store_argument
 @options.stream_argument
-@group_argument
+@options.group_argument
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @options.json_option
 @options.pass_output
@@ -93,7 +91,7 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @click.command("claim")
 @options.store_argument
 @options.stream_argument
-@group_argument
+@options.group_argument
 @click.argument("consumer")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")

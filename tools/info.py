@@ -33,7 +33,7 @@ from logstore.tools.output import Output, entry_line, entry_object, name_object,
 
 @click.command("info")
 @options.store_argument
-@click.argument("name", metavar="[STREAM]", required=False)
+@options.optional_stream_argument
 @click.option("--full", is_flag=True, help="Of a stream: entries, consumers, what is pending, too.")
 @click.option(
     "--count",

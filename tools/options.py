@@ -16,6 +16,7 @@ from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
+from logstore.loading import load
 from logstore.tools.output import Output
 
 if TYPE_CHECKING:  # it loads more than a short command needs
@@ -25,7 +26,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 STORE_HELP = "STORE is the directory of a store."
 store_argument = click.argument("path", metavar="STORE", type=click.Path(path_type=Path))
-stream_argument = click.argument("name", metavar="STREAM")
+
+
+def completed_by(name: str) -> Callable[..., Any]:
+    """A function of ``completion``, for ``shell_complete=``; loaded when a shell asks."""
+
+    def found(*words: Any) -> Any:
+        return getattr(load("logstore.tools.completion"), name)(*words)
+
+    return found
+
+
+stream_argument = click.argument("name", metavar="STREAM", shell_complete=completed_by("streams"))
+optional_stream_argument = click.argument(
+    "name", metavar="[STREAM]", required=False, shell_complete=completed_by("streams")
+)
+group_argument = click.argument(
+    "group_name", metavar="GROUP", shell_complete=completed_by("groups")
+)
 pass_output = click.make_pass_decorator(Output, ensure=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import ssl
 import stat
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING
 import click
 
 import logstore
+from logstore import __version__
 from logstore.errors import FileSystemError, OptionError
 from logstore.loading import load
 from logstore.tools import options
 from logstore.tools.output import Output
+from logstore.tools.service_manager import ServiceManager, log_as_a_service
 
 PASSWORD_MAX_BYTES = 4096
 DATABASE_MAX = 1023
@@ -105,11 +108,14 @@ def command(
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.
+    systemd is told of the start, the end and the watchdog (Type=notify, WatchdogSec=).
     """
     from logstore.wire.catalogue import users_of
     from logstore.wire.server.listening import Listen
     from logstore.wire.service import Service
 
+    manager = ServiceManager()
+    _log_as_a_service()
     users = users_of(compat, _password(requirepass_file), aclfile)
     listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key), auth_timeout)
     listen.check(users)
@@ -125,7 +131,12 @@ def command(
             stores.pop(0), users, users_file=aclfile, allow_flush=allow_flush, others=stores
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(output, service, listen))
+            runner.run(_serve(output, service, listen, manager))
+        log.info(
+            "ended: %d connections, %d commands",
+            service.counts.connections,
+            service.counts.commands,
+        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -187,19 +198,32 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def _end_at_signals(end: asyncio.Event) -> None:
-    """Not the loop's own handlers: they lose a signal that comes among hundreds of wake-ups."""
-    loop = asyncio.get_running_loop()
-
-    def ended(_number: int, _frame: object) -> None:
-        with suppress(RuntimeError):  # the loop ended before
-            loop.call_soon_threadsafe(end.set)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ended)
+def _log_as_a_service() -> None:
+    """Starts and ends, and who logged in, are told also without --verbose."""
+    log_as_a_service()
+    for name in ("logstore.server", "logstore.audit"):
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
-async def _serve(output: Output, service: Service, listen: Listen) -> None:
+class _End(asyncio.Event):
+    """Set once, by what ends the server; it knows by what."""
+
+    by = "SHUTDOWN"
+
+    def at_signals(self) -> None:
+        """Not the loop's own handlers: they lose a signal that comes among hundreds of wake-ups."""
+        loop = asyncio.get_running_loop()
+
+        def ended(number: int, _frame: object) -> None:
+            self.by = signal.Signals(number).name
+            with suppress(RuntimeError):  # the loop ended before
+                loop.call_soon_threadsafe(self.set)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, ended)
+
+
+async def _serve(output: Output, service: Service, listen: Listen, manager: ServiceManager) -> None:
     from logstore.wire.server.listening import allow_files
     from logstore.wire.server.server import Server
 
@@ -208,9 +232,8 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
         log.warning("the limit of open files leaves room for %d clients", allowed)
         service.clients_max = allowed
     sys.setswitchinterval(SWITCH_S)
-    logging.getLogger("logstore.audit").setLevel(logging.INFO)  # also without --verbose
-    end = asyncio.Event()
-    _end_at_signals(end)
+    end = _End()
+    end.at_signals()
     service.shutdown = end.set
     server = Server(service)
     try:
@@ -225,6 +248,11 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
     else:
         output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
     output.flush()
+    where = _where(listen, service.port)
+    log.info(
+        "logstore %s serves %s on %s, pid %d", __version__, service.store.path, where, os.getpid()
+    )
+    manager.ready(f"{service.store.path} is served on {where}")
     # What is loaded now stays: a collection that walks all of it would hold up every client.
     gc.collect()
     gc.freeze()
@@ -232,8 +260,17 @@ async def _serve(output: Output, service: Service, listen: Listen) -> None:
     # with Python's own thresholds, 700 and 10, the collector takes a third of its time, most of it
     # for those that it has seen before. With 20,000 one look takes up to 15 ms.
     gc.set_threshold(GC_OBJECTS, GC_YOUNG, 10)
+    alive = asyncio.create_task(manager.keep_alive())
     try:
         await end.wait()
-        log.info("ending")
+        log.info("%s: ending, %d clients are connected", end.by, len(service.clients))
     finally:
+        manager.stopping("what was accepted is finished, then the stores are closed")
+        alive.cancel()
         await server.close()
+
+
+def _where(listen: Listen, port: int) -> str:
+    """The addresses for people."""
+    found = [f"{listen.host}:{port}" + (" (TLS)" if listen.tls else "")] if listen.host else []
+    return " and ".join([*found, *([str(listen.unix_socket)] if listen.unix_socket else [])])

@@ -1,19 +1,26 @@
-"""Prevents a unit in the documentation that systemd does not take, or that confines the server less
-than it says.
+"""Prevents units and other ready files that systemd or logstore does not take, that differ from the
+documentation, or that confine the server less than it says.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+import logstore
+from logstore.tools.commands import main
 from tests.house.repo import ROOT
+from tests.tools.commands import COMMAND, environment
 
+DEPLOY = ROOT / "examples" / "deploy"
 EXPOSURE_MAX = 20  # tenths
 
 
@@ -36,10 +43,61 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_unit_is_understood(unit: Path) -> None:
-    done = analyze("verify", str(unit))
-    about_it = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert about_it == []
+def test_the_units_are_understood(unit: Path) -> None:
+    for ready in (*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")):
+        text = ready.read_text().replace("/usr/bin/logstore", sys.executable)
+        (unit.parent / ready.name).write_text(text)
+    names = [path.name for path in unit.parent.iterdir()]
+    assert len(names) == 5
+    done = analyze("verify", *(str(unit.parent / name) for name in names))
+    assert [line for line in done.stderr.splitlines() if any(name in line for name in names)] == []
+
+
+def test_the_unit_is_that_of_the_ready_files() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert f"```ini\n{(DEPLOY / 'logstore.service').read_text()}```" in page
+
+
+@pytest.mark.parametrize("file", ["logstore.service", "logstore-doctor.service", "Dockerfile"])
+def test_what_the_ready_files_start_is_understood(file: str, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret")
+    text = (DEPLOY / file).read_text().replace("\\\n", " ")
+    text = re.sub(r"/run/secrets/logstore-|\$\{CREDENTIALS_DIRECTORY\}/", f"{tmp_path}/", text)
+    if file == "Dockerfile":
+        lines = [json.loads(found) for found in re.findall(r"CMD (\[.*\])", text)]
+        started = [words[words[0] == "logstore" :] for words in lines]
+        assert [words[0] for words in started] == ["ping", "serve"]
+    else:
+        command_lines = re.findall(r"^ExecStart=/usr/bin/logstore (.*)", text, re.MULTILINE)
+        started = [shlex.split(line) for line in command_lines]
+        assert len(started) == 1
+    for name, *words in started:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        command.make_context(name, words)  # raises UsageError
+
+
+def test_the_backup_of_the_unit_is_verified_and_old_ones_go(tmp_path: Path) -> None:
+    """Its shell command runs as it stands, but for the paths."""
+    with logstore.open(tmp_path / "logstore" / "events") as store:
+        store.stream("s").add({"a": "b"})
+    backups = tmp_path / "logstore-backup"
+    for day in range(10, 30):
+        (backups / f"2026-01-{day}T000000Z").mkdir(parents=True)
+    text = (DEPLOY / "logstore-backup.service").read_text().replace("\\\n", "")
+    shell = re.findall(r"^ExecStart=/bin/sh -ec '(.*)'$", text, re.MULTILINE)[0]
+    shell = shell.replace("$$", "$").replace("%%", "%").replace("/var/lib", str(tmp_path))
+    shell = shell.replace("/usr/bin/logstore", " ".join(COMMAND))
+    command = ["/bin/sh", "-ec", shell]
+    subprocess.run(command, env=environment(), timeout=60, check=True)
+    left = sorted(backups.iterdir())
+    assert len(left) == 14
+    assert left[0].name == "2026-01-17T000000Z"
+    with logstore.open(left[-1], readonly=True) as saved:
+        assert len(saved["s"]) == 1
+    shutil.rmtree(tmp_path / "logstore")  # nothing to back up: the unit fails, and nothing goes
+    assert subprocess.run(command, env=environment(), timeout=60, check=False).returncode != 0
+    assert len(list(backups.iterdir())) == 14
 
 
 def test_the_unit_confines(unit: Path) -> None:
