@@ -72,6 +72,7 @@ class StoreOptions(NamedTuple):
     background: bool = True
     clock: Clock = SYSTEM_CLOCK
     compact_rate_bytes_s: float = COMPACT_RATE_BYTES_S  # of compaction in the background; 0: none
+    low_space_bytes: int | None = None  # with less a warning is logged; None: by size of the disk
 
     def check(self) -> None:
         """OptionError for values out of range."""
@@ -84,6 +85,13 @@ class StoreOptions(NamedTuple):
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
             raise OptionError(
                 f"compact_rate must be bytes a second, 0 or None for none: {shown(rate)}"
+            )
+        low = self.low_space_bytes
+        if low is not None and (
+            isinstance(low, bool) or not isinstance(low, int) or not 0 <= low <= AMOUNT_MAX
+        ):
+            raise OptionError(
+                f"low_space_bytes must be 0 (no warning) to 2^63-1, or None: {shown(low)}"
             )
         for name in ("readonly", "background"):
             if not isinstance(getattr(self, name), bool):

@@ -41,6 +41,7 @@ COMMANDS = {
     "map": "segment_map",
     "inspect": "inspecting:inspect",
     "doctor": "doctor",
+    "metrics": "metrics",
     "ping": "upkeep:ping",
     "check": "recover:check_store",
     "recover": "recover:recover",

@@ -29,7 +29,6 @@ class Limits:
     idle: timedelta = timedelta(minutes=10)  # since a consumer asked for entries
     large_bytes: int = 16 << 20  # of space, and of a stream
     back_share: float = 0.3  # of the log, that compaction would give back
-    free_share: float = 0.05  # of the disk
     deliveries: int = 5  # of one entry
 
 

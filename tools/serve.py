@@ -24,6 +24,7 @@ from logstore.loading import load
 from logstore.tools import options
 from logstore.tools.output import Output
 from logstore.tools.service_manager import ServiceManager, log_as_a_service
+from logstore.tools.watched import Watched
 
 PASSWORD_MAX_BYTES = 4096
 DATABASE_MAX = 1023
@@ -87,6 +88,10 @@ log = logging.getLogger("logstore.server")
     help="Another store, which SELECT N chooses; STORE is number 0.",
 )
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535),
+              help="Answer Prometheus here: /metrics, /health, /ready.")  # fmt: skip
+@click.option("--metrics-host", default="127.0.0.1", show_default=True,
+              help="Where; it asks for no password.")  # fmt: skip
 @options.json_option
 @options.pass_output
 def command(
@@ -104,6 +109,8 @@ def command(
     sync: Sync,
     databases: tuple[str, ...],
     allow_flush: bool,
+    metrics_port: int | None,
+    metrics_host: str,
 ) -> None:
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
@@ -131,7 +138,8 @@ def command(
             stores.pop(0), users, users_file=aclfile, allow_flush=allow_flush, others=stores
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(output, service, listen, manager))
+            watched = Watched(manager, metrics_host, metrics_port)
+            runner.run(_serve(output, service, listen, watched))
         log.info(
             "ended: %d connections, %d commands",
             service.counts.connections,
@@ -223,7 +231,7 @@ class _End(asyncio.Event):
             signal.signal(number, ended)
 
 
-async def _serve(output: Output, service: Service, listen: Listen, manager: ServiceManager) -> None:
+async def _serve(output: Output, service: Service, listen: Listen, watched: Watched) -> None:
     from logstore.wire.server.listening import allow_files
     from logstore.wire.server.server import Server
 
@@ -242,8 +250,11 @@ async def _serve(output: Output, service: Service, listen: Listen, manager: Serv
         raise
     except OSError as exc:
         raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
+    watched.begin(service, end)
     if output.json:
         told = {"path": str(service.store.path), "host": listen.host, "port": service.port}
+        if watched.metrics_port:
+            told["metrics_port"] = watched.metrics_port
         output.json_object(told)
     else:
         output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
@@ -252,7 +263,9 @@ async def _serve(output: Output, service: Service, listen: Listen, manager: Serv
     log.info(
         "logstore %s serves %s on %s, pid %d", __version__, service.store.path, where, os.getpid()
     )
-    manager.ready(f"{service.store.path} is served on {where}")
+    if watched.metrics_port:
+        log.info("metrics are at %s:%d", watched.metrics_host, watched.metrics_port)
+    watched.manager.ready(f"{service.store.path} is served on {where}")
     # What is loaded now stays: a collection that walks all of it would hold up every client.
     gc.collect()
     gc.freeze()
@@ -260,14 +273,15 @@ async def _serve(output: Output, service: Service, listen: Listen, manager: Serv
     # with Python's own thresholds, 700 and 10, the collector takes a third of its time, most of it
     # for those that it has seen before. With 20,000 one look takes up to 15 ms.
     gc.set_threshold(GC_OBJECTS, GC_YOUNG, 10)
-    alive = asyncio.create_task(manager.keep_alive())
+    alive = asyncio.create_task(watched.manager.keep_alive())
     try:
         await end.wait()
         log.info("%s: ending, %d clients are connected", end.by, len(service.clients))
     finally:
-        manager.stopping("what was accepted is finished, then the stores are closed")
+        watched.manager.stopping("what was accepted is finished, then the stores are closed")
         alive.cancel()
         await server.close()
+        watched.close()
 
 
 def _where(listen: Listen, port: int) -> str:

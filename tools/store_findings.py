@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 
 from logstore.api import units
 from logstore.api.opening import opened_of
+from logstore.engine.maintenance import space_alarm
 from logstore.engine.shm.control_block import Wake
 from logstore.log import names
 from logstore.log.pinfile import Pin
 from logstore.recovery import index_validity
 from logstore.tools.finding import SLOW, SOON, WRONG, Finding, Look
 from logstore.tools.output import readable
-
-SEGMENTS_OF_ROOM = 2  # for compaction: what it writes, before it removes what it read
 
 
 def damage(look: Look) -> Iterator[Finding]:
@@ -54,8 +53,6 @@ def space(look: Look) -> Iterator[Finding]:
     """Too little room to go on, or to compact."""
     found = look.usage
     engine = opened_of(look.store).engine()
-    needed = SEGMENTS_OF_ROOM * max((use.size_bytes for use in found.segments), default=0)
-    needed = max(needed, int(found.disk_bytes * look.limits.free_share))
     used_up = bool(look.streams) and not engine.fs.exists(look.path / names.RESERVE)
     command = look.command("compact") if look.info.reclaimable_bytes else ""
     if used_up:
@@ -67,7 +64,7 @@ def space(look: Look) -> Iterator[Finding]:
             "refused until there is room again",
             command,
         )
-    elif found.disk_bytes and found.free_bytes < needed:
+    elif space_alarm.is_low(engine, found.free_bytes, found.disk_bytes):
         free = f"{units.size(found.free_bytes)} ({units.share(found.free_bytes, found.disk_bytes)})"
         more = "" if command else ": set a retention, or move the store to a larger disk"
         yield Finding("space", SOON, "", f"only {free} of the disk is free{more}", command)

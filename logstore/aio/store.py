@@ -80,6 +80,7 @@ class open(Generic[T]):  # noqa: N801
         node_max_entries: int | None = ...,
         segment_bytes: int | None = ...,
         compact_rate: float | None = ...,
+        low_space_bytes: int | None = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -97,6 +98,7 @@ class open(Generic[T]):  # noqa: N801
         node_max_entries: int | None = ...,
         segment_bytes: int | None = ...,
         compact_rate: float | None = ...,
+        low_space_bytes: int | None = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -113,6 +115,7 @@ class open(Generic[T]):  # noqa: N801
         node_max_entries: int | None = None,
         segment_bytes: int | None = None,
         compact_rate: float | None = COMPACT_RATE_BYTES_S,
+        low_space_bytes: int | None = None,
     ) -> None:
         opener: Callable[..., Store[Any]] = open_store
         self._open: Callable[[], Store[T]] = partial(
@@ -129,6 +132,7 @@ class open(Generic[T]):  # noqa: N801
             node_max_entries=node_max_entries,
             segment_bytes=segment_bytes,
             compact_rate=compact_rate,
+            low_space_bytes=low_space_bytes,
         )
         self._store: AsyncStore[T] | None = None
 

@@ -37,6 +37,7 @@ def open_store(
     node_max_entries: int | None = ...,
     segment_bytes: int | None = ...,
     compact_rate: float | None = ...,
+    low_space_bytes: int | None = ...,
 ) -> Store[bytes]: ...
 @overload
 def open_store(
@@ -53,6 +54,7 @@ def open_store(
     node_max_entries: int | None = ...,
     segment_bytes: int | None = ...,
     compact_rate: float | None = ...,
+    low_space_bytes: int | None = ...,
 ) -> Store[str]: ...
 def open_store(
     path: str | os.PathLike[str],
@@ -68,6 +70,7 @@ def open_store(
     node_max_entries: int | None = None,
     segment_bytes: int | None = None,
     compact_rate: float | None = COMPACT_RATE_BYTES_S,
+    low_space_bytes: int | None = None,
 ) -> Store[Any]:
     """Open a store, making it if it is missing and ``create`` allows.
 
@@ -78,14 +81,14 @@ def open_store(
         readonly: write nothing, and need no permission to.
         create: whether to make a store that is not there.
         lock_timeout: seconds or timedelta to wait for another process's commit.
-        background: have threads that keep the promise of "everysec", drop what streams do not
-            retain, and give deleted space back.
+        background: have threads for "everysec", for what is due, retention and compaction.
         clock: what tells the time instead of the system's clock.
         node_max_bytes: bytes of a node; the three limits are fixed when the store is made.
         node_max_entries: entries of a node.
         segment_bytes: bytes of a segment of the log.
-        compact_rate: bytes a second of compaction in the background; 0 or None: only ``compact``
-            gives space back.
+        compact_rate: bytes a second of compaction in the background; 0, None: by ``compact`` only.
+        low_space_bytes: with fewer bytes free on its disk the thread in the background logs a
+            warning; 0: never; None: twice a segment, or a twentieth of the disk (10 GiB at most).
 
     Returns:
         The store.
@@ -102,15 +105,13 @@ def open_store(
         arguments.check_flag(create, "create")
     if encoding is not None:
         arguments.check_encoding(encoding)
-    wanted = _given(
-        node_max_bytes=node_max_bytes,
-        node_max_entries=node_max_entries,
-        segment_bytes=segment_bytes,
-    )
+    wanted = _given(node_max_bytes, node_max_entries, segment_bytes)
     limits = StoreLimits(**wanted)
     limits.check()
     lock_s = seconds(lock_timeout, "lock_timeout")
-    options = StoreOptions(sync, readonly, lock_s, background, checked(clock), compact_rate or 0)
+    options = StoreOptions(
+        sync, readonly, lock_s, background, checked(clock), compact_rate or 0, low_space_bytes
+    )
     options.check()
     place, may_create = arguments.place(path).absolute(), bool(create) and not readonly
     opened: OpenStore[Any] = OpenStore(
@@ -124,9 +125,10 @@ def open_store(
     return Store(opened)
 
 
-def _given(**limits: int | None) -> dict[str, int]:
-    """The limits that were asked for, by name."""
-    return {name: value for name, value in limits.items() if value is not None}
+def _given(*limits: int | None) -> dict[str, int]:
+    """The limits that were asked for, by name; they come in the order of ``StoreLimits``."""
+    named = zip(StoreLimits._fields, limits, strict=True)
+    return {name: value for name, value in named if value is not None}
 
 
 def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:

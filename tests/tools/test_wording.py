@@ -49,6 +49,7 @@ NOT_MET_MESSAGES = {
     "pins cannot be given back through a store opened with readonly=True",  # --release writes
     "a naive datetime is no ID: give it a time zone",
     "look_s and settle_s are above 0",
+    "series_max must be a number from 0 on, not {}",  # of a collector; --series is checked itself
     "the broker is not started: await broker.startup()",  # of taskiq, whose command starts it
     # Commands add text and bytes only.
     (

@@ -2,8 +2,8 @@
 
 It writes the hints that sealed segments lack; removes pins that are over, or whose process is gone;
 takes a checkpoint when operation frames since the last one exceed the larger of 64 MiB and its own
-size; does the periodic work of features, such as retention; compacts, under a rate limit, if a way
-to do that was handed in.
+size; warns when the disk gets full; does the periodic work of features, such as retention;
+compacts, under a rate limit, if a way to do that was handed in.
 
 Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
 has a thread of its own; if another process has the maintenance lock, it is left to that one.
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.features.registry import PERIODIC
@@ -25,6 +26,9 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import LockTimeoutError, StoreGoneError
 from logstore.format import Role, segment_of
 from logstore.log import names
+
+if TYPE_CHECKING:
+    from logstore.engine.maintenance.space_alarm import SpaceAlarm
 
 POLL_S = 0.2
 PINS_LOOK_S = 20.0  # how soon what the dead left is given back
@@ -43,6 +47,7 @@ class MaintenanceThread:
         self._committer = committer
         self._compact = compact
         self._periodic = [make(engine, committer) for make in PERIODIC]
+        self._space: SpaceAlarm | None = None  # made when it first looks: many are open for less
         self._active = 0
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the maintenance lock
@@ -104,6 +109,11 @@ class MaintenanceThread:
             self._compact(self._throttle(rate))
 
     def _tick_features(self) -> None:
+        if self._space is None:
+            from logstore.engine.maintenance.space_alarm import SpaceAlarm
+
+            self._space = SpaceAlarm(self._engine)
+        self._space.tick()
         for periodic in self._periodic:
             periodic.tick()
 

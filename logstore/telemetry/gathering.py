@@ -1,0 +1,283 @@
+"""The numbers of a store for those who watch it: of it, its streams and groups, this process.
+
+Invariants: what it costs does not grow with the history, only with how many streams and groups are
+there: no entry is decoded, no node is counted. Each page of rows is of one moment. Streams and
+groups have series of their own up to a cap, those that were made first, so that a series does not
+come and go; totals count all of them, and how many were left out is a number. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from logstore import fsinfo
+from logstore.api import store_info
+from logstore.api.info import plain_text
+from logstore.api.opening import OpenStore
+from logstore.compaction import measure, reclaimable
+from logstore.engine.maintenance import space_alarm
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.txn import groups as group_rows
+from logstore.engine.txn import nodes
+from logstore.features.schedule import ScheduleRows
+from logstore.format import FRAME_HEAD_BYTES, position_parts
+from logstore.index.group_keys import GroupRecord
+from logstore.index.keys import SegmentRow, StreamRecord
+from logstore.log import names
+from logstore.telemetry.family import Family, one
+
+SERIES_MAX = 1000
+ROWS_A_SNAPSHOT = 10_000
+_CLOCK_MS_MIN = 1_000_000_000_000  # IDs before this (the year 2001) are no times
+STREAM, GROUP = ("stream",), ("stream", "group")
+
+
+def gather(
+    opened: OpenStore[Any], series_max: int = SERIES_MAX, patterns: tuple[str, ...] = ()
+) -> list[Family]:
+    """All families of a store at this moment.
+
+    Args:
+        opened: an open store.
+        series_max: so many streams, and so many groups, have series of their own.
+        patterns: globs; only streams that match one of them have, and their groups. None: any.
+    """
+    streams = _Streams(series_max, patterns)
+    streams.walk(opened)
+    groups = _Groups(series_max, streams.names)
+    groups.walk(opened)
+    return [
+        *_of_store(opened.engine()),
+        *streams.families(),
+        *groups.families(),
+        *_of_process(opened),
+    ]
+
+
+# -- the store --------------------------------------------------------------------------------
+def _of_store(engine: Engine) -> Iterator[Family]:
+    nodes_count, scheduled, rows, applied = snapshot.read(engine, _counts)
+    fs, path = engine.fs, engine.path
+    sizes = {number: measure.size_bytes(engine, number) for number in rows}
+    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
+    free, whole = fsinfo.space(path)
+    failed = bool(Wake.last_failure(fs, path / names.WAKE))
+    pinned = store_info.pin_counts(engine)
+    found: tuple[tuple[str, str, float], ...] = (
+        ("nodes", "Sealed nodes in the index.", nodes_count),
+        ("scheduled", "Entries that wait for their time.", scheduled),
+        ("segments", "Segments of the log.", len(rows)),
+        ("disk_bytes", "All files of the store.", fs.tree_bytes(path)),
+        ("log_bytes", "The segments.", sum(sizes.values())),
+        ("live_node_bytes", "Sealed nodes that live.", live),
+        ("index_bytes", "The index.", fs.tree_bytes(path / names.INDEX)),
+        ("reclaimable_bytes", "What compaction would give back.", reclaimable.log_bytes(engine)),
+        (
+            "not_durable_bytes",
+            "Committed, and at risk if the machine crashes now.",
+            _not_durable(engine, sizes, applied),
+        ),
+        ("pins", "Pins that hold.", pinned["pins"]),
+        ("pinned_bytes", "What pins keep from compaction.", pinned["pinned_bytes"]),
+        (
+            "oldest_pin_timestamp_seconds",
+            "When the oldest pin was made; 0: there is none.",
+            pinned["oldest_pin_ms"] / 1000,
+        ),
+        ("file_system_free_bytes", "Free for this user where the store lies.", free),
+        ("file_system_bytes", "All that the file system has for users.", whole),
+        (
+            "space_low",
+            "1: so little is free that adds may soon be refused.",
+            space_alarm.is_low(engine, free, whole),
+        ),
+        ("sync_failed", "1: a sync failed, and nothing more is acknowledged.", failed),
+    )
+    for name, help_text, number in found:
+        yield one(f"logstore_{name}", help_text, number)
+
+
+def _counts(view: Snapshot) -> tuple[int, int, dict[int, SegmentRow], int]:
+    """Sealed nodes, scheduled entries, the rows of segments, and how far all that goes."""
+    index = view.index
+    nodes_count = index.generation.entries()["nodes"]
+    return nodes_count, ScheduleRows(index).count(), index.segment_rows(), view.meta.applied
+
+
+def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
+    """Bytes of the log behind what is known to be durable; 0 where nothing tells, as in a copy."""
+    durable = store_info.durable_upto(engine)
+    if not durable and engine.options.readonly:
+        return 0
+    (first, begin), (last, end) = position_parts(durable), position_parts(applied)
+    between = sum(size for number, size in sizes.items() if first <= number < last)
+    return max(0, between + end - begin)
+
+
+# -- streams ----------------------------------------------------------------------------------
+class _Streams:
+    """What is summed over all streams, and the series of some."""
+
+    def __init__(self, series_max: int, patterns: tuple[str, ...]) -> None:
+        self._series_max = series_max
+        self._patterns = patterns
+        self.names: dict[int, str] = {}  # of those that have series, by their numbers
+        self._count = self._entries = 0
+        self._length = Family("logstore_stream_entries", "Entries of a stream.", STREAM)
+        self._adds = Family(
+            "logstore_stream_entries_added", "Entries ever added.", STREAM, "counter"
+        )
+        self._bytes = Family("logstore_stream_bytes", "The nodes of a stream.", STREAM)
+        self._last = Family(
+            "logstore_stream_last_timestamp_seconds",
+            "The time of the last ID, where IDs are times.",
+            STREAM,
+        )
+
+    def walk(self, opened: OpenStore[Any]) -> None:
+        """Look at all of them."""
+        after = last = 0
+        while True:
+            room = self._series_max - len(self.names)
+            some, count, entries, last = opened.view(partial(self._page, after=after, room=room))
+            self._count += count
+            self._entries += entries
+            for record, name, size in some:
+                self._see(record, name, size)
+            if last == after:
+                return
+            after = last
+
+    def _page(
+        self, view: Snapshot, after: int, room: int
+    ) -> tuple[list[tuple[StreamRecord, str, int]], int, int, int]:
+        """Of some streams: those that get a series, with their names and bytes; how many there are,
+        how many entries they have, and the last number.
+
+        It may be called again, so it keeps nothing.
+        """
+        found: list[tuple[StreamRecord, str, int]] = []
+        count = entries = 0
+        for record in islice(view.index.records(after), ROWS_A_SNAPSHOT):
+            after = record.number
+            if 0 < record.expires_ms <= view.now_ms:
+                continue  # it is gone for everybody
+            count += 1
+            entries += record.length
+            if len(found) >= room:
+                continue
+            name = plain_text(record.name)
+            if self._patterns and not any(fnmatchcase(name, glob) for glob in self._patterns):
+                continue
+            size = record.node_bytes
+            if record.open_version:
+                node = view.open_node(record.number)
+                size += 0 if node is None else nodes.open_bytes(node)
+            found.append((record, name, size))
+        return found, count, entries, after
+
+    def _see(self, record: StreamRecord, name: str, size: int) -> None:
+        self.names[record.number] = name
+        self._length.add(record.length, name)
+        self._adds.add(record.entries_added, name)
+        self._bytes.add(size, name)
+        if record.last.ms >= _CLOCK_MS_MIN:
+            self._last.add(record.last.ms / 1000, name)
+
+    def families(self) -> Iterator[Family]:
+        """What was seen."""
+        yield one("logstore_streams", "Streams.", self._count)
+        yield one("logstore_entries", "Entries of all streams.", self._entries)
+        left_out = self._count - len(self.names)
+        yield one("logstore_streams_without_series", "Streams beyond the cap.", left_out)
+        yield from (self._length, self._adds, self._bytes, self._last)
+
+
+# -- groups -----------------------------------------------------------------------------------
+class _Groups:
+    """What is summed over all groups, and the series of some."""
+
+    def __init__(self, series_max: int, streams: dict[int, str]) -> None:
+        self._series_max = series_max
+        self._streams = streams
+        self._count = self._pending = self._shown = 0
+        self._lag = Family(
+            "logstore_group_lag", "Entries not delivered yet, where it is known.", GROUP
+        )
+        self._held = Family("logstore_group_pending", "Delivered and not acked.", GROUP)
+        self._oldest = Family(
+            "logstore_group_oldest_pending_seconds",
+            "Since the delivery that is longest ago, of what is pending.",
+            GROUP,
+        )
+        self._consumers = Family("logstore_group_consumers", "Consumers of a group.", GROUP)
+
+    def walk(self, opened: OpenStore[Any]) -> None:
+        """Look at all of them."""
+        after = 0
+        while True:
+            room = self._series_max - self._shown
+            some = opened.view(partial(self._page, after=after, room=room))
+            for group, lag, idle_ms in some:
+                self._see(group, lag, idle_ms)
+            if not some:
+                return
+            after = some[-1][0].number
+
+    def _page(
+        self, view: Snapshot, after: int, room: int
+    ) -> list[tuple[GroupRecord, int | None, int]]:
+        """Groups; the lag (-1: no series), and how long what is pending waits (ms)."""
+        found: list[tuple[GroupRecord, int | None, int]] = []
+        index = view.index
+        for group in islice(index.groups.all_groups(after), ROWS_A_SNAPSHOT):
+            record = index.record(group.stream) if group.stream in self._streams else None
+            if record is None or room <= 0:
+                found.append((group, -1, 0))
+                continue
+            room -= 1
+            oldest = next(index.groups.idle(group.number), None) if group.pending else None
+            idle_ms = 0 if oldest is None else max(0, view.now_ms - oldest[0])
+            found.append((group, group_rows.lag(record, group), idle_ms))
+        return found
+
+    def _see(self, group: GroupRecord, lag: int | None, idle_ms: int) -> None:
+        self._count += 1
+        self._pending += group.pending
+        if lag == -1:
+            return
+        self._shown += 1
+        labels = (self._streams[group.stream], plain_text(group.name))
+        if lag is not None:
+            self._lag.add(lag, *labels)
+        self._held.add(group.pending, *labels)
+        self._oldest.add(idle_ms / 1000, *labels)
+        self._consumers.add(group.consumers, *labels)
+
+    def families(self) -> Iterator[Family]:
+        """What was seen."""
+        yield one("logstore_groups", "Groups of all streams.", self._count)
+        yield one("logstore_pending", "Pending entries of all groups.", self._pending)
+        left_out = self._count - self._shown
+        yield one("logstore_groups_without_series", "Groups beyond the cap.", left_out)
+        yield from (self._lag, self._held, self._oldest, self._consumers)
+
+
+# -- the process ------------------------------------------------------------------------------
+def _of_process(opened: OpenStore[Any]) -> Iterator[Family]:
+    """Counters of ``Store.metrics``, in the units that Prometheus wants."""
+    for name, number in opened.engine().metrics.as_dict().items():
+        base = name.removesuffix("_max")
+        base = base[:-2] + "_seconds" if base.endswith("_s") else base
+        help_text = f"{name} of this process: docs/metrics.md."
+        if name.endswith("_max"):
+            yield one(f"logstore_process_longest_{base}", help_text, number)
+        else:
+            yield one(f"logstore_process_{base}", help_text, number, "counter")

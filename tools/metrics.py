@@ -1,0 +1,56 @@
+"""``logstore metrics``: the numbers of a store for Prometheus, once."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from logstore.api.opening import opened_of
+from logstore.api.scan import needing
+from logstore.tools import options
+from logstore.tools.output import Output
+
+PROCESS = "logstore_process_"  # of the process that looks, which did nothing
+
+
+@click.command("metrics")
+@options.store_argument
+@click.option("--series", "series_max", type=click.IntRange(0), default=1000, show_default=True,
+              help="So many streams, and groups, have numbers of their own.")  # fmt: skip
+@click.option("--stream", "patterns", multiple=True, metavar="GLOB",
+              help="Only streams that match have them; repeatable.")  # fmt: skip
+@options.json_option
+@options.pass_output
+def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ...]) -> None:
+    """Write the numbers of STORE as Prometheus reads them: for a file of its node exporter.
+
+    Length, lag, pending, sizes, what is reclaimable and not durable yet, free space. 'logstore
+    serve --metrics-port' answers Prometheus itself. Needs the extra 'prometheus', but for --json.
+    """
+    from logstore.telemetry.gathering import gather
+
+    with options.reading(path) as store:
+        families = [
+            family
+            for family in gather(opened_of(store), series_max, patterns)
+            if not family.name.startswith(PROCESS)
+        ]
+    if output.json:
+        for family in families:
+            for labels, number in family.samples:
+                shown: Any = int(number) if math.isfinite(number) and number % 1 == 0 else number
+                named = dict(zip(family.labels, labels, strict=True))
+                output.json_object({"name": family.name, **named, "value": shown})
+        return
+    text = needing("prometheus", lambda: _text(families))
+    for line in text.splitlines():
+        output.line(line)
+
+
+def _text(families: list[Any]) -> str:
+    from logstore.telemetry import prometheus
+
+    return prometheus.exposition(families).decode()

@@ -1,0 +1,150 @@
+"""What ``logstore serve --metrics-port`` answers over HTTP: /metrics, /health and /ready.
+
+Invariants: it only reads; it has threads of its own, ``ASKERS_MAX`` at most, so whoever asks holds
+up nobody that is served; an asker is cut off after ``ASKER_MAX_S``, however it sends. Nothing here
+has a password: it listens on loopback unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from logstore.errors import FileSystemError
+from logstore.telemetry.family import Family
+from logstore.telemetry.prometheus import CONTENT_TYPE, exposition
+
+ASKERS_MAX = 4
+ASKER_MAX_S = 10.0
+TEXT = "text/plain; charset=utf-8"
+Answer = tuple[int, str, bytes]  # status, content type, body
+
+
+class MetricsEndpoint:
+    """Answers until it is closed.
+
+    Args:
+        host: where to listen.
+        port: 0: any free one.
+        families: what /metrics tells, read anew each time.
+        trouble: why the service is not healthy; empty: it is.
+        ready: whether clients are served now.
+
+    Raises:
+        FileSystemError: the address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        families: Callable[[], Iterable[Family]],
+        trouble: Callable[[], str],
+        ready: Callable[[], bool],
+    ) -> None:
+        self._families, self._trouble, self._ready = families, trouble, ready
+        try:
+            self._server = _Server(host, port, self._answer)
+        except OSError as exc:
+            raise FileSystemError(f"cannot listen on {host}:{port} for metrics: {exc}") from exc
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="logstore-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, path: str) -> Answer:
+        if path == "/metrics":
+            return 200, CONTENT_TYPE, exposition(self._families())
+        if path == "/health":
+            trouble = self._trouble()
+            return (503 if trouble else 200), TEXT, f"{trouble or 'ok'}\n".encode()
+        if path == "/ready":
+            ready = self._ready() and not self._trouble()
+            return (200, TEXT, b"ready\n") if ready else (503, TEXT, b"not ready\n")
+        return 404, TEXT, b"here are /metrics, /health and /ready\n"
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each asker, so many at a time."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
+        self.answer = answer
+        self._room = threading.BoundedSemaphore(ASKERS_MAX)
+        self._since_s: dict[Any, float] = {}  # sockets of askers, and when they came
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Without a look at the name service, which may hang."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "logstore", self.server_address[1]
+
+    def service_actions(self) -> None:
+        """Called twice a second: cut those off who ask for too long."""
+        for request, since_s in list(self._since_s.items()):
+            if time.monotonic() - since_s > ASKER_MAX_S:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread; who comes when there is no room for one is cut off."""
+        if not self._room.acquire(timeout=1):
+            self.shutdown_request(request)
+            return
+        self._since_s[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Give the room back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._since_s.pop(request, None)
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked is gone, and concerns nobody else."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One answer a connection. It writes no line for each: some ask every few seconds."""
+
+    server_version, sys_version = "logstore", ""
+
+    def do_GET(self) -> None:
+        """Answer, with the body."""
+        self.wfile.write(self._begin())
+
+    def do_HEAD(self) -> None:
+        """Answer, without it."""
+        self._begin()
+
+    def _begin(self) -> bytes:
+        assert isinstance(self.server, _Server)
+        status, kind, body = self.server.answer(self.path.partition("?")[0])
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return body
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
