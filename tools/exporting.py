@@ -1,4 +1,8 @@
-"""``logstore export``: entries as JSON lines, which import reads back byte for byte, or as CSV."""
+"""``logstore export``: entries as JSON lines, which import reads back byte for byte, or as CSV.
+
+What is Parquet is done by ``parquet``. Invariants: a file has its name when it is whole; an option
+that is of another format is refused.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import click
 
@@ -16,8 +20,9 @@ from logstore.api.entry import Entry
 from logstore.api.stream import Stream
 from logstore.errors import UsageError
 from logstore.ids import ZERO_ID, parse_end, parse_start
+from logstore.loading import load
 from logstore.tools import options
-from logstore.tools.importing import FORMATS, guess_delimiter, guess_format
+from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, packing
 from logstore.tools.output import Output, Progress, entry_object
 
 Write: TypeAlias = Callable[[Entry[bytes]], bytes]
@@ -113,34 +118,78 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
+# What is said of one format only; the command refuses it with another one.
+OF_CSV = ("fields", "id_field")
+OF_PARQUET = ("schema", "resume")
+
+
 @click.command("export")
 @options.store_argument
-@options.stream_argument
-@click.argument("target", metavar="[FILE]", type=click.Path(path_type=Path), default="-")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Else by the file's name.")
+@click.argument(
+    "names",
+    metavar="[STREAM].. [FILE]",
+    nargs=-1,
+    shell_complete=options.completed_by("streams"),
+)
+@click.option(
+    "--to",
+    "--format",
+    "format_",
+    type=click.Choice([*TEXTS, "parquet"]),
+    help="Else by the file's name.",
+)
 @click.option("--start", default="-", show_default=True, help="The first ID.")
 @click.option("--end", default="+", show_default=True, help="The last ID.")
 @click.option("--fields", help="Of CSV: the columns, split by commas; else found by a first pass.")
-@click.option("--id-field", default="id", show_default=True, help="Of CSV: the column of IDs.")
+@click.option("--id-field", help="Of CSV: the column of IDs.  [default: id]")
+@click.option("--schema", help="Of Parquet: columns and types, as 'temp double, hum long'.")
+@click.option("--resume", is_flag=True, help="Of a Parquet folder: go on behind what it has.")
 @options.json_option
 @options.pass_output
 def command(
-    output: Output,
-    path: Path,
-    name: str,
-    target: Path,
-    format_: str | None,
-    start: str,
-    end: str,
-    fields: str | None,
-    id_field: str,
+    output: Output, /, path: Path, names: tuple[str, ...], format_: str | None, **more: Any
 ) -> None:
     """Write the entries of STREAM to FILE, or to stdout.
 
     JSON lines keep every byte. CSV takes text without repeated fields; a field that an entry lacks
-    becomes an empty cell; a file named .tsv has tabs. FILE appears when it is whole.
+    becomes an empty cell; a file named .tsv has tabs. Behind these, .gz and .zst compress. FILE
+    appears when it is whole.
+
+    A FILE named .parquet has the columns id, ts and those of --schema, else all fields as a map.
+    With --to parquet, FILE is a folder, and there may be several STREAMs and patterns, or none for
+    all of them: there will be a folder for each stream and day, with files that appear when they
+    are whole; --resume goes on behind them, also after a kill. Needs the extra arrow.
     """
-    as_csv = (format_ or guess_format(target.name)) == "csv"
+    kind = format_ or (guess_format(names[-1]) if len(names) > 1 else "jsonl")
+    for name in (*OF_CSV, *OF_PARQUET):
+        if more[name] and name not in {"csv": OF_CSV, "parquet": OF_PARQUET}.get(kind, ()):
+            raise click.UsageError(f"--{name.replace('_', '-')} is not for {kind}")
+    if kind == "parquet":
+        load("logstore.tools.parquet").export(output, path, names, **more)
+        return
+    if not names or names[2:]:
+        raise click.UsageError("give one STREAM, and FILE or nothing for stdout")
+    name, *rest = names
+    target = Path(*rest) if rest else STDOUT
+    count = _export_text(output, path, name, target, as_csv=kind == "csv", **more)
+    if target != STDOUT:
+        output.report({"exported": count, "file": str(target)})
+
+
+def _export_text(
+    output: Output,
+    path: Path,
+    name: str,
+    target: Path,
+    *,
+    as_csv: bool,
+    start: str,
+    end: str,
+    fields: str | None,
+    id_field: str | None,
+    **_more: Any,
+) -> int:
+    """JSON lines or CSV; how many entries."""
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
         low, high = parse_start(start), min(parse_end(end), stream.last_id)
@@ -148,10 +197,8 @@ def command(
         writer = None
         if as_csv:
             names = fields.split(",") if fields else field_names(stream.range(*interval))
-            writer = CsvWriter(names, id_field, guess_delimiter(target.name))
-        with opened(output, target) as file:
+            writer = CsvWriter(names, id_field or "id", guess_delimiter(target.name))
+        with opened(output, target) as file, packing(file, target.name) as packed:
             if writer is not None:
-                file.write(writer.header())
-            count = export(stream, writer or write_json, file, interval, progress)
-    if target != STDOUT:
-        output.report({"exported": count, "file": str(target)})
+                packed.write(writer.header())
+            return export(stream, writer or write_json, packed, interval, progress)

@@ -25,6 +25,7 @@ from logstore.errors import InputLineError, UsageError
 from logstore.ids import StreamID
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import lines, options
+from logstore.tools.formats import TEXTS, compression, guess_delimiter, guess_format
 from logstore.tools.lines import TIME_FORMATS, Row, RowIDs
 from logstore.tools.output import Output
 
@@ -153,34 +154,6 @@ class Load:
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
-FORMATS = ("jsonl", "csv")
-ENDINGS = {
-    "": "jsonl",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-}
-
-
-def guess_format(name: str) -> str:
-    """The format by the ending of a file's name; without one JSON lines.
-
-    UsageError for an ending of which nobody knows what it stands for.
-    """
-    ending = Path(name).suffix.lower()
-    if ending not in ENDINGS:
-        raise UsageError(
-            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .csv or .tsv, "
-            "or say with --format what it is to be"
-        )
-    return ENDINGS[ending]
-
-
-def guess_delimiter(name: str) -> str:
-    """The delimiter by the name of a file: a tab if it says so, else a comma."""
-    return "\t" if name.lower().endswith(".tsv") else ","
 
 
 def size_of(source: BinaryIO) -> int:
@@ -195,7 +168,7 @@ def size_of(source: BinaryIO) -> int:
 @options.store_argument
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
 @click.option("--stream", "name", required=True, help="The stream to add to.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Else by the file's name.")
+@click.option("--format", "format_", type=click.Choice(TEXTS), help="Else by the file's name.")
 @click.option("--id-field", help="The field with the ID; 'id' if there is one.")
 @click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
 @click.option(
@@ -259,6 +232,8 @@ def command(
     rows: Generator[lines.Row | InputLineError]
     named = getattr(source, "name", "")
     file = named if isinstance(named, str) else ""
+    if format_ is None and (compression(file) or guess_format(file) not in TEXTS):
+        raise UsageError(f"{file} is written by export only: unpack it, or give JSON lines or CSV")
     if (format_ or guess_format(file)) == "csv":
         delimiter = guess_delimiter(file) if delimiter is None else delimiter
         delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter

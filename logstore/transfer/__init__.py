@@ -1,7 +1,9 @@
-"""Streams between a store and Redis or Valkey: RDB files, payloads of DUMP, servers that run.
+"""Streams between a store and Redis or Valkey: RDB files, payloads of DUMP, servers that run; and
+streams to Parquet.
 
 ``import_file``, ``import_server``, ``follow``, ``export_file`` and ``export_server`` are what the
-commands ``logstore redis ..`` do, for use from Python. Invariants: a name in the store, on a server
+commands ``logstore redis ..`` do, ``export_parquet`` and ``export_parquet_file`` what ``logstore
+export`` does, for use from Python. Invariants: a name in the store, on a server
 or in a directory has a whole stream or file, or what was there before, whoever is killed, and
 when; the nodes are carried as they are where the other side can take them whole.
 """
@@ -12,16 +14,24 @@ from logstore.transfer.file_export import export_file
 from logstore.transfer.file_import import import_file
 from logstore.transfer.following import Follow, follow
 from logstore.transfer.job import Report, Wanted
+from logstore.transfer.parquet_export import (
+    ParquetReport,
+    export_parquet,
+    export_parquet_file,
+)
 from logstore.transfer.server import Server
 from logstore.transfer.server_export import export_server
 from logstore.transfer.server_import import import_server
 
 __all__ = [
     "Follow",
+    "ParquetReport",
     "Report",
     "Server",
     "Wanted",
     "export_file",
+    "export_parquet",
+    "export_parquet_file",
     "export_server",
     "follow",
     "import_file",

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,3 +88,60 @@ def test_a_file_that_cannot_be_is_named(store: Path, tmp_path: Path) -> None:
         done = invoke("export", store, "race", target)
         assert done.exit_code == 1
         assert f"{target} cannot be a file" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst", "out.csv.gz", "out.tsv.zst"])
+def test_a_compressed_file_holds_what_a_plain_one_does(
+    store: Path, tmp_path: Path, name: str
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    plain, packed = tmp_path / name.rpartition(".")[0], tmp_path / name
+    for target in (plain, packed):
+        ok("export", store, "race", target, "--end", "1")
+    kind = {"gz": "gzip", "zst": "zstd"}[name.rpartition(".")[2]]
+    with pa.OSFile(str(packed)) as file, pa.CompressedInputStream(file, kind) as unpacked:
+        assert unpacked.read() == plain.read_bytes() != b""
+    assert sorted(each.name for each in tmp_path.glob("out*")) == [plain.name, name]
+
+
+def test_parquet(store: Path, tmp_path: Path) -> None:
+    """What the folder and the file have is held against the store in tests/transfer."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for end in ("1-1", "1-2"):
+        text = ok("export", store, "ra*", tmp_path / "out", "--to", "parquet", "--json",
+                  "--end", end, "--schema", "speed double", "--resume")  # fmt: skip
+        assert objects(text) == [
+            {"exported": 1, "folder": str(tmp_path / "out"), "streams": 1, "files": 1}
+        ]
+    target = tmp_path / "race.parquet"
+    told = ok("export", store, "race", target, "--schema", "rider double", "--end", "1", "--json")
+    assert objects(told) == [{"exported": 2, "file": str(target), "null": {"rider": 2}}]
+    assert parquet.read_table(target).column_names == ["id", "ts", "rider"]
+    done = invoke("export", store, tmp_path / "out", "--to", "parquet")
+    assert done.exit_code == 1
+    assert "has files already" in done.stderr
+    done = invoke("export", store, "race", tmp_path / "o.parquet", "--json")  # has bytes
+    assert done.exit_code == 1
+    assert "no UTF-8" in done.stderr
+    assert list(tmp_path.glob("*o.parquet*")) == []
+
+
+def test_a_failed_export_to_a_folder_tells_what_is_whole(empty: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with logstore.open(empty) as opened:
+        opened.stream("a").add({"v": "1"}, id="5-1")
+        opened.stream("b").add({"v": b"\xff"}, id="5-2")
+    done = invoke("export", empty, tmp_path / "out", "--to", "parquet", "--json")
+    (told,) = objects(done.stderr)
+    assert (done.exit_code, told["exported"], told["the rest"]) == (1, 1, "--resume")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("--to", "parquet"), ("s", "-", "--to", "parquet"), ("x.parquet", "--to", "parquet"),
+     ("s", "x.parquet", "--resume"), ("s", "x.parquet", "--fields", "a"), ("s", "--resume"),
+     ("s", "--schema", "a int"), ("s", "t", "u"), (), ("s", "--id-field", "x"),
+     ("s", __file__, "--to", "parquet")],
+)  # fmt: skip
+def test_options_that_are_of_another_format(store: Path, given: tuple[str, ...]) -> None:
+    assert invoke("export", store, *given).exit_code == 2

@@ -1,0 +1,126 @@
+"""Which format a file has, and how it is compressed, by its name and its first bytes.
+
+Invariants: a name says one format, or is refused; what is compressed is unpacked as it is read and
+packed as it is written, in memory of some buffers. Needs pyarrow for compressed files only.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from logstore.api.scan import needing
+from logstore.codec import Buffer
+from logstore.errors import UsageError
+
+TEXTS = ("jsonl", "csv")
+ENDINGS = {
+    "": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+BUFFER_BYTES = 1 << 16
+
+
+def unpacked_name(name: str) -> str:
+    """A name without the ending that says how it is compressed."""
+    return name[: -len(ending)] if (ending := Path(name).suffix.lower()) in COMPRESSED else name
+
+
+def compression(name: str) -> str | None:
+    """How a file of this name is compressed, if it is."""
+    return COMPRESSED.get(Path(name).suffix.lower())
+
+
+def guess_format(name: str) -> str:
+    """The format by the ending of a file's name; without one JSON lines.
+
+    UsageError for an ending of which nobody knows what it stands for.
+    """
+    ending = Path(unpacked_name(name)).suffix.lower()
+    if ending not in ENDINGS:
+        raise UsageError(
+            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .csv, .tsv or "
+            ".parquet, the first three with .gz or .zst behind it, or say with --format what it "
+            "is to be"
+        )
+    return ENDINGS[ending]
+
+
+def guess_delimiter(name: str) -> str:
+    """The delimiter by the name of a file: a tab if it says so, else a comma."""
+    return "\t" if unpacked_name(name).lower().endswith(".tsv") else ","
+
+
+class Packing(io.RawIOBase):
+    """Bytes that are compressed on their way to a file, which stays open."""
+
+    def __init__(self, file: BinaryIO, kind: str) -> None:
+        self._stream = needing("arrow", lambda: _packed(file, kind))
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Compress bytes."""
+        view = memoryview(data)
+        self._stream.write(view)
+        return view.nbytes
+
+    def close(self) -> None:
+        """The end of what is compressed; nothing if it was never whole."""
+        if not self.closed:
+            super().close()
+            self._stream.close()
+
+
+def _packed(file: BinaryIO, kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(_Kept(file), mode="w"), kind)
+
+
+class _Kept:
+    """A file that pyarrow may not close: its user does, once he knows that it is whole."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.closed = False
+
+    def write(self, data: Buffer) -> int:
+        """Write."""
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """Hand over what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self.closed = True
+
+
+@contextmanager
+def packing(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """A file to write to, compressed as a name says."""
+    kind = compression(name)
+    if kind is None:
+        yield file
+        return
+    packed = io.BufferedWriter(Packing(file, kind), BUFFER_BYTES)
+    try:
+        yield cast(BinaryIO, packed)
+    except BaseException:
+        with suppress(OSError, ValueError):  # the first error tells more
+            packed.close()
+        raise
+    packed.close()
