@@ -42,6 +42,7 @@ COMMANDS = {
     "inspect": "inspecting:inspect",
     "doctor": "doctor",
     "metrics": "metrics",
+    "top": "top",
     "ping": "upkeep:ping",
     "check": "recover:check_store",
     "recover": "recover:recover",

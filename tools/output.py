@@ -218,7 +218,8 @@ def fitting(
     """The columns that fit, and their cells; the first one, a name, may be folded."""
     for name in narrow:
         widths = [max(map(len, column), default=0) for column in zip(columns, *cells, strict=True)]
-        if sum(min(wide, FOLDED) for wide in widths[:1]) + sum(widths[1:]) + len(widths) <= width:
+        gaps = 2 * (len(widths) - 1)
+        if sum(min(wide, FOLDED) for wide in widths[:1]) + sum(widths[1:]) + gaps <= width:
             break
         left_out = list(columns).index(name)
         columns = [column for place, column in enumerate(columns) if place != left_out]

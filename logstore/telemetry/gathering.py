@@ -51,10 +51,12 @@ def gather(
     """
     streams = _Streams(series_max, patterns)
     streams.walk(opened)
-    groups = _Groups(series_max, streams.names)
+    engine = opened.engine()
+    waiting = Wake.waiting(engine.fs, engine.path / names.WAKE)
+    groups = _Groups(series_max, streams.names, waiting)
     groups.walk(opened)
     return [
-        *_of_store(opened.engine()),
+        *_of_store(engine),
         *streams.families(),
         *groups.families(),
         *_of_process(opened),
@@ -68,7 +70,9 @@ def _of_store(engine: Engine) -> Iterator[Family]:
     sizes = {number: measure.size_bytes(engine, number) for number in rows}
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
     free, whole = fsinfo.space(path)
-    failed = bool(Wake.last_failure(fs, path / names.WAKE))
+    wake = path / names.WAKE
+    failed = bool(Wake.last_failure(fs, wake))
+    compacted_ms, compacted_bytes = Wake.last_compaction(fs, wake)
     pinned = store_info.pin_counts(engine)
     found: tuple[tuple[str, str, float], ...] = (
         ("nodes", "Sealed nodes in the index.", nodes_count),
@@ -84,6 +88,17 @@ def _of_store(engine: Engine) -> Iterator[Family]:
             "Committed, and at risk if the machine crashes now.",
             _not_durable(engine, sizes, applied),
         ),
+        (
+            "not_durable_seconds",
+            "Since the oldest commit that is not durable; 0: all are.",
+            Wake.unsynced_for_ms(fs, wake) / 1000,
+        ),
+        (
+            "compacted_timestamp_seconds",
+            "When the last compaction ended; 0: none since the store was opened first.",
+            compacted_ms / 1000,
+        ),
+        ("compacted_bytes", "What the last compaction gave back.", compacted_bytes),
         ("pins", "Pins that hold.", pinned["pins"]),
         ("pinned_bytes", "What pins keep from compaction.", pinned["pinned_bytes"]),
         (
@@ -204,12 +219,16 @@ class _Streams:
 class _Groups:
     """What is summed over all groups, and the series of some."""
 
-    def __init__(self, series_max: int, streams: dict[int, str]) -> None:
+    def __init__(self, series_max: int, streams: dict[int, str], waiting: dict[int, int]) -> None:
         self._series_max = series_max
         self._streams = streams
+        self._waiting = waiting  # readers, by the number of the group
         self._count = self._pending = self._shown = 0
         self._lag = Family(
             "logstore_group_lag", "Entries not delivered yet, where it is known.", GROUP
+        )
+        self._read = Family(
+            "logstore_group_read", "Entries read so far, where it is known.", GROUP, "counter"
         )
         self._held = Family("logstore_group_pending", "Delivered and not acked.", GROUP)
         self._oldest = Family(
@@ -218,6 +237,7 @@ class _Groups:
             GROUP,
         )
         self._consumers = Family("logstore_group_consumers", "Consumers of a group.", GROUP)
+        self._readers = Family("logstore_group_waiting", "Readers that wait for entries.", GROUP)
 
     def walk(self, opened: OpenStore[Any]) -> None:
         """Look at all of them."""
@@ -257,9 +277,12 @@ class _Groups:
         labels = (self._streams[group.stream], plain_text(group.name))
         if lag is not None:
             self._lag.add(lag, *labels)
+        if group.entries_read >= 0:
+            self._read.add(group.entries_read, *labels)
         self._held.add(group.pending, *labels)
         self._oldest.add(idle_ms / 1000, *labels)
         self._consumers.add(group.consumers, *labels)
+        self._readers.add(self._waiting.get(group.number, 0), *labels)
 
     def families(self) -> Iterator[Family]:
         """What was seen."""
@@ -267,7 +290,8 @@ class _Groups:
         yield one("logstore_pending", "Pending entries of all groups.", self._pending)
         left_out = self._count - self._shown
         yield one("logstore_groups_without_series", "Groups beyond the cap.", left_out)
-        yield from (self._lag, self._held, self._oldest, self._consumers)
+        yield from (self._lag, self._read, self._held, self._oldest, self._consumers)
+        yield self._readers
 
 
 # -- the process ------------------------------------------------------------------------------

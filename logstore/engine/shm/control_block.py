@@ -16,8 +16,10 @@ import struct
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
-from logstore.engine.shm.wait_words import Waits
+from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
+from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
@@ -208,6 +210,27 @@ class Wake:
         """``durable_upto``, read without mapping; 0 if there is no such file."""
         position: int = _ONE.unpack_from(_looked_at(fs, path), _DURABLE_OFFSET)[0]
         return position
+
+    @staticmethod
+    def unsynced_for_ms(fs: FileSystem, path: Path) -> int:
+        """How long the oldest commit that is not durable waits for that, read without mapping; 0:
+        there is none."""
+        since_ms: int = _ONE.unpack_from(_looked_at(fs, path), _UNSYNCED_OFFSET)[0]
+        return max(0, monotonic_ms() - since_ms) if since_ms else 0
+
+    @staticmethod
+    def waiting(fs: FileSystem, path: Path) -> dict[int, int]:
+        """How many readers wait, by the number of their group, read without mapping."""
+        if not any(_looked_at(fs, path)):
+            return {}
+        try:
+            file = fs.open(path)
+        except (FileNotFoundError, FileSystemError):
+            return {}
+        try:
+            return waiting_in(file.pread(TABLE_BYTES, WAITERS_OFFSET))
+        finally:
+            file.close()
 
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:

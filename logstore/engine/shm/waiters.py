@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -368,6 +369,19 @@ class Waiters:
             again = self.record(record.number)
             if now - again.beat_ms <= PACE.fresh_ms and (woken > 0 or again.alive()):
                 least = record.min_idle_ms
+
+
+def waiting_in(table: bytes) -> dict[int, int]:
+    """How many readers wait, by the number of their group, in a copy of the table: those that died
+    a moment ago may be among them."""
+    found: dict[int, int] = {}
+    since_ms = monotonic_ms() - PACE.stale_ms
+    used = min(int.from_bytes(table[8:16], sys.byteorder), WAITERS_MAX)
+    for record in _RECORD.iter_unpack(table[64 : 64 + used * WAITER_BYTES]):
+        _, state, _, key, _, _, beat_ms, *_ = record
+        if state == WAITING and beat_ms >= since_ms:
+            found[key] = found.get(key, 0) + 1
+    return found
 
 
 def _by_ticket(record: WaiterRecord) -> int:
