@@ -273,19 +273,20 @@ class CommittedInterrupt(CommittedError, KeyboardInterrupt):  # noqa: N818
 
 
 class InputLineError(Error, ValueError):
-    """A line of an import cannot be read."""
+    """A line of an import cannot be read; or a row, where ``unit`` says so."""
 
-    def __init__(self, message: str, *, line_number: int) -> None:
-        super().__init__(f"line {line_number}: {message}")
+    def __init__(self, message: str, *, line_number: int, unit: str = "line") -> None:
+        super().__init__(f"{unit} {line_number}: {message}")
         self.line_number = line_number
+        self.unit = unit
 
     def __reduce__(self) -> Any:  # the message has the number already
-        return (_input_line_error, (self.message, self.line_number))
+        return (_input_line_error, (self.message, self.line_number, self.unit))
 
 
-def _input_line_error(message: str, line_number: int) -> InputLineError:
+def _input_line_error(message: str, line_number: int, unit: str) -> InputLineError:
     """One that was pickled, as processes hand them over."""
-    found = InputLineError("", line_number=line_number)
+    found = InputLineError("", line_number=line_number, unit=unit)
     found.message, found.args = message, (message,)
     return found
 

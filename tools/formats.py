@@ -1,7 +1,8 @@
 """Which format a file has, and how it is compressed, by its name and its first bytes.
 
-Invariants: a name says one format, or is refused; what is compressed is unpacked as it is read and
-packed as it is written, in memory of some buffers. Needs pyarrow for compressed files only.
+Invariants: a name says one format, or is refused; first bytes that say another one are told, not
+believed. What is compressed is unpacked as it is read and packed as it is written, in memory of
+some buffers. Needs pyarrow for compressed files only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from logstore.codec import Buffer
 from logstore.errors import UsageError
 
 TEXTS = ("jsonl", "csv")
+TABLES = ("parquet", "arrow")
 ENDINGS = {
     "": "jsonl",
     ".jsonl": "jsonl",
@@ -25,11 +27,25 @@ ENDINGS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
 }
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+# First bytes that no text begins with.
+MAGICS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",  # a stream of messages
+}
+MAGIC_BYTES = 6
 BUFFER_BYTES = 1 << 16
 
 
+# -- names ------------------------------------------------------------------------------------
 def unpacked_name(name: str) -> str:
     """A name without the ending that says how it is compressed."""
     return name[: -len(ending)] if (ending := Path(name).suffix.lower()) in COMPRESSED else name
@@ -48,9 +64,9 @@ def guess_format(name: str) -> str:
     ending = Path(unpacked_name(name)).suffix.lower()
     if ending not in ENDINGS:
         raise UsageError(
-            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .csv, .tsv or "
-            ".parquet, the first three with .gz or .zst behind it, or say with --format what it "
-            "is to be"
+            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .json, .csv, "
+            ".tsv, .parquet or .arrow, also with .gz or .zst behind it, or say with --format what "
+            "it is to be"
         )
     return ENDINGS[ending]
 
@@ -60,6 +76,72 @@ def guess_delimiter(name: str) -> str:
     return "\t" if unpacked_name(name).lower().endswith(".tsv") else ","
 
 
+# -- reading ----------------------------------------------------------------------------------
+class Input:
+    """A file to read, unpacked, and what its first bytes say of it."""
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        self.seekable = source.seekable()
+        file, found = _peeked(source)
+        packed = found if found in COMPRESSED.values() else None
+        named = compression(name)
+        if named is not None and named != packed:
+            raise UsageError(f"{name} is not compressed as {named}: name it as what it is")
+        if packed is not None:
+            self.seekable = False
+            file, found = _peeked(cast(BinaryIO, Unpacking(file, packed)))
+        self.file = file
+        self.found = found if found in TABLES else None
+
+    def format(self, given: str | None, name: str) -> str:
+        """The format: as given, as the first bytes say, or as the name says; UsageError."""
+        wanted = given or (None if self.found else guess_format(name))
+        if wanted is None or wanted == self.found:
+            return str(self.found)
+        if self.found is not None or wanted in TABLES:
+            raise UsageError(
+                f"{name or 'what comes from stdin'} is to be {wanted}, and begins as "
+                f"{self.found or 'no such file does'}"
+            )
+        return wanted
+
+
+def _peeked(source: BinaryIO) -> tuple[BinaryIO, str | None]:
+    """A source of which nothing is read yet, and what its first bytes say."""
+    file = source if hasattr(source, "peek") else io.BufferedReader(cast(io.RawIOBase, source))
+    head = cast(Any, file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
+    found = (kind for magic, kind in MAGICS.items() if head.startswith(magic))
+    return file, next(found, None)
+
+
+class Unpacking(io.RawIOBase):
+    """Bytes that are unpacked as they are read; UsageError where they are damaged."""
+
+    def __init__(self, file: BinaryIO, kind: str) -> None:
+        self._kind = kind
+        self._stream = needing("arrow", lambda: _unpacked(file, kind))
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """Some bytes; 0 at the end."""
+        try:
+            data = self._stream.read(len(into))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"what is compressed as {self._kind} is damaged: {error}") from error
+        into[: len(data)] = data
+        return len(data)
+
+
+def _unpacked(file: BinaryIO, kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), kind)
+
+
+# -- writing ----------------------------------------------------------------------------------
 class Packing(io.RawIOBase):
     """Bytes that are compressed on their way to a file, which stays open."""
 

@@ -1,4 +1,6 @@
-"""``logstore import``: entries from JSON lines or CSV, a commit for each batch of them.
+"""``logstore import``: entries from JSON, CSV or a table, a commit for each batch of them.
+
+Tables are read by ``tables``, and added by ``table_load``.
 
 Invariants: a batch is committed whole or not at all; a bad line stops the import before its batch
 is committed, unless bad lines are skipped, and then counted; where it ended is told, so that it can
@@ -13,6 +15,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,39 +26,22 @@ from logstore.api.stream import Stream
 from logstore.codec import codec
 from logstore.errors import InputLineError, UsageError
 from logstore.ids import StreamID
+from logstore.loading import load
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import lines, options
-from logstore.tools.formats import TEXTS, compression, guess_delimiter, guess_format
+from logstore.tools.counts import Counts
+from logstore.tools.formats import TABLES, TEXTS, Input, guess_delimiter
 from logstore.tools.lines import TIME_FORMATS, Row, RowIDs
 from logstore.tools.output import Output
-
-
-@dataclass(slots=True)
-class Counts:
-    """What became of the rows so far."""
-
-    imported: int = 0
-    bad: int = 0
-    resumed_over: int = 0
-    last_id: StreamID | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values; for --json."""
-        last_id = None if self.last_id is None else str(self.last_id)
-        return {
-            "imported": self.imported,
-            "bad": self.bad,
-            "resumed_over": self.resumed_over,
-            "last_id": last_id,
-        }
 
 
 @dataclass(slots=True)
 class Load:
     """One import into one stream."""
 
+    rows: Generator[Row | InputLineError]
     stream: Stream[bytes]
-    batch: int = 1000
+    batch: int | None = None
     skip_bad: bool = False
     resume: bool = False
     on_bad: Callable[[InputLineError], None] = lambda _error: None
@@ -66,8 +52,12 @@ class Load:
     _last: StreamID | None = None
     _with_ids: bool | None = None
 
-    def run(self, rows: Iterable[Row | InputLineError]) -> Counts:
+    def run(self) -> Counts:
         """Add all rows; InputLineError at the first bad one, unless they are skipped."""
+        with closing(self.rows):
+            return self._run(self.rows)
+
+    def _run(self, rows: Iterable[Row | InputLineError]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
         waiting: list[Row] = []
         for found in rows:
@@ -76,7 +66,7 @@ class Load:
                 self._bad(row)
             elif row is not None:
                 waiting.append(row)
-            if len(waiting) >= self.batch:
+            if len(waiting) >= (self.batch or BATCH_ROWS):
                 self._commit(waiting)
                 waiting = []
         if waiting:
@@ -93,10 +83,12 @@ class Load:
             has = (
                 "has no ID, and rows before it have" if self._with_ids else "has an ID, none before"
             )
-            return InputLineError(f"the row {has}", line_number=found.line)
+            return InputLineError(f"the row {has}", line_number=found.line, unit=found.unit)
         if found.id is None:
             if self.resume:
-                raise InputLineError("rows without IDs cannot be resumed", line_number=found.line)
+                raise InputLineError(
+                    "rows without IDs cannot be resumed", line_number=found.line, unit=found.unit
+                )
             return found
         assert self._last is not None
         assert self._resume_after is not None
@@ -104,7 +96,9 @@ class Load:
             self.counts.resumed_over += 1
             return None
         if found.id <= self._last:
-            return InputLineError(self._out_of_order(found.id), line_number=found.line)
+            return InputLineError(
+                self._out_of_order(found.id), line_number=found.line, unit=found.unit
+            )
         self._last = found.id
         return found
 
@@ -143,7 +137,7 @@ class Load:
             try:
                 codec().rows([row.pairs])
             except UsageError as refused:
-                self._bad(InputLineError(str(refused), line_number=row.line))
+                self._bad(InputLineError(str(refused), line_number=row.line, unit=row.unit))
             else:
                 good.append(row)
         if len(good) == len(rows):
@@ -153,6 +147,9 @@ class Load:
 
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+BATCH_ROWS = 1000
+# What is said of text only, and how it is when nothing is said.
+OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": lines.LINE_MAX_BYTES}
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 
 
@@ -168,7 +165,12 @@ def size_of(source: BinaryIO) -> int:
 @options.store_argument
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
 @click.option("--stream", "name", required=True, help="The stream to add to.")
-@click.option("--format", "format_", type=click.Choice(TEXTS), help="Else by the file's name.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice([*TEXTS, *TABLES]),
+    help="Else by the file's first bytes, or name.",
+)
 @click.option("--id-field", help="The field with the ID; 'id' if there is one.")
 @click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
 @click.option(
@@ -190,9 +192,7 @@ def size_of(source: BinaryIO) -> int:
 @click.option(
     "--batch",
     type=click.IntRange(1, BATCH_MAX_ROWS),
-    default=1000,
-    show_default=True,
-    help="Entries in a commit.",
+    help="Entries in a commit.  [default: 1000; of tables 65536]",
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
 @click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
@@ -202,71 +202,80 @@ def size_of(source: BinaryIO) -> int:
 @options.pass_output
 def command(
     output: Output,
+    /,
     path: Path,
     source: BinaryIO,
     name: str,
     format_: str | None,
-    id_field: str | None,
-    time_field: str | None,
-    time_format: str,
-    auto_id: bool,
-    encoding: str,
-    delimiter: str | None,
-    line_max_bytes: int,
-    batch: int,
-    skip_bad: bool,
-    resume: bool,
-    no_create: bool,
     sync: Sync,
+    no_create: bool,
+    **more: Any,
 ) -> None:
     """Add the rows of FILE, or of stdin, to a stream.
 
     JSON lines: {"id": .., "fields": {..}} as `logstore export` writes them, with "pairs" or
-    "pairs_base64" in place of "fields", or a flat object of fields. CSV: a header, then rows.
+    "pairs_base64" in place of "fields", or a flat object of fields; or an array of such objects.
+    CSV: a header, then rows. Parquet, Arrow IPC (extra arrow): columns are fields. Compressed by
+    gzip or zstd, too. Null is a field that is left out, what is nested becomes JSON. IDs come from
+    id, or ms and seq, of tables also from a timestamp ts; else the store gives them.
 
-    A bad line is named and stops the import; batches before it stay. Rows must ascend by ID.
+    A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
     """
-    if sum((id_field is not None, time_field is not None, auto_id)) > 1:
+    given = [each for each in ("id_field", "time_field", "auto_id") if more[each]]
+    if len(given) > 1:
         raise click.UsageError("give one of --id-field, --time-field and --auto-id")
-    ids = RowIDs(id_field=id_field, time_field=time_field, time_format=time_format, auto=auto_id)
-    rows: Generator[lines.Row | InputLineError]
     named = getattr(source, "name", "")
     file = named if isinstance(named, str) else ""
-    if format_ is None and (compression(file) or guess_format(file) not in TEXTS):
-        raise UsageError(f"{file} is written by export only: unpack it, or give JSON lines or CSV")
-    if (format_ or guess_format(file)) == "csv":
+    found = Input(source, file)
+    kind = found.format(format_, file)
+    ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
+    ids["auto"] = more.pop("auto_id")
+    if kind in TABLES:
+        for each, default in OF_TEXT.items():
+            if more.pop(each) != default:
+                raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
+        begun = load("logstore.tools.table_load").begin(found, kind, file, ids)
+    else:
+        begun = _begin_text(found.file, kind, file, RowIDs(**ids), more)
+    with (
+        open_store(path, sync=sync, create=not no_create) as store,
+        output.progress("Importing") as progress,
+    ):
+        total = size_of(source)
+        told = {"file": file} if kind in TABLES and file else {}
+
+        def on_batch(counts: Counts, rows: int = 0) -> None:
+            output.context = told | counts.as_dict()
+            progress(source.tell() if total else rows or counts.imported, total)
+
+        made = begun(
+            store.stream(name),
+            on_bad=output.skipped,
+            on_batch=on_batch,
+            create=not no_create,
+            **{each: more[each] for each in ("batch", "skip_bad", "resume")},
+        )
+        output.context = told | made.counts.as_dict()
+        counts = made.run()
+    output.report(counts.as_dict())
+
+
+def _begin_text(
+    source: BinaryIO, kind: str, file: str, ids: RowIDs, more: dict[str, Any]
+) -> Callable[..., Load]:
+    """What loads JSON lines or CSV into a stream; options that cannot be are refused."""
+    most = more["line_max_bytes"]
+    if kind == "csv":
+        delimiter, encoding = more["delimiter"], more["encoding"]
         delimiter = guess_delimiter(file) if delimiter is None else delimiter
         delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
         check_csv(encoding, delimiter)
         rows = lines.read_csv(
-            source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=line_max_bytes
+            source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=most
         )
     else:
-        rows = lines.read_json(source, ids, line_max_bytes=line_max_bytes)
-
-    with (
-        open_store(path, sync=sync, create=not no_create) as store,
-        output.progress("Importing") as progress,
-        closing(rows),
-    ):
-        total = size_of(source)
-
-        def on_batch(counts: Counts) -> None:
-            output.context = counts.as_dict()
-            progress(source.tell() if total else counts.imported, total)
-
-        load = Load(
-            store.stream(name),
-            batch,
-            skip_bad,
-            resume,
-            on_bad=output.skipped,
-            on_batch=on_batch,
-            create=not no_create,
-        )
-        output.context = load.counts.as_dict()
-        load.run(rows)
-    output.report(load.counts.as_dict())
+        rows = lines.read_json(source, ids, line_max_bytes=most)
+    return partial(Load, rows)
 
 
 def check_csv(encoding: str, delimiter: str) -> None:

@@ -1,7 +1,9 @@
-"""Rows of an import, from JSON lines and CSV, and where they get their IDs from.
+"""Rows of an import, from JSON lines, a JSON array and CSV, and where they get their IDs from.
 
-An ID is that of a field; or a field holds its time, and the sequence is the rank among the rows of
-the same millisecond; or there is none, and the store gives IDs of now. Invariants: a line that
+An ID is that of a field, or of the fields ``ms`` and ``seq``; or a field holds its time, and the
+sequence is the rank among the rows of the same millisecond; or there is none, and the store gives
+IDs of now. In JSON, null is a field that is left out, and what is nested becomes JSON without
+spaces. Invariants: a line that
 cannot be read is given as the InputLineError that names it, in its place, and reading goes on after
 it; whether to stop is the caller's business. A line, or a record of CSV, that is longer than it may
 be is never in memory as a whole. Numbers of JSON keep the text they were written with. Knows
@@ -15,6 +17,7 @@ import io
 import json
 import sys
 from base64 import b64decode
+from codecs import BOM_UTF8
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -23,6 +26,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from logstore.errors import InputLineError, InvalidIDError
 from logstore.ids import StreamID, datetime_ms, parse_id
+from logstore.tools.json_array import elements
 from logstore.tuples import NamedTuple
 
 DEFAULT_FIELD = "id"
@@ -42,6 +46,7 @@ class RowIDs:
         auto: bool = False,
     ) -> None:
         self.required = id_field is not None
+        self.default = not auto and id_field is None and time_field is None
         self.field = None if auto or time_field is not None else id_field or DEFAULT_FIELD
         self._time_field = None if time_field is None else time_field.encode()
         self._time_format = time_format
@@ -97,6 +102,7 @@ def parse_ms(text: str, time_format: str) -> int:
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 LINE_MAX_BYTES = 64 << 20
 PIECE = 1 << 20  # characters, or bytes, that are read at a time of what may be too long
+NUMBERS = ("ms", "seq")
 WRAPPERS = ("fields", "pairs", "pairs_base64")
 
 
@@ -106,10 +112,17 @@ class Row(NamedTuple):
     line: int
     id: StreamID | None
     pairs: Pairs
+    unit: str = "line"  # what is counted: lines, or rows of an array
 
 
 class _Object(list[tuple[str, Any]]):
     """A JSON object as it was written: in order, repeated names included."""
+
+
+class _Number(str):
+    """A number of JSON, as it was written."""
+
+    __slots__ = ()
 
 
 class _BadLineError(Exception):
@@ -119,10 +132,18 @@ class _BadLineError(Exception):
 def read_json(
     source: BinaryIO, ids: RowIDs, *, line_max_bytes: int = LINE_MAX_BYTES
 ) -> Generator[Row | InputLineError]:
-    """Rows of JSON lines; empty lines are passed over."""
-    number = 0
+    """Rows of JSON lines, or of one array; empty lines are passed over."""
+    number, begun = 0, False
     while line := source.readline(line_max_bytes + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
+        first = not begun and line.lstrip()
+        if first:
+            begun = True
+            if first.startswith(b"["):
+                yield from _array_rows(first, source, ids, line_max_bytes)
+                return
         if len(line) > line_max_bytes and not line.endswith(b"\n"):
             while line and not line.endswith(b"\n"):
                 line = source.readline(PIECE)
@@ -131,10 +152,22 @@ def read_json(
             yield _attempt(number, partial(_json_pairs, line, ids), ids)
 
 
-def _too_long(number: int, most: int) -> InputLineError:
+def _array_rows(
+    head: bytes, source: BinaryIO, ids: RowIDs, most: int
+) -> Generator[Row | InputLineError]:
+    """Rows of a JSON array; they are counted, for all of them may stand on one line."""
+    for number, element in elements(head, source, most):
+        if element is None:
+            yield _too_long(number, most, "row")
+        else:
+            yield _attempt(number, partial(_json_pairs, element, ids), ids, "row")
+
+
+def _too_long(number: int, most: int, unit: str = "line") -> InputLineError:
     return InputLineError(
         f"longer than {most} bytes: --line-max-bytes takes longer ones, in the memory of several",
         line_number=number,
+        unit=unit,
     )
 
 
@@ -246,7 +279,7 @@ def _csv_rows(
 
 
 def _attempt(
-    number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs
+    number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs, unit: str = "line"
 ) -> Row | InputLineError:
     """A row, or why there is none."""
     try:
@@ -258,8 +291,8 @@ def _attempt(
         except InvalidIDError as error:
             raise _BadLineError(f"{error}; {ids.hint}") from None
     except (_BadLineError, ValueError) as error:
-        return InputLineError(str(error), line_number=number)
-    return Row(number, found, pairs)
+        return InputLineError(str(error), line_number=number, unit=unit)
+    return Row(number, found, pairs, unit)
 
 
 # -- JSON ---------------------------------------------------------------------------------------
@@ -268,7 +301,10 @@ def _refuse_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_float=str, parse_int=str, parse_constant=_refuse_constant
+    object_pairs_hook=_Object,
+    parse_float=_Number,
+    parse_int=_Number,
+    parse_constant=_refuse_constant,
 )
 
 
@@ -286,44 +322,82 @@ def _json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
     given: str | None = None
     rest: list[tuple[str, Any]] = []
     for name, value in found:
-        if name == ids.field and given is None:
-            given = _scalar(name, value)
+        if name == ids.field and given is None and value is not None:
+            given = _text(name, value)
         else:
             rest.append((name, value))
+    if given is None and ids.default:
+        given, rest = _of_numbers(rest)
     ids.check_given(given)
     if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
         return given, _wrapped(*rest[0])
-    return given, [(_utf8(name, name), _utf8(name, _scalar(name, at))) for name, at in rest]
+    return given, _pairs(rest)
+
+
+def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The ID of the fields ``ms`` and ``seq``, if there are both, and the other fields."""
+    numbers = {name: value for name, value in found if name in NUMBERS and isinstance(value, str)}
+    if len(numbers) < len(NUMBERS):
+        return None, found
+    rest = [(name, value) for name, value in found if name not in NUMBERS]
+    return f"{numbers['ms']}-{numbers['seq']}", rest
+
+
+def _pairs(found: list[tuple[str, Any]]) -> Pairs:
+    """Fields as they are stored; null is one that is left out."""
+    return [
+        (_utf8(name, name), _utf8(name, _text(name, value)))
+        for name, value in found
+        if value is not None
+    ]
 
 
 def _wrapped(kind: str, value: list[Any]) -> Pairs:
     """The pairs below "fields", "pairs" or "pairs_base64"."""
     if kind == "fields" and isinstance(value, _Object):
-        return [(_utf8(name, name), _utf8(name, _scalar(name, at))) for name, at in value]
+        return _pairs(value)
     if kind == "fields" or isinstance(value, _Object):
         wanted = "an object" if kind == "fields" else "a list of [field, value]"
         raise _BadLineError(f'"{kind}" must be {wanted}')
-    found: Pairs = []
+    found: list[tuple[str, Any]] = []
     for pair in value:
         if not isinstance(pair, list) or isinstance(pair, _Object) or len(pair) != 2:
             raise _BadLineError(f'"{kind}" must be a list of [field, value]')
-        name, at = _scalar("field", pair[0]), _scalar(str(pair[0]), pair[1])
-        if kind == "pairs":
-            found.append((_utf8(name, name), _utf8(name, at)))
-        else:
-            found.append((b64decode(name, validate=True), b64decode(at, validate=True)))
-    return found
+        if not isinstance(pair[0], str):
+            raise _BadLineError(f'a field of "{kind}" has a name that is no text')
+        found.append((pair[0], pair[1]))
+    if kind == "pairs":
+        return _pairs(found)
+    return [
+        (b64decode(name, validate=True), b64decode(_text(name, at), validate=True))
+        for name, at in found
+    ]
 
 
-def _scalar(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    """A value that is not null as text: what is nested as JSON without spaces."""
     if isinstance(value, str):
         return value
-    kind = "a list"
+    try:
+        return _compact(value)
+    except RecursionError:
+        raise _BadLineError(f"field {name!r} is nested too deeply") from None
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value
     if isinstance(value, _Object):
-        kind = "an object"
-    elif not isinstance(value, list):
-        kind = json.dumps(value)  # true, false, null
-    raise _BadLineError(f"field {name!r} is {kind}: give text or a number, or leave it out")
+        items = (f"{_quoted(name)}:{_compact(each)}" for name, each in value)
+        return f"{{{','.join(items)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_compact, value))}]"
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """Text, true, false or null."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _utf8(name: str, value: str) -> bytes:
@@ -340,11 +414,13 @@ def _csv_pairs(
     if len(cells) != len(header):
         raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
     given: str | None = None
-    pairs: Pairs = []
+    rest: list[tuple[str, Any]] = []
     for name, value in zip(header, cells, strict=True):
         if name == ids.field and given is None:
             given = value
         else:
-            pairs.append((_utf8(name, name), _utf8(name, value)))
+            rest.append((name, value))
+    if given is None and ids.default:
+        given, rest = _of_numbers(rest)
     ids.check_given(given)
-    return given, pairs
+    return given, _pairs(rest)

@@ -254,7 +254,7 @@ def _place(error: BaseException) -> dict[str, Any]:
     """Where an error is, by the names that it has for it."""
     found: dict[str, Any] = {}
     if isinstance(error, InputLineError):
-        found["line"] = error.line_number
+        found[error.unit] = error.line_number
     if isinstance(error, Error):
         if error.stream is not None:
             found["stream"] = readable(error.stream)
@@ -300,6 +300,9 @@ def name_object(name: bytes) -> dict[str, str]:
 
 # What the store says, and what a command says instead.
 PHRASES = {
+    "name the right one with option 'idColumn' (id_column in Python), or give '*' there and the "
+    "store gives the IDs": "name the right one with --id-field, or give --auto-id",
+    ", which is to be the ID": " for --id-field",
     "is a timedelta (how long ago), an aware datetime, a date, or text such as ": (
         "is a text such as "
     ),

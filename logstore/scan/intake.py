@@ -108,7 +108,8 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _is_plain(kind: Any) -> bool:
+def is_plain(kind: Any) -> bool:
+    """Whether values of a type can be those of a field."""
     import pyarrow as pa
 
     types = pa.types
@@ -134,24 +135,31 @@ def _check_field(field: Any) -> None:
     import pyarrow as pa
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if not _is_plain(kind):
+    if not is_plain(kind):
         raise OptionError(
             f"column {field.name!r} of {field.type} cannot be a field, which is text, bytes, a "
             "number, a date or a timestamp: cast it, as with to_json, or leave it out"
         )
 
 
-def _check_nested(schema: Any, pairs: int, fields: int) -> None:
+def holds_fields(name: str, kind: Any) -> bool:
+    """Whether a column of this type can be ``fields`` (a map) or ``pairs`` (a list of two each)."""
     import pyarrow as pa
 
+    if name == "fields":
+        return bool(pa.types.is_map(kind) and _is_text(kind.key_type))
+    inner = kind.value_type if pa.types.is_list(kind) else None
+    return inner is not None and pa.types.is_struct(inner) and inner.num_fields == 2
+
+
+def _check_nested(schema: Any, pairs: int, fields: int) -> None:
     if fields >= 0:
         kind = schema.field(fields).type
-        if not pa.types.is_map(kind) or not _is_text(kind.key_type):
+        if not holds_fields("fields", kind):
             raise OptionError(f"column 'fields' must be a map of text to text, not {kind}")
     if pairs >= 0:
         kind = schema.field(pairs).type
-        inner = kind.value_type if pa.types.is_list(kind) else None
-        if inner is None or not pa.types.is_struct(inner) or inner.num_fields != 2:
+        if not holds_fields("pairs", kind):
             raise OptionError(f"column 'pairs' must be an array of (field, value), not {kind}")
 
 

@@ -1,0 +1,192 @@
+"""Files of Arrow's kind as record batches of plain columns: Parquet, Arrow IPC files and streams.
+
+Null is a field that is left out. What is nested becomes JSON without spaces: an object of a struct
+and of a map, bytes as text or else base64, times as Arrow casts them. ``fields``, a map of text,
+and ``pairs``, a list of names and values, hold fields, as they do in what ``scan`` gives.
+
+Invariants: a column that can be no field is refused before a row is read; every batch is checked
+before it is handed over, so a file of a stranger is an error, and never memory of somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from logstore.errors import OptionError, UsageError
+from logstore.scan import intake
+from logstore.scan.intake import is_plain
+
+
+class Table:
+    """A file that was opened: its plain schema, and its batches."""
+
+    def __init__(self, file: BinaryIO, kind: str, *, seekable: bool, name: str) -> None:
+        self._name = name or "what comes from stdin"
+        self._source = self._guarded(lambda: _opened(file, kind, seekable=seekable), 0)
+        given = _schema_of(self._source)
+        self.rows = _rows_of(self._source)  # 0: not known
+        self.schema = _plain_schema(given)
+        self._changed = [
+            place
+            for place, (old, new) in enumerate(zip(given, self.schema, strict=True))
+            if old.type != new.type
+        ]
+
+    def batches(self, size: int) -> Iterator[Any]:
+        """Batches of so many rows at most, in order; UsageError behind the last whole one."""
+        found = _batches_of(self._source, size)
+        done = 0
+        while True:
+            batch = self._guarded(lambda: next(found, None), done)
+            if batch is None:
+                return
+            self._guarded(lambda batch=batch: batch.validate(full=True), done)
+            for at in range(0, batch.num_rows, size):
+                yield self._plain(batch.slice(at, size))
+            done += batch.num_rows
+
+    def _guarded(self, call: Any, rows: int) -> Any:
+        import pyarrow as pa
+
+        try:
+            return call()
+        except (pa.ArrowException, OSError, MemoryError) as error:
+            behind = f" behind row {rows}" if rows else ""
+            text = " ".join(str(error).split())[:500]
+            raise UsageError(f"{self._name} cannot be read{behind}: {text}") from error
+
+    def _plain(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        if not self._changed:
+            return batch
+        columns = list(batch.columns)
+        for place in self._changed:
+            columns[place] = _plain_column(columns[place], self.schema.field(place).type)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+# -- files ------------------------------------------------------------------------------------
+def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    if kind == "parquet":
+        if not seekable:
+            raise UsageError("Parquet is read from a file that is not compressed: unpack it first")
+        return parquet.ParquetFile(file)
+    if file.read(0) == b"" and not seekable:
+        return ipc.open_stream(pa.PythonFile(file, mode="r"))
+    head = file.read(6)
+    file.seek(0)
+    return ipc.open_file(file) if head == b"ARROW1" else ipc.open_stream(file)
+
+
+def _schema_of(source: Any) -> Any:
+    return source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
+
+
+def _rows_of(source: Any) -> int:
+    return source.metadata.num_rows if hasattr(source, "schema_arrow") else 0
+
+
+def _batches_of(source: Any, size: int) -> Iterator[Any]:
+    if hasattr(source, "iter_batches"):
+        return iter(source.iter_batches(batch_size=size))
+    if hasattr(source, "num_record_batches"):
+        return (source.get_batch(at) for at in range(source.num_record_batches))
+    return iter(source)
+
+
+# -- columns ----------------------------------------------------------------------------------
+def _plain_schema(given: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(each.name, _plain_type(each)) for each in given])
+
+
+def _plain_type(field: Any) -> Any:
+    """The type of a column as it can be a field; OptionError if there is none."""
+    import pyarrow as pa
+
+    types, kind = pa.types, field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(pa.field(field.name, kind.storage_type))
+    if field.name.lower() in ("fields", "pairs") and intake.holds_fields(field.name.lower(), kind):
+        return kind
+    if types.is_dictionary(kind):
+        return _plain_type(pa.field(field.name, kind.value_type))
+    if is_plain(kind):
+        return kind
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_float16(kind) or types.is_time(kind) or types.is_nested(kind):
+        return pa.string()
+    raise OptionError(
+        f"column {field.name!r} of {kind} cannot be a field, which is text, bytes, a number, a "
+        "time, or nested: cast it, or leave it out"
+    )
+
+
+def _plain_column(column: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_nested(column.type):
+        return column.cast(kind)
+    return pa.array([_json(each) for each in column], pa.string())
+
+
+def _json(scalar: Any) -> str | None:
+    if not scalar.is_valid:
+        return None
+    return json.dumps(_value(scalar), ensure_ascii=False, separators=(",", ":"))
+
+
+def _value(scalar: Any) -> Any:
+    """A value of Arrow for JSON."""
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_union(kind):
+        return _value(scalar.value)
+    if pa.types.is_dictionary(kind):
+        return _value(scalar.dictionary[scalar.index.as_py()])
+    if not pa.types.is_nested(kind):
+        return _leaf(scalar)
+    if pa.types.is_struct(kind):
+        return {name: _value(each) for name, each in scalar.items()}
+    if pa.types.is_map(kind):
+        pairs = [(each["key"], each["value"]) for each in scalar.values]
+        return {_key(_value(name)): _value(each) for name, each in pairs}
+    return [_value(each) for each in scalar.values]
+
+
+def _leaf(scalar: Any) -> Any:
+    """A value that is not nested."""
+    import pyarrow as pa
+
+    kind = scalar.type
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        return scalar.cast(pa.string()).as_py()
+    value = scalar.as_py()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return b64encode(value).decode("ascii")
+    if isinstance(value, float) and value - value != 0:
+        return str(value)  # JSON has no NaN, and no infinity
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
