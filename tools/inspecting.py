@@ -1,4 +1,4 @@
-"""``logstore inspect``: the frames of a segment as they lie in its file, one frame with its bytes.
+"""``logstore inspect segment`` and ``frame``: frames as they lie in a file, one with its bytes.
 
 Invariants: it opens no store and no index, takes no lock, and changes nothing; every frame comes
 from the one reader of frames, so what is shown as a frame is valid in this store and this place;
@@ -26,6 +26,7 @@ from logstore.log import names, reader, segment, storefile
 from logstore.log.writer import crc_seed
 from logstore.recovery.repaired_view import uuid_of_segments
 from logstore.tools import options
+from logstore.tools.commands import Lazy
 from logstore.tools.output import EXIT_ERROR, Output, entry_line, entry_object, readable
 
 PACKED_ID = struct.Struct(">QQ")
@@ -35,12 +36,33 @@ BYTES_SHOWN = 256  # of one that is no valid frame
 number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
 
 
-@click.group("inspect")
+INSPECT = {
+    "segment": "inspecting:segment_",
+    "frame": "inspecting:frame_",
+    "stream": "inspecting_index:stream",
+    "node": "inspecting_index:node_",
+    "hint": "inspecting_summaries:hint_",
+    "checkpoint": "inspecting_summaries:checkpoint_",
+}
+
+
+@click.group("inspect", cls=Lazy, modules=INSPECT)
 def inspect() -> None:
     """Show what lies in the files of a store, with offsets, also behind damage.
 
-    Nothing is opened, locked or changed. Exit code: 0 all that was shown is valid, 1 it is not.
+    Nothing is changed. Exit code: 0 all that was shown is valid, 1 it is not.
     """
+
+
+def uuid_of(path: Path) -> bytes:
+    """The UUID of a store whose STORE file may be damaged: then that of its segments."""
+    try:
+        return storefile.read(LOCAL, path).uuid
+    except CorruptionError:  # (a newer version, or no store at all, is an error)
+        found = uuid_of_segments(LOCAL, path)
+        if found is None:
+            raise
+        return found
 
 
 class Inspected:
@@ -48,13 +70,7 @@ class Inspected:
 
     def __init__(self, path: Path, number: int) -> None:
         self.number, self.damaged = number, ""
-        try:
-            self.uuid = storefile.read(LOCAL, path).uuid
-        except CorruptionError:  # (a newer version, or no store at all, is an error)
-            found = uuid_of_segments(LOCAL, path)
-            if found is None:
-                raise
-            self.uuid = found
+        self.uuid = uuid_of(path)
         self.seed = crc_seed(self.uuid)
         self.file = _opened(path, number)
         self.file_bytes = self.file.size_bytes()
@@ -113,7 +129,7 @@ def _end(path: Path, number: int, uuid: bytes, file_bytes: int) -> int:
 
 
 # -- a segment ------------------------------------------------------------------------------------
-@inspect.command("segment")
+@click.command("segment")
 @options.store_argument
 @number_argument
 @options.json_option
@@ -181,13 +197,15 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 
 # -- a frame --------------------------------------------------------------------------------------
-@inspect.command("frame")
+@click.command("frame")
 @options.store_argument
 @number_argument
 @click.argument("offset", type=click.IntRange(min=0))
+@click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
+              help="At most so many of its bytes; 0: all. With --json all.")  # fmt: skip
 @options.json_option
 @options.pass_output
-def frame_(output: Output, path: Path, number: int, offset: int) -> None:
+def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
     """Show the frame at an offset of a segment: its head, what it says, its entries, its bytes.
 
     If there is no valid one, show why, and the bytes as they are.
@@ -219,8 +237,11 @@ def frame_(output: Output, path: Path, number: int, offset: int) -> None:
     output.report(row)
     for each in entries:
         output.line(entry_line(each))
-    for line in dump(raw, offset):
+    shown = raw[: bytes_max or None]
+    for line in dump(shown, offset):
         output.line(line)
+    if len(shown) < len(raw):
+        output.line(f"and {len(raw) - len(shown):,} bytes more: --bytes 0 shows all")
 
 
 def _entries(found: reader.LogFrame) -> Iterator[Entry[bytes]]:

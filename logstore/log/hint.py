@@ -238,6 +238,25 @@ def read(
     return _items(data.data, fmt.HINT_HEAD.size, link.number, data.item_count)
 
 
+class Inspected(NamedTuple):
+    """A hint as it lies in its file, for people."""
+
+    segment_bytes: int
+    joined: bool  # whether appends may be joined
+    frames: list[reader.LogFrame]
+
+
+def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspected | None:
+    """The hint of a segment, also one that does not fit the segment; None if it is no hint."""
+    data = _whole(fs, store, uuid, segment)
+    if data is None:
+        return None
+    frames_of_it = _items(data.data, fmt.HINT_HEAD.size, segment, data.item_count)
+    if frames_of_it is None:
+        return None
+    return Inspected(data.segment_bytes, data.magic != fmt.HINT_MAGIC_WHOLE, frames_of_it)
+
+
 def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     """The segment that stood behind ``last``, the last main one, and is missing; 0 if none is.
 

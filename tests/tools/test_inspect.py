@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import logstore
+from logstore.api.opening import opened_of
 from logstore.format import Kind
+from logstore.ids import StreamID
 from logstore.log.groupframe import Ack
 from logstore.log.reader import LogFrame
-from logstore.tools import inspecting
+from logstore.tools import inspecting, inspecting_index
 from tests.corruption import frames, shop
 from tests.corruption.injections import INJECTIONS, Inject, segment_missing
 from tests.tools.commands import invoke, objects, ok
@@ -122,3 +127,137 @@ def test_a_frame_with_a_right_checksum_and_a_wrong_body_is_told() -> None:
 def test_packed_ids_are_shown_as_ids() -> None:
     ids = b"".join(n.to_bytes(8, "big") for n in (1, 1, 1, 2))
     assert inspecting.plain(Ack(7, ids)) == {"group": 7, "ids": ["1-1", "1-2"]}
+
+
+def test_a_long_frame_is_cut_where_it_is_shown_to_people(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "s") as opened:
+        opened.stream("s").add({"a": "x" * 10_000})
+    row = max(rows(tmp_path / "s", 1), key=lambda row: row["end"] - row["offset"])
+    place = ("inspect", "frame", tmp_path / "s", 1, row["offset"])
+    text = ok(*place)
+    assert "bytes more: --bytes 0 shows all" in text
+    assert text.count("7878") < 4096 / 2
+    assert "bytes more" not in ok(*place, "--bytes", 0)
+
+
+# -- the index, and what it is built from ---------------------------------------------------------
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sealed and open nodes, deleted entries, a group, hints, two checkpoints."""
+    path = tmp_path_factory.mktemp("indexed") / "store"
+    with logstore.open(path, segment_bytes=64 << 10, node_max_entries=10) as opened:
+        race = opened.stream("race")
+        race.add_many((f"{n}-1", {"rider": f"r{n}", "note": "x" * 100}) for n in range(1, 1200))
+        race.delete("3-1", "1191-1")
+        race.add([("x", "y"), ("x", "z")], "9999-1")
+        race.group("g", "0").read("c", count=5)
+        opened.checkpoint()
+        race.delete("5-1")
+        opened.checkpoint()
+    return path
+
+
+def test_the_rows_of_a_stream(indexed: Path) -> None:
+    found = objects(ok("inspect", "stream", indexed, "race", "-n", 0, "--json"))
+    record, *others = found
+    with logstore.open(indexed, readonly=True) as opened:
+        info = opened.stream("race").info()
+    assert (record["length"], record["last"]) == (info.length, str(info.last_generated_id))
+    places = [row for row in others if row["what"] == "node"]
+    assert sum(row["live"] for row in places) == info.length
+    for row in places[::20]:  # each is where it is said to be
+        frame = json.loads(ok("inspect", "frame", indexed, row["segment"], row["offset"], "--json"))
+        assert frame["kind"] == ("OPEN" if row["open"] else "NODE")
+    group = next(row for row in others if row["what"] == "group")
+    assert (group["group"], group["pending"]) == ("g", 5)
+    assert len(objects(ok("inspect", "stream", indexed, "race", "-n", 3, "--json"))) == 5
+    text = ok("inspect", "stream", indexed, "race", "-n", 2)
+    assert re.search(
+        rf"^\d+-1 +9999-1 +{places[-1]['segment']} +{places[-1]['offset']} ", text, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("id", ["3-1", "1191-1", "9999-1"])
+def test_the_entries_of_a_node(indexed: Path, id: str) -> None:
+    found = json.loads(ok("inspect", "node", indexed, "race", id, "--json"))
+    elements = found["elements"]
+    assert [row["offset"] for row in elements[1:]] == [row["end"] for row in elements[:-1]]
+    assert elements[-1]["end"] == found["listpack_bytes"]
+    entries = [row for row in elements if row["what"] == "entry"]
+    entry = next(row for row in entries if row["entry"]["id"] == id)
+    assert entry["deleted"] is (id != "9999-1")
+    assert sum(not row["deleted"] for row in entries) == found["live"]
+    if id == "9999-1":
+        assert entry["entry"]["pairs"] == [["x", "y"], ["x", "z"]]
+    assert f" {id} " in ok("inspect", "node", indexed, "race", id)
+
+
+def test_a_node_is_shown_up_to_where_it_breaks(indexed: Path) -> None:
+    """Whatever byte is another one, each byte is told of once, and nothing fails."""
+    with logstore.open(indexed, readonly=True) as opened:
+        record_of = partial(inspecting_index._node_of, name=b"race", wanted=StreamID(3, 1))
+        row, lp, vector = opened_of(opened).view(record_of)
+    master = StreamID(1, 1)
+    assert row["master"] == str(master)
+    broken = 0
+    for at in range(len(lp)):
+        wrong = lp[:at] + bytes([lp[at] ^ 0x41]) + lp[at + 1 :]
+        shown = list(inspecting_index._entries(wrong, vector, master))
+        if shown[0]["what"] == "invalid":
+            assert shown[0]["offset"] == 0
+        else:
+            assert [each["offset"] for each in shown[1:]] == [each["end"] for each in shown[:-1]]
+        assert shown[-1]["end"] == len(wrong)
+        broken += "wrong" in shown[-1]
+    assert broken > 100
+
+
+def test_a_damaged_node_is_named(indexed: Path, tmp_path: Path) -> None:
+    shutil.copytree(indexed, tmp_path / "s")
+    found = json.loads(ok("inspect", "node", indexed, "race", "3-1", "--json"))
+    frames.flip(frames.file(tmp_path / "s", found["segment"]), found["offset"] + 60)
+    done = invoke("inspect", "node", tmp_path / "s", "race", "3-1")
+    assert done.exit_code == 1
+    assert f"offset {found['offset']}" in done.stderr
+    rest = objects(ok("inspect", "stream", tmp_path / "s", "race", "-n", 0, "--json"))
+    assert rest == objects(ok("inspect", "stream", indexed, "race", "-n", 0, "--json"))
+
+
+def test_a_hint_is_that_of_its_segment_or_invalid(indexed: Path, tmp_path: Path) -> None:
+    head, *kept = objects(ok("inspect", "hint", indexed, 1, "--json"))
+    whole = {row["offset"]: row for row in rows(indexed, 1) if row["what"] == "frame"}
+    assert head["frames"] == len(kept) > 10
+    for row in kept:
+        assert row["crc"] == whole[row["offset"]]["crc"]
+        assert row["kind"] == whole[row["offset"]]["kind"]
+    shutil.copytree(indexed, tmp_path / "s")
+    frames.flip(tmp_path / "s" / "log" / f"{1:020}.hint", 200)
+    done = invoke("inspect", "hint", tmp_path / "s", 1)
+    assert done.exit_code == 1
+    assert "invalid" in done.stdout
+    none = invoke("inspect", "hint", indexed, 99)
+    assert none.exit_code == 1
+    assert "there are: 1" in none.stderr
+
+
+def test_a_checkpoint_fits_the_log_or_is_invalid(indexed: Path, tmp_path: Path) -> None:
+    head, *chunks = objects(ok("inspect", "checkpoint", indexed, "--json"))
+    assert head["fits_the_log"]
+    assert {"meta", "streams", "groups", "pending", "vectors", "live"} <= {
+        chunk["kind"] for chunk in chunks
+    }
+    text = ok("inspect", "checkpoint", indexed)
+    older = re.search(r"^older ones: (\d+)$", text, re.MULTILINE)
+    assert older is not None
+    assert ok("inspect", "checkpoint", indexed, older[1]) != text
+    copy = tmp_path / "s"
+    shutil.copytree(indexed, copy)
+    newest = max((copy / "checkpoint").iterdir())
+    frames.flip(newest, 100)
+    done = invoke("inspect", "checkpoint", copy)
+    assert done.exit_code == 1
+    assert "damaged" in done.stdout
+    assert invoke("inspect", "checkpoint", copy, older[1]).exit_code == 0
+    none = invoke("inspect", "checkpoint", copy, 5)
+    assert none.exit_code == 1
+    assert older[1] in none.stderr
