@@ -2,7 +2,8 @@
 
 336,776 flights and 26,115 hours of weather go in; the loader is killed half-way and resumes;
 entries are deleted, erased, trimmed, and the store compacted; Spark and pandas must agree on what
-is left. Exit code 1 if anything is not as it must be. Safe to run again.
+is left. A streaming query copies it, is killed, and goes on; Spark, DuckDB and Polars must say the
+same of the copy. Exit code 1 if anything is not as it must be. Safe to run again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from logstore.tools.output import EXIT_ERROR, Output
 from tests.demo import data as demo_data
 from tests.demo import load as demo_load
 from tests.demo import of_spark as demo_spark
+from tests.demo import pipeline as demo_pipeline
 from tests.demo.data import StreamRows
 from tests.demo.forget import Forgetting, Step
 from tests.demo.load import DemoError
@@ -38,6 +40,7 @@ class Demo:
     def __init__(self, output: Output, home: Path, every: int) -> None:
         self.output = output
         self.store = home / "store"
+        self.flown = home / "flown"
         self.scratch = home / "spark"
         self.every = every
         self.full_bytes = 0
@@ -62,7 +65,7 @@ class Demo:
 
     def fresh(self) -> None:
         """An empty place."""
-        for folder in (self.store, self.scratch):
+        for folder in (self.store, self.flown, self.scratch):
             shutil.rmtree(folder, ignore_errors=True)
         self.store.parent.mkdir(parents=True, exist_ok=True)
 
@@ -130,12 +133,32 @@ class Demo:
                 with self.timed(what, sum(map(len, flights))):
                     names = [rows.name for rows in flights]
                     found = demo_spark.means_of_spark(spark, self.store, names)
+            self._stream(spark, flights)
         finally:
             spark.stop()
         worst = demo_spark.compare(found, wanted)
         self.say(
             f"\nMean departure delay of {len(wanted)} carriers and months: Spark and pandas agree "
             f"(largest difference {worst:.1e}): OK"
+        )
+        for who, means in demo_pipeline.answers(self.flown).items():
+            worst = demo_spark.compare(means, wanted)
+            self.say(f"{who}, of what was streamed, agrees (largest difference {worst:.1e}): OK")
+
+    def _stream(self, spark: Any, flights: list[StreamRows]) -> None:
+        """The flights through a streaming query that is killed; the means of what it wrote."""
+        rows = sum(map(len, flights))
+        open_store(self.flown).close()
+        with self.timed("Spark streams, until it is killed", 0):
+            before = demo_pipeline.run_and_kill(self.store, self.flown, self.scratch, rows)
+        with self.timed("Spark goes on from its checkpoint", rows - before):
+            demo_pipeline.go_on(spark, self.store, self.flown, self.scratch, rows)  # one batch
+        demo_pipeline.check_copy(self.flown, flights)
+        with self.timed("Spark writes the means", 0):
+            demo_pipeline.write_means(spark, self.flown)
+        self.say(
+            f"\nA streaming query was killed (SIGKILL) after {before:,} of {rows:,} flights, and "
+            "went on: each is there once"
         )
 
     def summary(self, left: list[StreamRows], seconds: float) -> None:

@@ -39,6 +39,8 @@ def session(scratch: Path) -> Any:
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(TASKS),
+        # The first compiler alone: most of Spark's code runs a few times here.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     builder = SparkSession.builder.appName("logstore demo").master(f"local[{TASKS}]")
     for name, value in settings.items():

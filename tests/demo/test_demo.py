@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ import logstore
 from tests.demo import data as demo_data
 from tests.demo import load as demo_load
 from tests.demo import of_spark as demo_spark
+from tests.demo import pipeline as demo_pipeline
 from tests.demo.data import StreamRows
 from tests.demo.forget import Forgetting, found_in
 from tests.demo.load import DemoError
@@ -183,7 +186,47 @@ def test_spark_agrees_with_pandas(loaded: Path, streams: list[StreamRows], tmp_p
     try:
         names = [rows.name for rows in demo_data.flights_of(streams)]
         found = demo_spark.means_of_spark(spark, loaded, names)
+        target = stream_it(spark, loaded, forgetting.left, tmp_path)
     finally:
         if others is None:
             spark.stop()
-    assert demo_spark.compare(found, demo_spark.means_of_pandas(EVERY)) <= demo_spark.TOLERANCE
+    wanted = demo_spark.means_of_pandas(EVERY)
+    assert demo_spark.compare(found, wanted) <= demo_spark.TOLERANCE
+    for means in demo_pipeline.answers(target).values():
+        assert demo_spark.compare(means, wanted) <= demo_spark.TOLERANCE
+
+
+def stream_it(spark: Any, source: Path, left: list[StreamRows], aside: Path) -> Path:
+    """The pipeline of the demo, where the query is stopped in the midst, in this process."""
+    flights, target = demo_data.flights_of(left), aside / "flown"
+    rows = sum(map(len, flights))
+    logstore.open(target).close()
+    query = demo_pipeline.flights(spark, source, target, aside / "checkpoint", rows // 2 + 1)
+    while not demo_pipeline.copied(target):  # the test's own limit ends this
+        assert query.exception() is None
+        time.sleep(0.02)
+    query.stop()
+    assert 0 < demo_pipeline.copied(target) < rows
+    demo_pipeline.go_on(spark, source, target, aside, rows)
+    demo_pipeline.check_copy(target, flights)
+    demo_pipeline.write_means(spark, target)
+    return target
+
+
+def test_a_copy_that_lost_or_doubled_a_flight_is_noticed(
+    tmp_path: Path, streams: list[StreamRows]
+) -> None:
+    rows = demo_data.flights_of(streams)[0]
+    with logstore.open(tmp_path / "s", sync="os") as store:
+        copy = store.stream(demo_pipeline.FLOWN)
+        copy.add_many({"airport": rows.name, "flight": str(id)} for id, _ in rows.rows)
+        assert demo_pipeline.check_copy(tmp_path / "s", [rows]) == len(rows)
+        first = copy.first
+        assert first is not None
+        copy.add(first.fields)
+        with pytest.raises(DemoError, match="0 are lost, 1 are too many"):
+            demo_pipeline.check_copy(tmp_path / "s", [rows])
+        copy.delete(first.id)
+        copy.delete(next(iter(copy)).id)
+        with pytest.raises(DemoError, match="1 are lost, 0 are too many"):
+            demo_pipeline.check_copy(tmp_path / "s", [rows])
