@@ -39,6 +39,7 @@ _HOME = {
     "FullConsumerInfo": ("logstore.api.info", "FullConsumerInfo"),
     "FullPendingEntry": ("logstore.api.info", "FullPendingEntry"),
     "Scan": ("logstore.api.scan", "Scan"),
+    "Shipped": ("logstore.recovery.shipping", "Shipped"),
     "StreamSettings": ("logstore.settings", "StreamSettings"),
     "GroupSettings": ("logstore.settings", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from logstore.errors import *  # noqa: F403
     from logstore.ids import StreamID as StreamID
     from logstore.options import Sync as Sync
+    from logstore.recovery.shipping import Shipped as Shipped
     from logstore.settings import GroupSettings as GroupSettings
     from logstore.settings import StreamSettings as StreamSettings
 

@@ -17,6 +17,7 @@ from logstore.options import Sync
 if TYPE_CHECKING:
     from logstore.api.dead_letters import OnDead
     from logstore.api.info import PinInfo, StoreInfo
+    from logstore.recovery.shipping import Shipped
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +57,10 @@ class AsyncStoreCare(Generic[T]):
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """A copy of the store in a new directory, taken without stopping anybody."""
         await self._run(self._store.backup, path)
+
+    async def ship(self, uri: str | os.PathLike[str]) -> Shipped:
+        """Publish the store at a URI, as ``Store.ship``."""
+        return await self._run(self._store.ship, uri)
 
     async def info(self) -> StoreInfo:
         """What the store holds and where it stands."""

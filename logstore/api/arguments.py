@@ -241,6 +241,15 @@ def place(path: object) -> Path:
     return Path(path)
 
 
+def uri(value: object) -> str:
+    """A URI, or a directory's path, as it was given; OptionError for what is none."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, os.PathLike):
+        return str(place(value))
+    raise OptionError(f"uri must be a URI or a path, not {shown(value)}")
+
+
 def check_share(value: object, name: str) -> None:
     """OptionError for what is no number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:

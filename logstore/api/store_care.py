@@ -24,6 +24,7 @@ from logstore.options import Sync
 if TYPE_CHECKING:
     from logstore.api.dead_letters import OnDead
     from logstore.api.info import PinInfo, StoreInfo
+    from logstore.recovery.shipping import Shipped
 
 T = TypeVar("T", bytes, str)
 
@@ -154,6 +155,30 @@ class StoreCare(Generic[T]):
             raise OptionError(f"{target} is in the store itself: give a directory outside it")
         with shared.maintenance.aside():
             backup.take(shared.engine, shared.committer, target)
+
+    def ship(self, uri: str | os.PathLike[str]) -> Shipped:
+        """Publish the store at a URI, in an object store or another file system; only what is new
+        there is sent. Nobody is stopped; readers of the URI see the state before or after.
+
+        Args:
+            uri: what pyarrow takes (``s3://bucket/path``, ``gs://``, ``hdfs://``, ``file:///``), or
+                a directory outside the store. Each store needs one of its own.
+
+        Returns:
+            How many files and bytes are published, and how many of them were sent for it.
+
+        Raises:
+            OptionError: ``uri`` is none, lies in the store, or has another store or history; the
+                extra ``arrow`` is not installed.
+            FileSystemError: it cannot be reached; what was sent is not sent again.
+            CorruptionError: what stands there is damaged.
+            SnapshotExpired: an erasure came in between; try again.
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.recovery import shipping
+
+        shared = self._live()
+        return shipping.ship(shared.engine, shared.committer, arguments.uri(uri))
 
     def info(self) -> StoreInfo:
         """Tell what the store holds and where it stands.

@@ -14,7 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import logstore
+from logstore.ids import StreamID
+from logstore.recovery import shipped
 from tests.house.repo import ROOT
+from tests.peers.servers import Peer
+from tests.recovery.test_shipping import bucket_server
 
 EXAMPLES = ROOT / "examples"
 
@@ -94,6 +98,105 @@ def test_the_web_application(tmp_path: Path) -> None:
         stream.readline()
         assert stream.readline() == b'data: {"text": "three"}\n'
         stream.close()
+
+
+def test_the_edge_sensor(tmp_path: Path) -> None:
+    """A network that is away loses no reading; what is shipped is restored as a store."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    uri = (
+        f"s3://someone:secret@bucket/sensors/42?endpoint_override=127.0.0.1%3A{port}"
+        "&scheme=http&region=us-east-1"
+    )
+    shorter = (
+        "import datetime, sys, edge_sensor as it;"
+        "it.EVERY = datetime.timedelta(milliseconds=2);"
+        "it.SHIP_EVERY = datetime.timedelta(milliseconds=300);"
+        "it.main(*sys.argv[1:])"
+    )
+    with started(sys.executable, "-c", shorter, str(tmp_path / "s"), uri) as sensor:
+        assert sensor.stderr is not None
+        assert sensor.stdout is not None
+        assert b"not shipped" in sensor.stderr.readline()  # nobody is there
+        with bucket_server(tmp_path / "s3", port):
+            assert sensor.stdout.readline().startswith(b"shipped ")
+            sensor.terminate()
+            said, _ = sensor.communicate(timeout=60)
+            assert sensor.returncode == 0
+            assert b"shipped " in said
+            shipped.fetch(uri, tmp_path / "again")
+    with (
+        logstore.open(tmp_path / "s", readonly=True) as there,
+        logstore.open(tmp_path / "again", readonly=True) as here,
+    ):
+        assert list(here["readings"].range()) == list(there["readings"].range())
+        assert len(here["readings"]) > 10
+
+
+def test_the_archive_of_a_live_redis(tmp_path: Path, redis_peer: Peer) -> None:
+    """What the server trimmed is in the archive, also after a kill."""
+    address = f"redis://127.0.0.1:{redis_peer.port}/0"
+    client = redis_peer.client
+    for n in range(100):
+        client.execute_command("XADD", "race:a", f"{n + 1}-1", "n", n)
+    client.execute_command("XADD", "other", "*", "n", 1)
+    client.execute_command("XGROUP", "CREATE", "race:a", "g", 0)
+    client.execute_command("XREADGROUP", "GROUP", "g", "c", "COUNT", 60, "STREAMS", "race:a", ">")
+    client.execute_command("XACK", "race:a", "g", *(f"{n + 1}-1" for n in range(60)))
+    command = (sys.executable, "redis_archive.py", address, str(tmp_path / "s"), "race:*")
+    with started(*command) as killed:
+        while client.execute_command("XLEN", "race:a") == 100:
+            assert killed.poll() is None
+            time.sleep(0.02)
+        killed.kill()
+    client.execute_command("XADD", "race:a", "200-1", "n", "last")
+    with started(*command) as archive:
+        while True:
+            with logstore.open(tmp_path / "s", readonly=True) as store:
+                if "race:a" in store and store["race:a"].last_id == StreamID(200, 1):
+                    break
+            assert archive.poll() is None
+            time.sleep(0.02)
+        archive.terminate()
+        said, _ = archive.communicate(timeout=60)
+        assert archive.returncode == 0
+    assert said.decode().splitlines() == ["race:a: 101 entries, 1-1 to 200-1"]
+    assert client.execute_command("XLEN", "race:a") < 100
+
+
+def test_the_dashboard(tmp_path: Path) -> None:
+    """It shows what others add while it runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with logstore.open(tmp_path / "s", encoding="utf-8") as store:
+        store.stream("orders").add_many([{"n": n} for n in range(5)])
+        store.stream("orders").group("mail", "0").read("c", count=2)
+        with running("uvicorn", "dashboard:app", "--port", str(port), "--log-level", "warning",
+                     DASHBOARD=tmp_path / "s") as server:  # fmt: skip
+            assert b"<title>Dashboard" in asked(port, server, "GET", "/").read()
+            for more in (0, 3):
+                store.stream("orders").add_many([{"n": n} for n in range(more)])
+                found = json.loads(asked(port, server, "GET", "/data").read())
+                (orders,) = found["streams"]
+                assert (orders["name"], orders["entries"]) == ("orders", 5 + more)
+                assert (sum(orders["minutes"]), len(orders["minutes"])) == (5 + more, 60)
+                assert found["groups"] == [
+                    {"stream": "orders", "name": "mail", "lag": 3 + more, "pending": 2}
+                ]
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in the examples' folder, its output caught."""
+    process = subprocess.Popen(command, cwd=EXAMPLES, env=environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def asked(

@@ -87,6 +87,7 @@ def test_what_a_store_can_do(tmp_path: Path) -> None:
         assert await store.retain() == 0
         assert (await store.compact(purge=True)) is not None
         await store.backup(tmp_path / "copy")
+        assert (await store.ship(tmp_path / "shipped")).sent_bytes > 0
         assert store.durable_upto[0] >= 1
         assert (store.path, store.encoding) == (tmp_path / "store", "utf-8")
         assert isinstance(store.recovery, dict)

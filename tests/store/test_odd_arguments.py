@@ -40,6 +40,7 @@ def test_no_method_that_takes_arguments_is_left_out() -> None:
     assert [name for name in missing if name not in scans] == [
         "Store.backup",
         "Store.release_pins",
+        "Store.ship",
         "Delivery.get",
     ]
 
@@ -75,6 +76,15 @@ def test_what_is_no_path(tmp_path: Path, value: Any) -> None:
         pytest.raises(OptionError, match="path"),
     ):
         store.backup(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, b"x", 1.5, ""], ids=repr)
+def test_what_is_no_uri(tmp_path: Path, value: Any) -> None:
+    with (
+        logstore.open(tmp_path / "store", background=False) as store,
+        pytest.raises(OptionError, match="uri must be a URI or a path"),
+    ):
+        store.ship(value)
 
 
 TOLD = [-1, 2**63, 2**64, 253_402_300_800_000, None, "0", 1.5, True, float("nan")]
