@@ -22,6 +22,7 @@ SETTINGS: dict[str, Any] = {
     "max_age_ms": None, "max_entries": None, "max_bytes": None, "idempotent_duration_s": 100,
     "idempotent_max_ids": 100,
 }  # fmt: skip
+ORIGIN_PAIRS = 6  # behind those of a dead letter's own
 REMEMBERS = ("idempotent_duration_s", "idempotent_max_ids")
 
 
@@ -32,6 +33,17 @@ class Lies(NamedTuple):
     live: int
     size_bytes: int
     sealed: bool
+
+
+class Waits(NamedTuple):
+    """An entry that is scheduled; one that repeats has a name."""
+
+    due: int
+    number: int  # tells apart those of one moment
+    pairs: Pairs
+    name: str | None = None
+    every_ms: int = 0
+    first_ms: int = 0
 
 
 @dataclass
@@ -46,7 +58,7 @@ class Stream:
     expires_ms: int = 0
     groups: dict[bytes, Group] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
-    scheduled: list[tuple[int, int, Pairs]] = field(default_factory=list)
+    scheduled: list[Waits] = field(default_factory=list)
     remembered: list[tuple[bytes, bytes, ID]] = field(default_factory=list)
     iids_added: int = 0
     iids_duplicates: int = 0
@@ -298,7 +310,20 @@ class Shelf:
     # -- what comes by itself -----------------------------------------------------------------
     def schedule(self, name: bytes, pairs: Pairs, due: int, number: int) -> None:
         """Keep an entry until its time."""
-        self.existing(name).scheduled.append((due, number, pairs))
+        self.existing(name).scheduled.append(Waits(due, number, pairs))
+
+    def repeat(self, name: bytes, pairs: Pairs, every_ms: int, called: str) -> None:
+        """Keep an entry that comes again and again, in the place of the one of this name.
+
+        The same length keeps the time of the next one.
+        """
+        stream = self.existing(name)
+        due = first = self.now + every_ms
+        for before in [each for each in stream.scheduled if each.name == called]:
+            stream.scheduled.remove(before)
+            if before.every_ms == every_ms:
+                due, first = before.due, before.first_ms
+        stream.scheduled.append(Waits(due, 0, pairs, called, every_ms, first))
 
     def wake(self) -> None:
         """What whoever is awake does."""
@@ -306,10 +331,14 @@ class Shelf:
             del self.streams[name]
             self.counts["expired_streams"] += 1
         for name, stream in self.streams.items():
-            due = sorted(each for each in stream.scheduled if each[0] <= self.now)
+            due = sorted(each for each in stream.scheduled if each.due <= self.now)
             for each in due:
                 stream.scheduled.remove(each)
-                self.add(name, each[2])
+                self.add(name, each.pairs)
+                if each.every_ms:  # what was missed is one; the next one is in step with the first
+                    missed = (self.now - each.first_ms) // each.every_ms
+                    following_ms = each.first_ms + (missed + 1) * each.every_ms
+                    stream.scheduled.append(each._replace(due=following_ms))
             self.counts["scheduled_added"] += len(due)
 
     def settle(self, name: bytes, group: bytes) -> None:
@@ -322,6 +351,14 @@ class Shelf:
             assert found.dead_letter is not None
             self.add(found.dead_letter, each.pairs + origin(name, group, each))
         self.counts["dead_letters"] += len(dead)
+
+    def requeue(self, name: bytes, ids: Sequence[ID]) -> None:
+        """Give dead letters back to where they came from, without what says so."""
+        for id in ids:
+            pairs = self.streams[name].entries[id]
+            (_, origin_stream), *_ = pairs[-ORIGIN_PAIRS:]
+            self.add(origin_stream, pairs[:-ORIGIN_PAIRS])
+        self.delete(name, ids)
 
 
 def following(id: ID) -> ID:

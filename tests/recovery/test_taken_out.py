@@ -36,6 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Shop:
         long.group("others").create(start="$")
         for n in range(5):
             store.stream("later").schedule([(b"n", b"%d" % n)], at=FAR_MS + n)
+        store.stream("later").schedule([(b"n", b"5")], every=9e6, name="again")
         store.stream("short").add([(b"n", b"1")], id="1-0")
         store.stream("short").configure(max_entries=1000)
         store.stream("short").expire(at=FAR_MS)
@@ -46,10 +47,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 def _kept(path: Path) -> list[object]:
-    """What is set for groups and streams beside settings."""
+    """What is set for groups and streams beside settings, and what repeats."""
     with logstore.open(path, background=False) as store:
         groups = [store.stream("long").group(name).settings for name in ("readers", "others")]
-        return [*groups, *(store.stream(name).expires_at for name in store.streams())]
+        again = [(each.name, each.every, each.due) for each in store.stream("later").scheduled()]
+        return [*groups, again, *(store.stream(name).expires_at for name in store.streams())]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_all_of_it_is_there(
 ) -> None:
     path = shutil.copytree(made.path, tmp_path / "store")
     kept = _kept(path)
-    assert sum(each is not None for each in kept) == 3
+    assert sum(each is not None for each in kept) == 4
     assert "7" in str(kept[0])
     monkeypatch.setattr(salvaging, "PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(salvaging, "SCHEDULED_A_COMMIT", scheduled)
@@ -71,7 +73,7 @@ def test_all_of_it_is_there(
     assert (report.damage, report.gone, report.unsure) == ([], [], [])
     assert report.streams == len(made.live) == 5
     assert report.entries == sum(map(len, made.live.values()))
-    assert (report.groups, report.pending, report.scheduled) == (2, 5, 5)
+    assert (report.groups, report.pending, report.scheduled) == (2, 5, 6)
     found = Shop(tmp_path / "new")
     with logstore.open(tmp_path / "new", background=False) as store:
         shop.look(store, found)

@@ -11,7 +11,7 @@ IDLE_S = 0.05  # of the shared group: who is idle for longer loses what it has
 WEIGHTS = {
     "add": 12, "add_many": 12, "tx": 16, "shared": 12, "delete": 6, "trim": 6, "settings": 2,
     "group settings": 2, "idem": 6, "again": 4, "later": 3, "cancel": 2, "soon": 3, "job": 6,
-    "read": 8, "ack": 6, "nack": 4, "claim": 5, "take": 14, "done": 12, "give": 4,
+    "requeue": 4, "read": 8, "ack": 6, "nack": 4, "claim": 5, "take": 14, "done": 12, "give": 4,
     "compact": 1, "purge": 0.3, "checkpoint": 1, "reopen": 1, "sync": 1,
 }  # fmt: skip
 
@@ -54,6 +54,9 @@ def _others(work: Work, rng: random.Random, step: Step, tag: str, live: list[str
         step["tag"], step["id"] = rng.choice(known or [("", "")])
     elif kind in {"later", "soon"}:
         step["tag"], step["after"] = tag, rng.choice((0, 0.005, 0.03, 0.2))
+    elif kind == "requeue":
+        step["origin"] = rng.choice(work.state["dead"] or [""])
+        step["tags"] = [tag for id, tag in work.state["jobs"] if id == step["origin"]]
     elif kind == "cancel":
         step["key"] = rng.choice(sorted(work.state["later"]) or [""])
     elif kind in {"read", "claim", "take"}:

@@ -98,3 +98,13 @@ class Expected:
         missing = set(self.soon) - set(waiting) - set(added)
         assert not missing, f"scheduled, and neither waiting nor added: {sorted(missing)[:5]}"
         assert {*waiting, *added} <= {*self.soon, *self.perhaps_soon}
+
+
+def settle_ticks(store: logstore.Store[bytes]) -> None:
+    """What repeats came once at each of its times at most, never early, and goes on."""
+    stream = store.stream(names.TICKS)
+    (following,) = stream.scheduled()
+    before = [(entry.id.ms - following.key.due_ms) // names.TICK_MS for entry in stream]
+    assert len(set(before)) == len(before), "a schedule that repeats came twice at one time"
+    assert before, "a schedule that repeats came at none of its times"
+    assert max(before) < 0, "a schedule that repeats came, and is scheduled for the same time"

@@ -14,7 +14,7 @@ from logstore.options import Sync
 from tests.crash import steps
 from tests.crash.kills import crew, names, takeover, writer
 from tests.crash.kills.crew import Crew
-from tests.crash.kills.expected import Expected
+from tests.crash.kills.expected import Expected, settle_ticks
 from tests.crash.kills.journal import Reader
 from tests.crash.steps import Step, Task
 
@@ -120,6 +120,7 @@ class Fleet:
     def check_at_rest(self, store: logstore.Store[bytes]) -> None:
         """All are dead and settled: the streams and the group that all of them share."""
         self.crew.check_at_rest(store)
+        settle_ticks(store)
         tags = [tag for _, tag in names.tagged(store, names.SHARED, names.SMALL)]
         for each in self.writers:
             shared = each.expected.shared

@@ -8,6 +8,7 @@ import zlib
 import logstore
 
 SHARED, CREW, CREW_DEAD = b"shared", "crew", b"dead-crew"
+TICKS, TICK_MS = b"ticks", 50  # one entry each so many ms, added by whoever is awake
 SIZES = (10, 100, 100, 400, 3000, 9000)
 SMALL = (10, 60)
 Tagged = tuple[str, str]  # ID and tag
@@ -36,6 +37,11 @@ def later(slot: int) -> bytes:
 def soon(slot: int) -> bytes:
     """The stream with entries for a moment from now, added by whoever is awake."""
     return b"soon-%d" % slot
+
+
+def origin_of(dead: logstore.Entry[bytes]) -> str:
+    """The ID that a dead letter had where it came from."""
+    return dead.fields[b"origin_id"].decode()
 
 
 def fields(tag: str, sizes: tuple[int, ...] = SIZES) -> dict[str, bytes]:
@@ -69,5 +75,6 @@ def set_up(store: logstore.Store[bytes], slots: int) -> None:
         store.stream(own(slot)).configure(idempotent_duration=86_400, idempotent_max_ids=10_000)
         group = store.stream(jobs(slot)).group("g", start="0")
         group.configure(max_deliveries=2, dead_letter=dead(slot))
+    store.stream(TICKS).schedule({"t": "tick"}, every=TICK_MS / 1000, name="tick")
     crew = store.stream(SHARED).group(CREW, start="0")
     crew.configure(max_deliveries=4, dead_letter=CREW_DEAD)

@@ -23,6 +23,7 @@ ADDS = ("add", "add_many", "job", "idem", "shared")
 # What cannot go by without a commit: the first one after a kill tells when somebody took over.
 COMMITS = {
     "add", "add_many", "tx", "shared", "job", "soon", "later", "delete", "idem", "again", "cancel",
+    "requeue",
 }  # fmt: skip
 
 
@@ -82,6 +83,8 @@ class Work:
             assert mine.delete(*step["delete"]) == len(step["delete"])
         elif kind == "trim":
             mine.trim(maxlen=step["maxlen"], approximate=False)
+        elif kind == "requeue":
+            return self._requeue(step)
         elif kind == "settings":
             mine.configure(max_entries=step["max_entries"])
         elif kind == "group settings":
@@ -91,6 +94,14 @@ class Work:
         else:
             assert self._idempotent(step["tag"]) == step["id"], "added twice, or under another ID"
         return {}
+
+    def _requeue(self, step: Step) -> Result:
+        """A dead letter of the own group goes back to its stream."""
+        if not step["origin"]:
+            return {"refused": True}
+        dead = self.store.stream(names.dead(self.slot))
+        (id,) = [each.id for each in dead if names.origin_of(each) == step["origin"]]
+        return {"job_ids": [str(each) for each in self.store.requeue(dead.name, id)]}
 
     def _idempotent(self, tag: str) -> str:
         own_stream = self.store.stream(names.own(self.slot))

@@ -42,7 +42,7 @@ def look(store: logstore.Store[bytes], slot: int) -> State:
     assert found.lag == sum(number(id) > number(last) for id, _ in jobs)
     read = found.entries_read or 0  # None before the first read, as the servers tell it
     assert read == len(jobs) - found.lag
-    dead = [entry.fields[b"origin_id"].decode() for entry in store.stream(names.dead(slot)).range()]
+    dead = [names.origin_of(entry) for entry in store.stream(names.dead(slot)).range()]
     later = {str(each.key): each.fields[b"t"].decode()
              for each in store.stream(names.later(slot)).scheduled()}  # fmt: skip
     return {
@@ -87,7 +87,8 @@ def change(state: State, step: Step, result: Result) -> None:
         state["max_entries"] = step["max_entries"]
     elif kind == "group settings":
         state["max_deliveries"] = step["max_deliveries"]
-    elif kind == "job":
+    elif kind in {"job", "requeue"}:
+        state["dead"] = [id for id in state["dead"] if id != step.get("origin")]
         state["jobs"] = state["jobs"] + list(zip(result["job_ids"], step["tags"], strict=True))
     elif kind == "later":
         state["later"][result["key"]] = step["tag"]
@@ -156,7 +157,7 @@ def happened(before: State, found: State, step: Step) -> bool:
         counts = [*range(step["batch"], len(tags), step["batch"]), len(tags)]
     result = result_of(before, found, step)
     right = step["op"] not in {"add", "add_many", "idem", "tx"} or len(result["ids"]) in counts
-    right = right and (step["op"] != "job" or len(result["job_ids"]) == len(tags))
+    right = right and (step["op"] not in {"job", "requeue"} or len(result["job_ids"]) == len(tags))
     right = right and (step["op"] != "later" or "key" in result)
     if right and found == changed(before, step, result):
         return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from logstore.log import names
 from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
-from tests.crash.states.workload import Do, Session, Workload
+from tests.crash.states.workload import Begun, Do, Session, Workload
 from tests.groups.model import Group
 from tests.model.shelf import Shelf, Stream
 from tests.support import inside
@@ -314,4 +317,66 @@ BESIDE = (
     rename("r", "q2"), PURGE, add("q2", T + 5000),
 )  # fmt: skip
 
-WORKLOADS = (Workload("groups", GROUPS), Workload("beside the entries", BESIDE))
+
+# -- again ---------------------------------------------------------------------------------------
+def repeat(name: str, n: int, every_ms: int, called: str) -> Do:
+    """An entry that comes again and again, or a change of it."""
+    return Do(
+        f"{called}: {n} each {every_ms} ms", lambda at: at.store.stream(name).schedule(
+            {"v": value(n)}, every=every_ms / 1000, name=called),
+        lambda model: model.repeat(name.encode(), pairs(n), every_ms, called),
+    )  # fmt: skip
+
+
+def stop(name: str, called: str) -> Do:
+    """It repeats no longer."""
+
+    def model(model: Shelf) -> None:
+        stream = model.streams[name.encode()]
+        stream.scheduled = [each for each in stream.scheduled if each.name != called]
+
+    return Do(f"stop {called}", lambda at: at.store.stream(name).cancel(name=called), model)
+
+
+def requeue(*places: int) -> Do:
+    """Dead letters go back to their stream, in one commit; without places all there are."""
+
+    def do(at: Session) -> None:
+        dead = [entry.id for entry in at.store.stream("dead").range()]
+        at.store.requeue("dead", *(dead[place] for place in places))
+
+    def model(model: Shelf) -> None:
+        dead = list(model.streams[b"dead"].entries)
+        model.requeue(b"dead", [dead[place] for place in places or range(len(dead))])
+
+    return Do(f"requeue {places}", do, model)
+
+
+def _begun(path: Path) -> Begun:
+    """Three dead letters, a stream that takes them back, and what repeats each second."""
+    session = Session(path, "always")
+    session.open()
+    try:
+        stream = session.store.stream("s")
+        stream.add_many({"v": value(n)} for n in (1, 2, 3))
+        group = stream.group("g", start="0")
+        group.configure(max_deliveries=1, dead_letter="dead")
+        for delivery in group.read("a", count=3):
+            delivery.nack(error="no")
+        session.store.stream("t").schedule({"v": value(50)}, every=1, name="tick")
+        return Begun(session.content())
+    finally:
+        session.store.close()
+        shutil.rmtree(path / names.INDEX / "1")  # it was not recorded, so nobody is to trust it
+
+
+AGAIN = (
+    due(1500), repeat("t", 51, 1000, "tick"), requeue(1), repeat("u", 52, 700, "tock"),
+    due(7200), CHECKPOINT, requeue(), stop("t", "tick"), due(8000),
+)  # fmt: skip
+
+WORKLOADS = (
+    Workload("groups", GROUPS),
+    Workload("beside the entries", BESIDE),
+    Workload("again", AGAIN, begin=_begun),
+)

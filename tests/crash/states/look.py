@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
@@ -11,6 +11,8 @@ from logstore.settings import stored
 
 START_MS = 1_700_000_000_000
 LOOK_MS = START_MS + 50_000  # when it is looked at: idle times are told from then on
+
+ONCE, ONE_MS = timedelta(0), timedelta(milliseconds=1)
 
 Content = dict[str, Any]
 
@@ -55,7 +57,10 @@ def _stream(store: logstore.Store[bytes], name: bytes) -> Content:
     back = [(str(entry.id), short(entry.pairs)) for entry in stream.range(reverse=True)]
     assert rows == back[::-1]
     assert info.length == len(stream) == len(rows)
-    scheduled = [(each.key.due_ms, short(each.pairs)) for each in stream.scheduled()]
+    scheduled = [
+        (each.key.due_ms, short(each.pairs), each.name, (each.every or ONCE) // ONE_MS)
+        for each in stream.scheduled()
+    ]
     assert info.scheduled == len(scheduled)
     groups = stream.groups()
     assert info.groups == len(groups)

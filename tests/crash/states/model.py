@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.crash.states.look import START_MS, Content, short
 from tests.groups.model import ID, Consumer, Group, Held, Pairs
-from tests.model.shelf import SETTINGS, Shelf, Stream
+from tests.model.shelf import SETTINGS, Shelf, Stream, Waits
 
 GROUP_SETTINGS = ("max_deliveries", "dead_letter", "redeliver_after_ms")
 
@@ -46,7 +46,8 @@ def begun(content: Content) -> Shelf:
         stream.added = told["added"]
         stream.settings |= told["settings"]
         stream.scheduled = [
-            (due, place, tuple(fields)) for place, (due, fields) in enumerate(told["scheduled"])
+            Waits(due, place, tuple(fields), name, every_ms, due)
+            for place, (due, fields, name, every_ms) in enumerate(told["scheduled"])
         ]
         # Only their numbers can be told from outside.
         producers, ids, stream.iids_added, stream.iids_duplicates = told["producers"]
@@ -80,7 +81,9 @@ def _stream(of: Stream) -> Content:
         "deleted": text(of.max_deleted),
         "added": of.added,
         "settings": _changed(of.settings, SETTINGS),
-        "scheduled": [(due, list(fields)) for due, _, fields in sorted(of.scheduled)],
+        "scheduled": [
+            (each.due, list(each.pairs), each.name, each.every_ms) for each in sorted(of.scheduled)
+        ],
         "producers": (len(producers), len(of.remembered), of.iids_added, of.iids_duplicates),
         "groups": {name.decode(): _group(group) for name, group in sorted(of.groups.items())},
         "expires": of.expires_ms or None,
