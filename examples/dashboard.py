@@ -23,7 +23,8 @@ import logstore
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Dashboard</title>
 <style>
-body { font: 15px system-ui; margin: 2em auto; max-width: 60em; color-scheme: light dark }
+body { font: 15px system-ui; margin: 2em auto; padding: 0 1em; max-width: 60em }
+:root { color-scheme: light dark }
 svg { width: 100%; height: 4em; background: #8881 } rect { fill: #0072b2 }
 td, th { text-align: right; padding: .2em 1em } td:first-child, th:first-child { text-align: left }
 </style>

@@ -63,6 +63,64 @@ COMMANDS = {
     "redis": "redis_commands:redis",
     "completion": "completion",
 }
+# What the list of commands says of each, so that no module is loaded for it; 60 characters at most.
+SUMMARIES = {
+    "Entries": {
+        "add": "Add an entry.",
+        "range": "Print entries from one ID, or moment, to another.",
+        "tail": "Print the newest entries, and go on with those that come.",
+        "import": "Add the rows of a file: CSV, JSON, Parquet, Arrow.",
+        "export": "Write a stream to a file: JSON lines, CSV, Parquet.",
+        "sql": "Ask DuckDB about the entries.",
+    },
+    "Streams": {
+        "streams": "List the streams.",
+        "info": "Tell about the store, or about one stream.",
+        "configure": "Set what a stream keeps, or how a group redelivers.",
+        "delete": "Delete entries.",
+        "trim": "Drop the oldest entries.",
+        "expire": "Set when a whole stream goes.",
+        "schedule": "Have entries wait for their time, once or repeatedly.",
+        "rename": "Give a stream another name.",
+        "copy": "Copy a stream with its groups.",
+        "drop": "Remove a stream.",
+    },
+    "Groups and jobs": {
+        "groups": "List groups, and how far they are.",
+        "pending": "List what was delivered and not acknowledged.",
+        "ack": "Say that entries are done.",
+        "claim": "Give pending entries to another consumer.",
+        "dead": "Look at dead letters, give them back, or drop them.",
+        "work": "Do the jobs of a program.",
+    },
+    "Seeing inside": {
+        "top": "Show what goes on now.",
+        "doctor": "Tell what is wrong or slow, and what mends it.",
+        "du": "Tell what takes the space.",
+        "map": "Draw the segments.",
+        "inspect": "Show what lies in the files, also behind damage.",
+        "metrics": "Write the numbers that Prometheus reads.",
+    },
+    "Looking after a store": {
+        "ping": "A health check.",
+        "check": "Verify every frame.",
+        "recover": "Make a store whole after a crash.",
+        "backup": "Copy a store that is in use.",
+        "verify": "Tell whether a backup is whole.",
+        "restore": "Make a store of a backup.",
+        "ship": "Publish a store at a URI: S3, GCS, HDFS.",
+        "retain": "Drop what streams no longer keep.",
+        "compact": "Give deleted space back.",
+        "checkpoint": "Have a lost index rebuilt sooner.",
+        "pins": "List what keeps segments from compaction.",
+    },
+    "Serving": {
+        "serve": "Serve clients of Redis and Valkey.",
+        "web": "Show a store in a browser.",
+        "redis": "Carry streams from and to Redis and Valkey.",
+        "completion": "Print the script that completes words in a shell.",
+    },
+}
 
 
 class Lazy(click.Group):
@@ -87,6 +145,12 @@ class Lazy(click.Group):
 
 class Commands(Lazy):
     """The group: ends all of its commands the same way."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands, by what they are for."""
+        for title, summaries in SUMMARIES.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:10}", text) for name, text in summaries.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; leave with its exit code."""

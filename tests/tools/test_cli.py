@@ -7,11 +7,12 @@ import os
 import pty
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from logstore.tools.commands import COMMANDS
+from logstore.tools.commands import COMMANDS, SUMMARIES
 from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
@@ -49,6 +50,22 @@ def test_every_command_has_help_and_json(name: str) -> None:
 def test_the_group_lists_all_commands() -> None:
     text = ok("--help")
     assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_the_list_of_commands_is_short_and_loads_none_of_them() -> None:
+    summaries = {name: text for of_it in SUMMARIES.values() for name, text in of_it.items()}
+    assert summaries.keys() == COMMANDS.keys()
+    assert len(summaries) == sum(map(len, SUMMARIES.values()))
+    assert max(map(len, ok("--help").splitlines())) <= 80
+    assert [text for text in summaries.values() if len(text) > 60 or text[-1] != "."] == []
+    code = (
+        "import sys; from logstore.tools.commands import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*(name for name in sys.modules if name.startswith('logstore.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"logstore.api.store", "rich", "logging"} & set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
