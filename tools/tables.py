@@ -19,6 +19,8 @@ from logstore.errors import OptionError, UsageError
 from logstore.scan import intake
 from logstore.scan.intake import is_plain
 
+NO_TEXT = "<value out of range"
+
 
 class Table:
     """A file that was opened: its plain schema, and its batches."""
@@ -26,9 +28,8 @@ class Table:
     def __init__(self, file: BinaryIO, kind: str, *, seekable: bool, name: str) -> None:
         self._name = name or "what comes from stdin"
         self._source = self._guarded(lambda: _opened(file, kind, seekable=seekable), 0)
-        given = _schema_of(self._source)
-        self.rows = _rows_of(self._source)  # 0: not known
-        self.schema = _plain_schema(given)
+        given = self._guarded(lambda: _schema_of(self._source), 0)
+        self.schema = self._guarded(lambda: _plain_schema(given), 0)
         self._changed = [
             place
             for place, (old, new) in enumerate(zip(given, self.schema, strict=True))
@@ -45,7 +46,8 @@ class Table:
                 return
             self._guarded(lambda batch=batch: batch.validate(full=True), done)
             for at in range(0, batch.num_rows, size):
-                yield self._plain(batch.slice(at, size))
+                part = batch.slice(at, size)
+                yield self._guarded(lambda part=part: self._plain(part), done + at)
             done += batch.num_rows
 
     def _guarded(self, call: Any, rows: int) -> Any:
@@ -53,7 +55,9 @@ class Table:
 
         try:
             return call()
-        except (pa.ArrowException, OSError, MemoryError) as error:
+        except UsageError:
+            raise
+        except (pa.ArrowException, OSError, MemoryError, ValueError, KeyError) as error:
             behind = f" behind row {rows}" if rows else ""
             text = " ".join(str(error).split())[:500]
             raise UsageError(f"{self._name} cannot be read{behind}: {text}") from error
@@ -77,7 +81,7 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
     if kind == "parquet":
         if not seekable:
             raise UsageError("Parquet is read from a file that is not compressed: unpack it first")
-        return parquet.ParquetFile(file)
+        return parquet.ParquetFile(file, page_checksum_verification=True)
     if file.read(0) == b"" and not seekable:
         return ipc.open_stream(pa.PythonFile(file, mode="r"))
     head = file.read(6)
@@ -87,10 +91,6 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
 
 def _schema_of(source: Any) -> Any:
     return source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-
-
-def _rows_of(source: Any) -> int:
-    return source.metadata.num_rows if hasattr(source, "schema_arrow") else 0
 
 
 def _batches_of(source: Any, size: int) -> Iterator[Any]:
@@ -139,8 +139,17 @@ def _plain_column(column: Any, kind: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not pa.types.is_nested(column.type):
-        return column.cast(kind)
+        return _in_range(column.cast(kind))
     return pa.array([_json(each) for each in column], pa.string())
+
+
+def _in_range(column: Any) -> Any:
+    """UsageError where Arrow has written that a time has no text."""
+    import pyarrow.compute as pc
+
+    if pc.any(pc.starts_with(column, NO_TEXT)).as_py():
+        raise UsageError("a time is out of its range")
+    return column
 
 
 def _json(scalar: Any) -> str | None:
@@ -163,9 +172,10 @@ def _value(scalar: Any) -> Any:
     if not pa.types.is_nested(kind):
         return _leaf(scalar)
     if pa.types.is_struct(kind):
-        return {name: _value(each) for name, each in scalar.items()}
+        names = [field.name for field in kind]
+        return {name: _value(scalar[at]) for at, name in enumerate(names)}
     if pa.types.is_map(kind):
-        pairs = [(each["key"], each["value"]) for each in scalar.values]
+        pairs = [(each[0], each[1]) for each in scalar.values]  # they may have other names
         return {_key(_value(name)): _value(each) for name, each in pairs}
     return [_value(each) for each in scalar.values]
 
@@ -176,7 +186,7 @@ def _leaf(scalar: Any) -> Any:
 
     kind = scalar.type
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return scalar.cast(pa.string()).as_py()
+        return _in_range(pa.array([scalar.cast(pa.string()).as_py()]))[0].as_py()
     value = scalar.as_py()
     if isinstance(value, bytes):
         try:

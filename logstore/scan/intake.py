@@ -25,6 +25,8 @@ STANDARD = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
 GIVEN = "*"  # instead of a column: the store gives the IDs
 RUN_BYTES = 4 << 20
 HELD_BYTES = 32 << 20
+_A_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970
 _ID = r"^(?P<ms>[0-9]{1,20})-(?P<seq>[0-9]{1,20})$"
 
 
@@ -181,9 +183,29 @@ def _values(column: Any) -> list[Any]:
         types.is_integer,
     )
     if not any(test(kind) for test in as_is):
-        column = column.cast(pa.string())
+        column = _text(column)
     found: list[Any] = column.to_pylist()
     return found
+
+
+def _text(column: Any) -> Any:
+    """What Arrow casts to text; InvalidEntryError for a time that has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        a_second = _A_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1000
+        days = pa.types.is_date32(kind)
+        ends = pc.min_max(column.cast(pa.int32() if days else pa.int64()))
+        for end in (ends["min"].as_py(), ends["max"].as_py()):
+            seconds = 0 if end is None else end * 86_400 if days else end // a_second
+            if not _YEAR_1 <= seconds < _YEAR_10000:
+                raise InvalidEntryError(f"a {kind} is not in the years 1 to 9999: {end}")
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise InvalidEntryError(f"a {kind} cannot be text: {error}") from error
 
 
 def ready_rows(batch: Any, wanted: Layout) -> Any:
@@ -231,7 +253,10 @@ def row_ids(batch: Any, wanted: Layout) -> tuple[list[int], list[int] | None]:
         ms, seq = (pc.struct_field(parts, [place]) for place in (0, 1))
         return _numbers(ms, "id"), _numbers(seq, "id")
     if wanted.id_kind == "ts":
-        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        try:
+            column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidIDError(f"a timestamp is no time of an ID: {error}") from error
         return [us // 1000 for us in _numbers(column, "the timestamp")], None
     if wanted.seq < 0:
         return _numbers(column, "ms"), None

@@ -300,7 +300,11 @@ class _Writer:
         # IDs and times are all different: a dictionary of them costs twice, and helps nobody.
         coded = [each for each in schema.names if each not in ("id", "ts", "id_key")]
         self._writer = parquet.ParquetWriter(
-            sink, schema, compression="zstd", use_dictionary=coded or False
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=coded or False,
+            write_page_checksum=True,
         )
         self._held: list[Any] = []
         self._rows = 0

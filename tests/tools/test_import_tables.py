@@ -76,6 +76,8 @@ TYPES = [
     ([[b"\xff", b"a"]], pa.list_(pa.binary()), b'["/w==","a"]'),
     ([[datetime(2026, 1, 2, tzinfo=UTC)]], pa.list_(pa.timestamp("ms", "UTC")),
      b'["2026-01-02 00:00:00.000Z"]'),
+    ([[(1, "x")]], pa.map_(pa.field("a", pa.int8(), False), pa.field("b", pa.string())),
+     b'{"1":"x"}'),
     ([[Decimal("1.50")]], pa.list_(pa.decimal128(5, 2)), b'["1.50"]'),
 ]  # fmt: skip
 
@@ -195,6 +197,20 @@ def test_a_file_that_is_cut_off(tmp_path: Path, name: str) -> None:
         assert "imported" not in told
 
 
+def test_a_page_that_was_changed_is_told(tmp_path: Path) -> None:
+    """Parquet finds that by checksums alone, and only if it is asked to look."""
+    file = tmp_path / "a.parquet"
+    with logstore.open(tmp_path / "s", sync="os") as opened:
+        opened.stream("s").add_many({"a": at * 1_000_003} for at in range(2000))
+    ok("export", tmp_path / "s", "s", file, "--schema", "a long")
+    data = bytearray(file.read_bytes())
+    data[data.index(b"\x28\xb5\x2f\xfd") + 40] ^= 1  # in the first page, behind its first bytes
+    file.write_bytes(data)
+    done = invoke("import", tmp_path / "t", file, "--stream", "s")
+    assert done.exit_code == 1
+    assert "CRC" in done.stderr
+
+
 def test_a_hostile_batch_is_refused(tmp_path: Path) -> None:
     """Offsets that point behind the values: who believes them reads memory of somebody else."""
     table = pa.table({"a": ["x" * 8] * 4})
@@ -252,6 +268,22 @@ def test_columns_that_cannot_be(
     assert done.exit_code == 1
     assert why in done.stderr
     assert "idColumn" not in done.stderr
+
+
+OUT_OF_RANGE = [
+    pa.array([1, 1 << 60], pa.timestamp("s")),
+    pa.array([0, 1 << 40], pa.time64("us")),
+    pa.array([[0], [1 << 30]], pa.list_(pa.date32())),
+]
+
+
+@pytest.mark.parametrize("column", OUT_OF_RANGE, ids=lambda each: str(each.type))
+def test_a_time_that_has_no_text(tmp_path: Path, column: Any) -> None:
+    """Arrow writes '<value out of range>', which no reader takes for a time."""
+    file = written(tmp_path / "a.arrow", pa.table({"v": column}))
+    done = invoke("import", tmp_path / "s", file, "--stream", "s")
+    assert done.exit_code == 1
+    assert any(why in done.stderr for why in ("row 2", "out of its range", "cannot be read"))
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd"])
