@@ -242,7 +242,7 @@ class _Run:
                 if file is not None and (found.day != file.day or file.size_bytes >= most):
                     file = self._finish(file)
                 if file is None:
-                    file = _DayFile(folder.begin(name, found.day, found.first), self._rows.schema)
+                    file = _DayFile.begun(folder, name, found, self._rows.schema)
                 file.add(found)
             if file is not None:
                 file = self._finish(file)
@@ -273,6 +273,16 @@ class _DayFile:
         self.rows = 0
         self._last = ZERO_ID
         self._writer = _Writer(schema, half.sink)
+
+    @classmethod
+    def begun(cls, folder: Folder, name: bytes, found: DayRows, schema: Any) -> _DayFile:
+        """A new one for rows; also its first bytes may find the disk full."""
+        half = folder.begin(name, found.day, found.first)
+        try:
+            return cls(half, schema)
+        except BaseException:
+            half.abandon()
+            raise
 
     @property
     def size_bytes(self) -> int:

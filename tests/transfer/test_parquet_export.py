@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.errors import OptionError, StreamNotFoundError, UsageError
+from logstore.errors import DiskFullError, OptionError, StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, FileSystem
 from logstore.scan import schema_text
 from logstore.transfer import export_parquet, export_parquet_file, parquet_export, parquet_folder
@@ -129,6 +130,21 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
             assert exported(folder) == {name: wanted}
             assert list(folder.rglob("_*")) == []
         assert steps > 12
+
+
+def test_a_full_disk_stops_it_and_it_goes_on(tmp_path: Path, small_disk: Path) -> None:
+    folder, filler = small_disk / "out", small_disk / "filler"
+    report = parquet_export.ParquetReport()
+    with filled(tmp_path / "s") as store:
+        free = os.statvfs(small_disk)
+        filler.write_bytes(bytes(free.f_bavail * free.f_frsize - 8 * 4096))
+        with pytest.raises(DiskFullError):
+            export_parquet(store, folder, report=report)
+        assert list(folder.rglob("_*")) == []
+        assert 0 < sum(map(len, exported(folder).values())) == report.entries < 120
+        filler.unlink()
+        export_parquet(store, folder, resume=True)
+        assert exported(folder) == held(store)
 
 
 def test_what_fails_leaves_whole_files_only(tmp_path: Path) -> None:
