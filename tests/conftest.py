@@ -51,6 +51,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: _under(item, LONG))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a test by its argument where the bytes are no text: packed bytes may hold a time.
+
+    Each process collects the tests by itself, and a name that differs between them ends the run.
+    """
+    packed = isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable())
+    return argname if packed else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Of the two runs of `make test` one may have nothing to do, as told by ARGS."""
