@@ -1,4 +1,4 @@
-"""Who else knows of a name: asked before a stream of that name is made.
+"""Whether another record knows a name: asked before a stream of that name is made.
 
 A row that damage made unfindable looks like one that never was. A stream made in its place would
 take the name, and leave the other without one, in the log as well. So a name counts as absent only

@@ -67,7 +67,7 @@ def attach(
         StreamNotFoundError: a stream is not there.
         InvalidIDError: an end is no ID.
         OptionError: the interval is reversed, or a column cannot be.
-        EntryTypeError: ``store`` is none, or a stream's name is neither str nor bytes.
+        EntryTypeError: ``store`` is no store, or a stream's name is neither str nor bytes.
         UsageError: pyarrow is not installed.
     """
     if not isinstance(store, Store):

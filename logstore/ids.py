@@ -79,7 +79,7 @@ class StreamID(NamedTuple):
 
 
 def _of_user(value: Any) -> StreamID:
-    """An ID of a model's field; ValueError, as pydantic wants it, for what is none."""
+    """An ID of a model's field; ValueError, as pydantic wants it, for another value."""
     try:
         return parse_id(value)
     except InvalidIDError as error:

@@ -133,7 +133,7 @@ def stored(settings: StreamSettings | GroupSettings[bytes]) -> dict[str, Any]:
 
 
 def restored(made: type[S], kept: dict[str, Any]) -> S:
-    """Settings of what was kept; CorruptionError if it is none. Unknown ones are passed over."""
+    """Settings of what was kept; CorruptionError for other values. Unknown settings are ignored."""
     known = set(made._fields)
     found = made(**{name: value for name, value in kept.items() if name in known})
     try:

@@ -64,7 +64,7 @@ def restore(
 
     Crash order: as ``take``, everything but STORE first. OptionError if the target holds something,
     or lies in the backup; StoreInUseError while a process has the backup itself open as a store;
-    NotAStoreError if it is none.
+    NotAStoreError if it is no backup.
     """
     if fs.names(target):
         raise OptionError(f"{target} is not empty: give a new or an empty directory for the store")

@@ -182,7 +182,7 @@ class Rebuild:
         self._check_end()
 
     def _pass_lost_checkpoint(self, from_position: int) -> None:
-        """The segment of the checkpoint is lost, and the loss accepted: its counts are none."""
+        """The segment of the checkpoint is lost, and the loss accepted: it counts nothing."""
         number = fmt.segment_of(from_position)
         if any(damage.segment == number for damage in self._report.damage):
             self._guard.passed(fmt.position(number, 0), fmt.position(number + 1, 0))

@@ -63,7 +63,7 @@ def ship(
 ) -> Shipped:
     """Publish a store at a URI.
 
-    OptionError if the URI is none, lies in the store, or has another store or history;
+    OptionError if the URI is not valid, lies in the store, or has another store or history;
     CorruptionError for a damaged manifest; FileSystemError if it cannot be reached;
     SnapshotExpired if an erasure came in between. After each of them the URI shows what it
     showed before.

@@ -85,7 +85,7 @@ def check(option: str, offsets: Offsets, names: Sequence[bytes]) -> None:
     for name, _ in offsets.named:
         if name.encode() not in known:
             raise OptionError(
-                f"option {option!r} names {name!r}, which is none of the streams that are read"
+                f"option {option!r} names {name!r}, which is not among the streams that are read"
             )
 
 

@@ -67,7 +67,7 @@ def _ranges(
 
 
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
-    """The streams of a load, by name or pattern; StreamNotFoundError for a name that is none."""
+    """The streams of a load, by name or pattern; StreamNotFoundError for an unknown name."""
     for wanted in options.streams:
         if wanted not in store:
             raise StreamNotFoundError(

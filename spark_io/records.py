@@ -1,4 +1,4 @@
-"""Records that are malformed: what becomes of a row with a value that is none of its type.
+"""Records that are malformed: what becomes of a row with a value that is not of its type.
 
 As with Spark's own text sources: PERMISSIVE makes the value null and puts the whole entry as JSON
 into the column ``_corrupt_record``, if the schema has it; DROPMALFORMED leaves the row out;

@@ -82,7 +82,7 @@ class Inspected:
         self.end_offset = _end(path, number, self.uuid, self.file_bytes)
 
     def frames(self) -> Iterator[reader.LogFrame | tuple[int, int, str]]:
-        """Frames, and what is none: from where to where, and why."""
+        """Frames, and bytes that are no frame: from where to where, and why."""
         offset, commit = fmt.SEGMENT_HEAD_BYTES, 0
         while offset < self.end_offset:
             try:

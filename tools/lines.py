@@ -55,7 +55,7 @@ class RowIDs:
 
     @property
     def hint(self) -> str:
-        """What to do about an ID that is none."""
+        """What to do about an ID that is not valid."""
         if self._time_field is not None:
             return "see --time-field and --time-format"
         return "or name another field with --id-field, or none with --auto-id"

@@ -264,7 +264,7 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
 @click.option(
     "--peer",
     type=click.Choice(["redis", "valkey"]),
-    help="Who is to load the file; matters for a few lengths of values.",
+    help="The server that is to load the file; it matters for a few lengths of values.",
 )
 @options.json_option
 @options.pass_output

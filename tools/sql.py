@@ -90,7 +90,7 @@ def _hint(error: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of DuckDB for JSON: text for what JSON has not, base64 for bytes that are none."""
+    """A value of DuckDB for JSON: text for what JSON has not, base64 for bytes that are no text."""
     if isinstance(value, bytes):
         try:
             return value.decode()

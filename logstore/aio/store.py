@@ -3,8 +3,8 @@
 The names are those of the plain faces, with the same arguments; calls are awaited and run in a few
 threads of the store's own. What is an attribute there and must look into the store is awaited as a
 method here: ``await stream.last()``; ``len(x)`` is ``await x.len()``, ``y in x`` is
-``await x.contains(y)``, and what is iterated there is iterated with ``async for``. Who waits for
-entries holds no thread: see ``aio.wait``.
+``await x.contains(y)``, and what is iterated there is iterated with ``async for``. A task that
+waits for entries holds no thread: see ``aio.wait``.
 
 Invariants: an AsyncStore belongs to the event loop that opened it. Tasks that wait for a group take
 tickets, as threads and other processes do, and all of them are served first come, first served; a

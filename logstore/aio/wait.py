@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 class _Bucket:
-    """Who waits for the streams of a bucket, and its word when they were woken last."""
+    """The tasks that wait for streams of a bucket, and its word when they were woken last."""
 
     def __init__(self, word: int) -> None:
         self.word = word

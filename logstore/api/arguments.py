@@ -60,7 +60,7 @@ def entry_ids(ids: Sequence[IDLike]) -> Sequence[StreamID]:
     """IDs that were given; those that are IDs already, as most are, stay as they are.
 
     Raises:
-        InvalidIDError: one is none.
+        InvalidIDError: one of them is not valid.
     """
     if codec().are_ids(ids, StreamID):
         return cast("Sequence[StreamID]", ids)
@@ -235,14 +235,14 @@ def check_flag(value: object, name: str) -> None:
 
 
 def place(path: object) -> Path:
-    """A path as it was given; OptionError for what is none."""
+    """A path as it was given; OptionError for a value that is no path."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise OptionError(f"path must be str or os.PathLike, not {shown(path)}")
     return Path(path)
 
 
 def uri(value: object) -> str:
-    """A URI, or a directory's path, as it was given; OptionError for what is none."""
+    """A URI, or a directory's path, as it was given; OptionError for any other value."""
     if isinstance(value, str) and value:
         return value
     if isinstance(value, os.PathLike):
@@ -431,7 +431,7 @@ def group_position(start: IDLike) -> StreamID | None:
 
 
 def check_choice(value: object, choices: Any, name: str) -> None:
-    """OptionError for what is none of a Literal's words."""
+    """OptionError for a value that is not one of a Literal's words."""
     words = get_args(choices)
     if value not in words:
         told = ", ".join(map(repr, words))
@@ -465,7 +465,7 @@ def _encoded(row: Any, encoding: str) -> Any:
 
 
 def iterated(items: Iterable[Any]) -> Iterator[Any]:
-    """An iterator over rows; EntryTypeError for what is none."""
+    """An iterator over rows; EntryTypeError for what cannot be iterated over."""
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         hint = "give a list of entries, or any iterable"
         if isinstance(items, AsyncIterable):

@@ -72,7 +72,7 @@ class Group(GroupAdmin[T]):
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
-            OptionError: an option is none.
+            OptionError: an option is not valid.
             UsageError: ``block`` was given.
         """
         ask = arguments.group_read(
@@ -212,7 +212,7 @@ class Group(GroupAdmin[T]):
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
-            OptionError: ``consumer`` is empty, or ``count`` is none.
+            OptionError: ``consumer`` is empty, or ``count`` is not valid.
         """
         limit = arguments.read_count(count)
         return list(self._backlog(self._consumer(consumer), parse_id(after), limit))
@@ -276,11 +276,11 @@ class Group(GroupAdmin[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            InvalidIDError: an ID is none, or ``ids`` is no list.
+            InvalidIDError: an ID is not valid, or ``ids`` is no list.
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
-            OptionError: an option is none.
+            OptionError: an option is not valid.
         """
         who = self._consumer(consumer)
         step = claim_step(
@@ -331,7 +331,7 @@ class Group(GroupAdmin[T]):
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
-            OptionError: an option is none.
+            OptionError: an option is not valid.
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
         arguments.check_flag(just_id, "just_id")
@@ -369,7 +369,7 @@ class Group(GroupAdmin[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            OptionError: an option is none.
+            OptionError: an option is not valid.
         """
         step = partial(
             claim.reassign,
@@ -435,7 +435,7 @@ class Group(GroupAdmin[T]):
             EntryTypeError: a name is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
-            OptionError: an option is none, or ``handler`` is a coroutine or generator function.
+            OptionError: an option is not valid, or ``handler`` is a coroutine or a generator.
             UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
         work = worker.Work(

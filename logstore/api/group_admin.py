@@ -223,7 +223,7 @@ class GroupAdmin(Generic[T]):
             EntryTypeError: ``dead_letter`` is no name.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``dead_letter`` has above 64 KiB.
-            OptionError: a setting is none, or they contradict each other.
+            OptionError: a setting is not valid, or they contradict each other.
         """
         opened = self._opened
         changes = configuring.group_changes(
@@ -248,7 +248,7 @@ class GroupAdmin(Generic[T]):
             How many were pending; 0 also if there is no such group.
 
         Raises:
-            InvalidIDError: an ID is none.
+            InvalidIDError: an ID is not valid.
         """
         given = arguments.entry_ids(ids)
         step = partial(ack.ack, stream=self._stream, group=self._name, ids=given)
@@ -287,8 +287,8 @@ class GroupAdmin(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            InvalidIDError: an ID is none.
-            OptionError: an option is none.
+            InvalidIDError: an ID is not valid.
+            OptionError: an option is not valid.
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
@@ -323,8 +323,8 @@ class GroupAdmin(Generic[T]):
             For each ID: MISSING it was not pending; KEPT it was acked, and is still there; DELETED.
 
         Raises:
-            InvalidIDError: an ID is none.
-            OptionError: ``references`` is none of the three.
+            InvalidIDError: an ID is not valid.
+            OptionError: ``references`` is not valid of the three.
         """
         arguments.check_choice(references, References, "references")
         given = arguments.entry_ids(ids)
@@ -403,7 +403,7 @@ class GroupAdmin(Generic[T]):
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
-            OptionError: ``start`` is above ``end``, or an option is none.
+            OptionError: ``start`` is above ``end``, or an option is not valid.
         """
         low, high = arguments.interval(start, end)
         limit = arguments.read_count(count)

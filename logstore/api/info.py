@@ -89,7 +89,7 @@ def settings_as_dict(settings: StreamSettings | GroupSettings[Any]) -> dict[str,
 
 
 def plain_text(part: bytes | str) -> str:
-    """Bytes as text, with backslash escapes where they are none."""
+    """Bytes as text, with backslash escapes for those that are not UTF-8."""
     return part if isinstance(part, str) else part.decode("utf-8", "backslashreplace")
 
 

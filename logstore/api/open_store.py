@@ -94,7 +94,7 @@ def open_store(
         The store.
 
     Raises:
-        OptionError: an option is none, or another one than the store was made with.
+        OptionError: an option is not valid, or another one than the store was made with.
         NotAStoreError: there is something else at ``path``, or nothing and ``create`` is False.
         FormatVersionError: a later version made it.
         DamagedStoreError: it cannot be made whole; the message says what to do.

@@ -28,7 +28,7 @@ def asked(
     idempotent_id: Name | None,
     encoding: str | None,
 ) -> Asked:
-    """Who adds the one row of ``batch``, and under which ID; computed if None is given."""
+    """The producer of the one row of ``batch``, and its ID; computed if None is given."""
     if producer is None:
         raise OptionError("an idempotent ID is known of one producer: give producer=, too")
     if id not in ("*", b"*"):

@@ -309,7 +309,7 @@ def fields(row: Row, encoding: str | None) -> bytes:
 
 
 def key_of(given: KeyLike) -> Key:
-    """A key, or its text, as the engine takes it. OptionError for what is none."""
+    """A key, or its text, as the engine takes it. OptionError if it is no key."""
     parts: Any = given
     if isinstance(given, str):
         ms, dash, number = given.partition("-")

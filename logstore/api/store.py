@@ -100,7 +100,7 @@ class Store(StoreCare[T]):
             EntryTypeError: ``name`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``name`` has above 64 KiB.
-            OptionError: ``codec`` is none. A stream that has another one says so when it is used.
+            OptionError: ``codec`` is not valid. A stream with another one says so when it is used.
         """
         raw = arguments.stream_name(name, self.encoding)
         if codec is None:
@@ -298,8 +298,8 @@ class Store(StoreCare[T]):
             Lists of entries by stream, without the streams that have none; {} if none came in time.
 
         Raises:
-            InvalidIDError: an ID is none.
-            OptionError: a limit or the timeout is none.
+            InvalidIDError: an ID is not valid.
+            OptionError: a limit or the timeout is not valid.
             UsageError: ``after`` is no mapping, or empty and waits for ever; ``block`` is given.
             EntryTypeError: a stream's name is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
@@ -332,9 +332,9 @@ class Store(StoreCare[T]):
             once is in the order of IDs.
 
         Raises:
-            InvalidIDError: an ID is none.
-            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is none, or two beginnings
-                are given.
+            InvalidIDError: an ID is not valid.
+            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is not valid, or two
+                beginnings are given.
             UsageError: no stream is named.
             EntryTypeError: a stream's name is neither str nor bytes, or a field or value of
                 ``where`` is of a type that is not stored.

@@ -145,7 +145,7 @@ class StoreCare(Generic[T]):
             path: a directory outside the store, empty or not there.
 
         Raises:
-            OptionError: ``path`` is none, or is in the store itself.
+            OptionError: ``path`` is not valid, or is in the store itself.
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.recovery import backup
@@ -168,8 +168,8 @@ class StoreCare(Generic[T]):
             How many files and bytes are published, and how many of them were sent for it.
 
         Raises:
-            OptionError: ``uri`` is none, lies in the store, or has another store or history; the
-                extra ``arrow`` is not installed.
+            OptionError: ``uri`` is not valid, lies in the store, or has another store or history;
+                the extra ``arrow`` is not installed.
             FileSystemError: it cannot be reached; what was sent is not sent again.
             CorruptionError: what stands there is damaged.
             SnapshotExpired: an erasure came in between; try again.
@@ -253,7 +253,7 @@ class StoreCare(Generic[T]):
             EntryNotFoundError: an entry that was named is gone; nothing happened.
             StreamNotFoundError: there is no stream ``dead_letter``.
             OptionError: an entry does not tell where it came from; nothing of its commit happened.
-            InvalidIDError: an ID is none.
+            InvalidIDError: an ID is not valid.
             EntryTypeError: a name is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.

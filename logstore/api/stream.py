@@ -104,8 +104,8 @@ class Stream(StreamWrites[T]):
             InvalidEntryError: there are no fields.
             EntryTypeError: a field or value is of another type.
             TooLargeError: the entry has above 16 MiB.
-            OptionError: there is not one time, or it is none, or would never come; what repeats
-                has no name, or its time zone is unknown here.
+            OptionError: there is not exactly one time, or it is not valid, or would never come;
+                what repeats has no name, or its time zone is unknown here.
         """
         from logstore.api import scheduling
 
@@ -137,7 +137,7 @@ class Stream(StreamWrites[T]):
             False if it was added already, cancelled, or never scheduled here.
 
         Raises:
-            OptionError: ``key`` or ``name`` is none.
+            OptionError: ``key`` or ``name`` is not valid.
         """
         from logstore.api import scheduling
 
@@ -178,7 +178,8 @@ class Stream(StreamWrites[T]):
             Whether it was set; False if not, or if there is no stream.
 
         Raises:
-            OptionError: there is not one time, or it is none, or ``only`` is no condition.
+            OptionError: there is not exactly one time, or it is not valid, or ``only`` is no
+                condition.
         """
         from logstore.api import scheduling
 
@@ -249,7 +250,7 @@ class Stream(StreamWrites[T]):
             All settings after.
 
         Raises:
-            OptionError: a setting is none.
+            OptionError: a setting is not valid.
             InvalidEntryError: ``compact_by`` is text that the store's encoding cannot take.
             StreamNotFoundError: there is no stream and ``create`` is False.
         """

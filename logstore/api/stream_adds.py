@@ -115,7 +115,7 @@ class StreamAdds(StreamReads[T]):
             EntryTypeError: a field or value is of another type.
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
             LastIDConflictError: ``last_id`` is not ``expected_last_id``; nothing was added.
-            OptionError: options contradict each other, or are none.
+            OptionError: options contradict each other, or are not valid.
         """
         if (
             sync is maxlen is minid is limit is None
@@ -200,12 +200,12 @@ class StreamAdds(StreamReads[T]):
 
         Raises:
             IDOrderError: an ID is not above the one before.
-            InvalidIDError: an ID is none.
-            InvalidEntryError: a row is none, or some rows have IDs and others have not.
+            InvalidIDError: an ID is not valid.
+            InvalidEntryError: a row is no entry, or some rows have IDs and others have not.
             EntryTypeError: ``rows`` is no iterable, or a field or value is of another type.
             TooLargeError: a field, an entry or an idempotent ID is over its limit.
             LastIDConflictError: as in ``add``; the batches before stay.
-            OptionError: options contradict each other, or are none.
+            OptionError: options contradict each other, or are not valid.
             UsageError: a DataFrame, without pyarrow or for a stream that has a codec.
         """
         given = IDRuns()
@@ -254,11 +254,11 @@ class StreamAdds(StreamReads[T]):
 
         Raises:
             IDOrderError: an ID is not above the one before.
-            InvalidIDError: an ID is none.
+            InvalidIDError: an ID is not valid.
             InvalidEntryError: a row has no field that is not null.
             EntryTypeError: ``data`` is none of these.
             TooLargeError: a field or an entry is over its limit.
-            OptionError: a column can be no field or no ID; options are none.
+            OptionError: a column can be no field or no ID; options are not valid.
             UsageError: pyarrow is not installed, or the stream has a codec.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)

@@ -179,7 +179,7 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: ``after`` is no ID.
-            OptionError: a limit or the timeout is none.
+            OptionError: a limit or the timeout is not valid.
             UsageError: ``block`` was given.
         """
         arguments.refuse_block(block)
@@ -210,8 +210,8 @@ class StreamReads(Generic[T]):
 
         Raises:
             InvalidIDError: ``after`` is no ID.
-            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is none, or two beginnings
-                are given.
+            OptionError: ``count``, ``timeout``, ``since`` or ``where`` is not valid, or two
+                beginnings are given.
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
@@ -334,7 +334,7 @@ class StreamReads(Generic[T]):
             end: as in ``range``.
             columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: those of
                 ``schema``, else these), or of fields; as a mapping with their types (None: text).
-                A value that is none of its type is null.
+                A value that is not of its type is null.
             schema: the types of columns; None: fields are text.
             where: comparisons that must all hold, as ``[("speed", ">", 30)]``, or an expression of
                 pyarrow. Those of ``id``, ``ms``, ``ts`` and ``id_key`` also say where to read.

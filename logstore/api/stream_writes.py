@@ -52,8 +52,8 @@ class StreamWrites(StreamAdds[T]):
             How many were deleted.
 
         Raises:
-            InvalidIDError: an ID is none.
-            OptionError: an option is none.
+            InvalidIDError: an ID is not valid.
+            OptionError: an option is not valid.
             ErasureIncompleteError: ``purge`` could not reach some bytes.
         """
         arguments.check_choice(references, References, "references")
@@ -80,8 +80,8 @@ class StreamWrites(StreamAdds[T]):
             for an ID without an entry, if a group has not read so far or has it pending.
 
         Raises:
-            InvalidIDError: an ID is none.
-            OptionError: ``references`` is none of the three.
+            InvalidIDError: an ID is not valid.
+            OptionError: ``references`` is not valid of the three.
         """
         arguments.check_choice(references, References, "references")
         given = [parse_id(wanted) for wanted in ids]
@@ -143,7 +143,7 @@ class StreamWrites(StreamAdds[T]):
 
         Raises:
             InvalidIDError: ``minid`` is no ID.
-            OptionError: options contradict each other, or are none.
+            OptionError: options contradict each other, or are not valid.
         """
         rule = arguments.trim_rule(
             maxlen,
@@ -174,7 +174,7 @@ class StreamWrites(StreamAdds[T]):
             sync: a stronger promise than the store's, for this commit.
 
         Raises:
-            InvalidIDError: an ID is none.
+            InvalidIDError: an ID is not valid.
             OptionError: ``entries_added`` is no integer of 64 bits.
             StreamNotFoundError: there is no stream.
             UsageError: they contradict what is in the stream.

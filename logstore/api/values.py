@@ -39,7 +39,7 @@ class ValueCodec(Protocol):
         ...
 
     def decode(self, data: bytes) -> Any:
-        """The value of such bytes; any exception says that they are none."""
+        """The value of these bytes; any exception says that they have none."""
         ...
 
 
@@ -122,7 +122,7 @@ _BUILT_IN: dict[str, ValueCodec] = {"json": Json(), "msgpack": Msgpack()}
 
 
 def value_codec(given: object) -> ValueCodec:
-    """A codec by its name, or one of the caller's own. OptionError for what is none."""
+    """A codec by its name, or one of the caller's own. OptionError if there is no such codec."""
     if isinstance(given, str):
         if given in _BUILT_IN:
             return _BUILT_IN[given]

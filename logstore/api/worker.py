@@ -149,7 +149,7 @@ class Loop(Generic[T]):
     """One run of ``consume``."""
 
     def __init__(self, group: Worked[T], consumer: str | bytes, work: Work) -> None:
-        """OptionError for options that contradict each other, or are none."""
+        """OptionError for options that contradict each other, or are not valid."""
         if work.on_dead is not None:
             check_callable(work.on_dead, "on_dead", coroutines=PLAIN)
         if work.stop is not None and not callable(getattr(work.stop, "is_set", None)):

@@ -1,7 +1,7 @@
 """Bulk loading: rows to finished nodes.
 
 Two steps, so that the first runs before any lock is taken: `rows` turns the caller's fields and
-values into bytes and refuses what is none; `pack` gives them IDs and writes nodes.
+values into bytes and refuses what is no entry; `pack` gives them IDs and writes nodes.
 
 Invariants: the nodes are exactly those that one XADD after another would leave: the open node is
 filled first, by the rule of `edit.fits`. A refused row refuses the whole batch.

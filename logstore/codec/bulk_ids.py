@@ -118,7 +118,7 @@ def given(items: Sequence[Any], first_row: int) -> tuple[GivenIDs, list[Any]]:
 def given_numbers(ms: Sequence[int], seq: Sequence[int] | None) -> GivenIDs:
     """IDs of their numbers, 0 to 2^64-1; without a list of sequences all of them are left open.
 
-    ValueError if the lists differ in length, OverflowError for a number that is none of 64 bits.
+    ValueError if the lists differ in length, OverflowError for a number above 64 bits.
     """
     if seq is not None and len(seq) != len(ms):
         raise ValueError("each ID has two numbers")

@@ -106,7 +106,7 @@ def extend(lp: bytes, added: bytes, entry_count: int, element_count: int) -> byt
 def fits(lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int) -> bool:
     """True if the next entry goes into this node, False if it opens a new one.
 
-    ``raw_bytes`` is the sum of the lengths of the entry's fields and values; a limit of 0 is none.
+    ``raw_bytes`` is the sum of the lengths of the entry's fields and values; 0 means no limit.
     """
     if not 0 < node_max_bytes <= NODE_BYTES_MAX:
         node_max_bytes = NODE_BYTES_MAX

@@ -81,7 +81,7 @@ class FrameKind(NamedTuple):
     kind: int  # of ``format.Kind``
     bodies: tuple[type, ...]  # named tuples, all with a field ``stream``
     encode: Callable[[Any], bytes]  # a body to the payload of a frame
-    decode: Callable[[bytes], Any]  # and back; struct.error for a payload that is none
+    decode: Callable[[bytes], Any]  # and back; struct.error for any other bytes
     apply: Callable[[Any, int, Any], None]  # changes a ``Txn`` by the body of a frame at a position
     of_record: bool = False  # it moves the position of its stream's record (``Txn.advance``)
 

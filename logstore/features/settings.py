@@ -52,7 +52,7 @@ def _decode(payload: bytes) -> Setting:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """A map of settings; struct.error if it is none."""
+    """A map of settings; struct.error for bytes that are no such map."""
     if len(data) > SETTINGS_MAX_BYTES:
         raise struct.error(f"more than {SETTINGS_MAX_BYTES} bytes of settings")
     try:

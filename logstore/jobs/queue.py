@@ -78,7 +78,7 @@ class Jobs:
         sync: a stronger promise than the store's, for each job.
 
     Raises:
-        OptionError: an option is none.
+        OptionError: an option is not valid.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Jobs:
             The task.
 
         Raises:
-            OptionError: an option is none, or there is a task of this name; what repeats would
+            OptionError: an option is not valid, or there is a task of this name; what repeats would
                 never fire, or needs arguments.
         """
         if function is None:
@@ -350,7 +350,7 @@ class Jobs:
             How many jobs were done or given up.
 
         Raises:
-            OptionError: an option is none.
+            OptionError: an option is not valid.
         """
         from logstore.jobs.worker import Worker
 

@@ -166,7 +166,7 @@ class Lease:
 def renew(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
     """Check a pin, and let it live its whole time again once half of that is over.
 
-    Who may not write there reads on under the time that is left.
+    A process that may not write there reads on under the time that is left.
     """
     pin = check(fs, store, pin_id, now_ms)
     if pin.expires_ms - now_ms > pin.ttl_ms // 2:

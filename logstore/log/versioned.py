@@ -35,7 +35,7 @@ def check_version(version: int, what: object) -> None:
 
 
 def unpack(data: bytes, what: object) -> Any:
-    """The value; CorruptionError, naming ``what`` it stands in, for bytes that are none."""
+    """The value; CorruptionError, naming ``what`` it stands in, for bytes that hold none."""
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=False)
     except _ERRORS as exc:

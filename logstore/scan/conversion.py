@@ -164,7 +164,7 @@ class Shape:
 
 
 def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
-    """A text array as ``target``; what is none is null, or a UsageError if ``strict``."""
+    """A text array as ``target``; other values are null, or a UsageError if ``strict``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -182,7 +182,7 @@ def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
 
 
 def malformed(array: Any, found: Any) -> Any:
-    """Which values of a text array became null in ``found`` because they are none of its type.
+    """Which values of a text array became null in ``found`` because they are not of its type.
 
     A boolean array without nulls; None if there is no such value.
     """

@@ -29,7 +29,7 @@ PART = ".part"
 
 
 def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
-    """The streams of a store that are wanted, sorted; what an import has not finished is none."""
+    """The streams of a store that are wanted, sorted; an unfinished import is left out."""
 
     def find(view: Snapshot) -> list[bytes]:
         return sorted(record.name for record in view.listed() if wanted.wants(record.name))

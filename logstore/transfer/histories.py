@@ -107,7 +107,7 @@ def _calls(value: bytes) -> int:
 
 
 def _number(text: bytes) -> int:
-    """A number of INFO; -1 for what is none, which differs from any."""
+    """A number of INFO; -1, which equals none of them, for any other text."""
     return int(text) if text.isdigit() and len(text) <= 20 else -1
 
 

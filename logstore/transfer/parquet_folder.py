@@ -48,7 +48,8 @@ class Folder:
     def locked(cls, path: Path, *, resume: bool) -> Iterator[Folder]:
         """The folder, made if it is missing, while no other export writes in it.
 
-        UsageError: it is none, another export writes in it, or it has files and ``resume`` is off.
+        UsageError: it is no folder, another export writes to it, or it has files and ``resume`` is
+        off.
         """
         if (path.exists() and not path.is_dir()) or not path.parent.is_dir():
             raise UsageError(f"{path} cannot be a folder: name one in a directory that is there")
@@ -109,7 +110,7 @@ class Folder:
         return [path / each for each in LOCAL.names(path) if (path / each).is_dir()]
 
     def begin(self, name: bytes, day: str, first: StreamID) -> Half:
-        """A new file of a stream and a day, under a name that is none yet."""
+        """A new file of a stream and a day, under a temporary name."""
         folder = self.stream(name) / f"day={day}"
         for each in (folder.parent, folder):
             if not each.is_dir():

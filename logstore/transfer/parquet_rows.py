@@ -56,7 +56,7 @@ class Rows:
         self.malformed: Counter[str] = Counter()
 
     def days(self, gathered: Any) -> Iterator[DayRows]:
-        """The rows of a gathered batch, cut where a day ends; UsageError for text that is none."""
+        """The rows of a gathered batch, cut where a day ends; UsageError for text not in UTF-8."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -119,7 +119,7 @@ def _in_bytes(target: Target) -> Target:
 
 
 def _utf8(array: Any, target: Target, ms: Any, seq: Any) -> Any:
-    """Bytes as text; UsageError names the first entry whose bytes are none."""
+    """Bytes as text; UsageError names the first entry whose bytes are not UTF-8."""
     import pyarrow as pa
 
     try:

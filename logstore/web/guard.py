@@ -1,4 +1,4 @@
-"""Who may look: the token, the hosts that a request may name, and where a change may come from.
+"""Which requests are let in: the token, the hosts they may name, where a change may come from.
 
 A page on the loopback interface is within reach of every page that its user opens elsewhere: such a
 page may make the browser send requests here, and may call this host by a name of its own.

@@ -72,7 +72,7 @@ class EntryRow:
 
 # -- names in addresses ---------------------------------------------------------------------------
 def key_of(name: bytes) -> str:
-    """A name as it stands in an address: its text, or ``0x`` and its bytes where it is none."""
+    """A name as it stands in an address: its text, or ``0x`` and its bytes if they are no text."""
     try:
         text = name.decode()
     except UnicodeDecodeError:

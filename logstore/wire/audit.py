@@ -1,4 +1,4 @@
-"""Who did what, and who was refused: the log of administration, ACL LOG, failed logins.
+"""What each user did or was refused: the log of administration, ACL LOG, failed logins.
 
 Invariants: what could be a password never leaves its request, also when the request is refused; of
 each kind a few lines are written at once and then one in some seconds, the rest is counted in the

@@ -2,7 +2,7 @@
 
 ``XREADGROUP`` of new entries of one stream waits in the queue of its group, with the readers of
 every process (``engine.waiting``); every other read is tried again whenever one of its streams
-changed. Who waits differs only in how it sleeps: a thread in ``in_thread``, a task in ``in_task``.
+changed. Waiting clients differ only in how they sleep (``in_thread``, ``in_task``).
 
 Invariants: its time counts from when it was begun; nothing is held between two tries. A client that
 went, or was unblocked, gives its place in the queue back; what it was handed in that very moment is
@@ -173,7 +173,7 @@ class Blocked:
 
     @property
     def _owner(self) -> tuple[object, bytes]:
-        """Who keeps a place in the queue over time-outs, for as long as the client is there."""
+        """What keeps a place in the queue over time-outs, for as long as the client is there."""
         session = self._session
         session.kept_in.add(opened_of(session.database.store).engine().wake.waits.saved)
         return session, self._group.consumer

@@ -133,7 +133,7 @@ class Users:
     def load(self, text: bytes, path: str) -> list[User]:
         """Take over all users of a file's text, or with a RuleError none; those gone meanwhile.
 
-        Who has the same name as before is the same user, so that sessions keep it.
+        A user of the same name as before is the same object, so that sessions keep it.
         """
         faults: list[str] = []
         rights_by_name: dict[bytes, Rights] = {}

@@ -7,7 +7,7 @@ become the stream's record and its open node once the log is read to its end.
 
 Invariants: held back is only a stream of which the log has said nothing else so far. Before any
 other frame that could mean it is applied, it is handed over: its frames are applied as all others
-are (``apply.streams``), in their order, and it is none of this module's from there on. So the rows
+are (``apply.streams``), in their order, and this module is done with it then. So the rows
 that are made here are those that ``apply`` leads to, and nothing reads a stream's record while it
 is held back. Its name is bound at once, where its CREATE frame stands: the last one of a name has
 it.

@@ -31,7 +31,7 @@ LOOK_NS = 200_000_000
 def check(engine: Engine) -> None:
     """StoreGoneError if the directory was removed, or a lock file in it is another one by now.
 
-    Who opened the store with another lock file does not know of us, nor we of them.
+    A process that opened the store with another lock file does not know of us, nor we of it.
     """
     try:
         engine.fs.check_held(engine.path)

@@ -106,7 +106,7 @@ def owner(pin: Pin) -> Identity:
 
 
 def told(pin: Pin) -> str:
-    """Who has a pin, and since when, in words."""
+    """Which process has a pin, and since when, in words."""
     since = datetime.fromtimestamp(pin.made_ms / 1000, UTC).isoformat(" ", "seconds")
     when = f"since {since}" if pin.made_ms else "for an unknown time"
     host = f" on {pin.host}" if pin.host else ""

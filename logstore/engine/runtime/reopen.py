@@ -10,13 +10,13 @@ the GIL, and closing it under a reader would end the process.
 
 *A lost reader*: LMDB tells living processes from dead ones by POSIX locks on lock.mdb, and the
 system takes those away when the process closes *any* descriptor of that file: after a program that
-has the store open copied or read its directory (``shutil.copytree``, tar). Who opens the index
-next, or frees the slots of dead readers, then frees those of this process, too. A reader is told so
-(``env.LostReader``), or finds pages that others write over meanwhile, which looks like damage. So
-the environment is opened again, which takes locks and slots again, and the batch is read once more
-before the disk is blamed. One that noticed nothing asks whether it still stands in the table of
-readers, whenever others opened the index since it last did (``Wake.readers_changed``). Writers need
-none of this: they hold LOCK, and see the newest pages only.
+has the store open copied or read its directory (``shutil.copytree``, tar). A process that opens
+the index next, or frees the slots of dead readers, frees those of this process, too. A reader is
+told so (``env.LostReader``), or finds pages that others write over meanwhile, which looks like
+damage. So the environment is opened again, which takes locks and slots again, and the batch is read
+once more before the disk is blamed. A reader that noticed nothing asks whether it still stands in
+the table of readers, whenever others opened the index since it last did (``Wake.readers_changed``).
+Writers need none of this: they hold LOCK, and see the newest pages only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What waiters of a group were handed while they slept: a mailbox for each waiter record, in WAKE.
 
-Who adds, or reads, gives waiters their entries in its own commit, as the peers' server does for
-blocked clients: they need no turn of their own, and find here which entries are theirs.
+A process that adds, or reads, gives waiters their entries in its own commit, as the peers' server
+does for blocked clients: they need no commit of their own, and find here which entries are theirs.
 
 Invariants: the index says who got what, this only where to look. An offer is written under LOCK
 before its commit, and ``GIVEN`` after that was published; whoever sees an offer that nobody is just

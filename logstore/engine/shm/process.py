@@ -1,4 +1,4 @@
-"""Who this process is, and whether another one is alive: pids, start times, namespaces.
+"""The identity of this process, and whether another one is alive: pids, start times, namespaces.
 
 Invariants: a pid alone names nobody; it counts together with its start time. Reads /proc where
 there is one, and says "unknown" (0) where there is none; a process that /proc hides, but that a
@@ -40,7 +40,7 @@ class Identity(NamedTuple):
 
 
 def identity(pid: int = 0) -> Identity:
-    """Who a process of this host is; by default this one."""
+    """The identity of a process of this host; by default this one."""
     pid = pid or os.getpid()
     return Identity(os.uname().nodename, system(), pid, start_ticks(pid))
 

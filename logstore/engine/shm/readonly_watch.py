@@ -1,7 +1,7 @@
 """WAKE, as one sees it who may not write: how far commits are published, and a word to sleep on.
 
 A writer wakes only who announced itself, which one that only reads may not do; so it also calls
-those who watch unseen, at most every ``CALL_MS``. Who watches looks every ``LOOK_S`` while things
+those who watch unseen, at most every ``CALL_MS``. A watcher looks every ``LOOK_S`` while things
 happen, and sleeps on the word of all streams when nothing did for longer than that: a commit that
 called nobody is less than ``CALL_MS`` behind one that did.
 

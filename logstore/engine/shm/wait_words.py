@@ -82,8 +82,8 @@ class Waits:
 
     # -- the committer's -----------------------------------------------------------------------
     def queues(self, name: bytes, most: int) -> dict[int, list[WaiterRecord]]:
-        """Who may wait for groups of this stream, or of one with the same bucket, in order: the
-        first ``most`` of each group, by its number.
+        """The readers that may wait for groups of this stream, or of one with the same bucket, in
+        order: the first ``most`` of each group, by its number.
         """
         if not self.awaited(name):
             return {}

@@ -1,4 +1,4 @@
-"""Who waits for entries of a group, and in which order: a table of waiter records in WAKE.
+"""The readers that wait for entries of a group, in order: a table of waiter records in WAKE.
 
 A waiter record belongs to one reader, from its first sleep until it was served. The ticket in it is
 the reader's place in the queue, and outlives time-outs. Its minimum idle time says what the reader
@@ -158,7 +158,7 @@ class Waiters:
         for number in range(used):
             if self._words[self._at(number) + _STATE >> 2] == FREE:
                 return number
-        # Who stirred lately lives, as long as there is room enough to believe it.
+        # A waiter that stirred lately counts as alive while the table has room.
         since_ms = monotonic_ms() - PACE.stale_ms if used < WAITERS_MAX else NEW_ONLY
         for number in range(used):
             at = self._at(number)
@@ -255,7 +255,7 @@ class Waiters:
 
     # -- the queue -----------------------------------------------------------------------------
     def waiting(self, key: int) -> list[WaiterRecord]:
-        """Who waits for a group, in the order of the tickets."""
+        """The readers that wait for a group, in the order of the tickets."""
         words, longs = self._words, self._longs
         found: list[WaiterRecord] = []
         for number in range(self._used()):

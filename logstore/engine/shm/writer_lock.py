@@ -3,10 +3,10 @@
 Invariants: LOCK is never unlinked and never broken by a time-out; waiting is interruptible; the
 owner's pid stands in WAKE so that a time-out can name it; only the holder of the in-process mutex
 takes or releases it. Lock order everywhere: the in-process mutex, this lock, LMDB's write
-transaction. Who waits with a deadline gives the mutex up now and then (``StillHeld``): if it kept
-it, the threads behind it would wait for its time-out, and then for their own. A process that has
-taken the lock again and again over one that waits lets that one go first: whoever is woken by a
-release comes too late for the next commit of the one that released it, and would never have it.
+transaction. A thread that waits with a deadline gives the mutex up now and then (``StillHeld``): if
+it kept it, the threads behind it would wait for its time-out, and then for their own. A process
+that has taken the lock again and again over one that waits lets that one go first: whoever is woken
+by a release comes too late for the next commit of the one that released it, and would starve.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class WriterLock:
             self.passed_over = self.passed_over + 1 if wake.signal_unlock() else 0
 
     def close(self, wake: Wake | None = None) -> None:
-        """Close without unlocking explicitly (also in a forked child). Who held it wakes the next:
-        who closes a store keeps it to the end.
+        """Close without unlocking explicitly (also in a forked child). The holder wakes the next
+        process: a close keeps the lock to the end.
         """
         self.file.close()
         if self.held and wake is not None:

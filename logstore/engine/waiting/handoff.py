@@ -1,13 +1,13 @@
 """Direct hand-off: who adds, or reads, gives new entries to those who wait, in the same commit.
 
 Ten readers that take one entry each would otherwise need ten commits, one after the other, and a
-change of process before each. The server of the peers serves blocked clients so. Who waits gets
+change of process before each. The server of the peers serves blocked clients so. A waiter gets
 what it waited for without LOCK: no process that was put off the processor while it held LOCK stands
 between an add and its reader.
 
 Invariants: entries are handed out in the order of the queue, and only up to the first waiter that
-must come itself (it would also claim, or counts bytes, or is stopped). Who adds serves only groups
-that had got all that was there before its commit; what was left over is for those who come
+must come itself (it would also claim, or counts bytes, or is stopped). An add serves only groups
+that had got all that was there before its commit; what was left over is for readers that come
 themselves, and so is what came in large batches: an add does not do the work of reads that share
 nothing with it. A waiter that gives up is given nothing: it says so, then looks into its mailbox;
 here the mailbox is written, and then the waiter is looked at once more, with a fence in between on

@@ -77,7 +77,7 @@ def probe(
 def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
     """What the waiter record of a reader says that it takes besides new entries."""
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
-    # Who asks for more takes only what was given back.
+    # A reader that asks for more takes only what was given back.
     return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
 
 

@@ -2,8 +2,8 @@
 
 Invariants: a ticket is kept over time-outs, so that its owner's next call waits where it stood
 (taking a new one would invert the order); between two calls it stands in nobody's way. It ends when
-its owner was served, who then keeps the waiter record without a place. Who stops waiting says so
-first, and looks into its mailbox after that (``waiting.handoff``).
+its owner received entries; the owner then keeps the waiter record without a place. A reader that
+stops waiting says so first, and looks into its mailbox after that (``waiting.handoff``).
 """
 
 from __future__ import annotations

@@ -265,6 +265,6 @@ def _parts(parts: Iterable[Command]) -> dict[str, Command]:
 
 COMMANDS = [
     Command("acl", -2, None, since="6.0.0", complexity="O(1)", group="server",
-            summary="Who may what.", categories=("slow",),
+            summary="What each user may do.", categories=("slow",),
             subcommands=_parts((*_PARTS, help_of("acl", _PARTS, _ARGUMENTS, since="6.0.0")))),
 ]  # fmt: skip

@@ -39,7 +39,7 @@ def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
 
 
 def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
-    """The IDs that words begin with, up to the first word that is none."""
+    """The IDs that words begin with, up to the first word that is no ID."""
     leading: list[StreamID] = []
     for word in words:
         try:
@@ -52,8 +52,8 @@ def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
 def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list[StreamID]]:
     """Words as IDs; in ``ascending`` order, each once, where that makes no difference.
 
-    They are read now, so that no commit waits for it. The refusal of one that is none comes when
-    the IDs are asked for: the peers read them only if there is a stream.
+    They are read now, so that no commit waits for it. The refusal of a word that is no ID comes
+    when the IDs are asked for: the peers read them only if there is a stream.
     """
     read = leading_ids(words)
     whole = len(read) == len(words)

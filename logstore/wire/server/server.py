@@ -4,7 +4,7 @@ What came together runs together: all requests of one read of the socket are ste
 and its changes share a commit. Invariants: replies go out in the order of requests; who only reads
 never stands behind who commits; a client that does not read its replies is not read from either,
 and is cut off when it owes too much; a waiting client holds no thread, and one that goes gets
-nothing any more. Who comes is accepted by ``arrivals``, at what ``listening`` opened.
+nothing any more. New clients are accepted by ``arrivals``, at sockets that ``listening`` opened.
 """
 
 from __future__ import annotations
