@@ -240,8 +240,9 @@ class Both:
     def cancel(self, name: bytes, place: int) -> None:
         """One of what is scheduled."""
         of = self.shelf.streams[name].scheduled
-        due, number, _ = of.pop(place % len(of))
-        self.same(self.store.stream(name).cancel(f"{due}-{number}"), True, "cancel")
+        waits = of.pop(place % len(of))
+        key = f"{waits.due}-{waits.number}"
+        self.same(self.store.stream(name).cancel(key), True, "cancel")
 
     def configure(self, name: bytes, **changes: Any) -> None:
         """Settings of a stream, by the names that the model has for them."""

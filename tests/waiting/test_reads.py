@@ -195,12 +195,15 @@ def test_closing_the_store_ends_the_wait(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_wait(store: Store[Any]) -> None:
+    # A shell that runs the tests in the background has them ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = later(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         store.stream("a").read(timeout=LONG_S)
     assert time.monotonic() - began < SOON_S
     timer.join()
+    signal.signal(signal.SIGINT, before)
     store.stream("a").add({"a": "b"})
 
 
