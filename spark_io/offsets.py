@@ -11,15 +11,13 @@ stream does not have: neither is passed over.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
-from logstore.errors import GroupNotFoundError, InvalidIDError, OptionError
+from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, parse_id
 from logstore.tuples import NamedTuple
-
-if TYPE_CHECKING:  # with LMDB, which tasks must not need
-    from logstore.api.store import Store
 
 EARLIEST, LATEST = "earliest", "latest"
 Range: TypeAlias = tuple[StreamID, StreamID]
@@ -79,26 +77,24 @@ def _offset(option: str, text: str, *, start: bool) -> StreamID:
     return found.next() if start else found
 
 
-def check(option: str, offsets: Offsets, names: Sequence[bytes]) -> None:
+def check(option: str, offsets: Offsets, names: Collection[bytes]) -> None:
     """OptionError for an offset of a stream that is not read."""
-    known = set(names) if offsets.named else set()
+    known = {shown(name) for name in names} if offsets.named else set()
     for name, _ in offsets.named:
-        if name.encode() not in known:
+        if name not in known:
             raise OptionError(
                 f"option {option!r} names {name!r}, which is not among the streams that are read"
             )
 
 
-def of_group(store: Store[bytes], name: bytes, group: str) -> StreamID:
-    """The ID behind the last one that a group was given of a stream."""
-    try:
-        last = store.stream(name).group(group).info().last_delivered_id
-    except GroupNotFoundError:
-        raise OptionError(
-            f"option 'startingGroup': stream {name!r} has no group {group!r}: create it, or leave "
-            "the stream out"
-        ) from None
-    return last.next() if last < MAX_ID else last
+def shown(name: bytes) -> str:
+    """The name of a stream in options and tables: what is not UTF-8 as ``\\xff``."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def meant(text: str) -> bytes:
+    """The name that `shown` shows so, unless a stream is really called by the text."""
+    return re.sub(rb"\\x([0-9a-f]{2})", lambda at: bytes.fromhex(at[1].decode()), text.encode())
 
 
 def ranges(
@@ -113,7 +109,7 @@ def ranges(
     first, last = dict(starts.named), dict(ends.named)
     found: dict[Range, list[bytes]] = {}
     for name in names:
-        text = name.decode("utf-8", "replace")
+        text = shown(name)
         start = behind.get(name, first.get(text, every[0]))
         end = last.get(text, every[1])
         if start <= end:

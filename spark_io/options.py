@@ -11,16 +11,12 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 from logstore.errors import InvalidIDError, OptionError
-from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
 from logstore.ids import U64_MAX as _U64_MAX
-from logstore.log import storefile
-from logstore.spark_io import offsets
+from logstore.spark_io import offsets, places
 from logstore.spark_io.offsets import EVERY, Offsets
 
 KNOWN = (
@@ -41,11 +37,13 @@ KNOWN = (
     "mode",
     "columnNameOfCorruptRecord",
     "snapshotDir",
+    "storeColumn",
     "table",
 )
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 CORRUPT_RECORD = "_corrupt_record"
+STORE_COLUMN = "store"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
@@ -60,9 +58,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is to be read; all streams of the store without a name or a pattern."""
+    """What is to be read; all streams of the stores without a name or a pattern."""
 
-    path: str
+    places: tuple[str, ...]  # the stores
     streams: tuple[str, ...]
     start: StreamID
     end: StreamID
@@ -75,6 +73,12 @@ class SourceOptions:
     starts: Offsets = EVERY  # of some streams, instead of ``start``
     ends: Offsets = EVERY
     group: str = ""  # whose last delivered IDs are where streams begin
+    store_column: str = STORE_COLUMN  # the name of the column for the place of a row's store
+
+    @property
+    def path(self) -> str:
+        """The store, of what reads one only."""
+        return self.places[0]
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -83,8 +87,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     _check_known(given)
     if "table" in given:
         raise OptionError("option 'table' is for batch reads: leave it out")
-    path = directory(given, "path")
-    storefile.read(LOCAL, Path(path))
+    found = places.stores(given)
     start, starts = _end_of_range(given, _STARTS, parse_start, 0)
     end, ends = _end_of_range(given, _ENDS, parse_end, _U64_MAX)
     if start > end:
@@ -96,9 +99,12 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     corrupt = given.get("columnnameofcorruptrecord", CORRUPT_RECORD)
     if not corrupt:
         raise OptionError("option 'columnNameOfCorruptRecord' must name a column")
+    store_column = given.get("storecolumn", STORE_COLUMN)
+    if not store_column or store_column.lower() == corrupt.lower():
+        raise OptionError("option 'storeColumn' must name a column of its own")
     names, patterns = _streams(given)
     return SourceOptions(
-        path,
+        found,
         names,
         start,
         end,
@@ -111,6 +117,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         starts,
         ends,
         given.get("startinggroup", ""),
+        store_column,
     )
 
 
@@ -133,10 +140,8 @@ def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_known(given: Mapping[str, str]) -> None:
-    if "paths" in given:
-        raise OptionError("one store a load: give one path, and unite the DataFrames")
     for key in given:
-        if key not in _LOWER:
+        if key not in _LOWER and key != places.PATHS:
             near = difflib.get_close_matches(key, _LOWER, 1)
             hint = f"did you mean '{_LOWER[near[0]]}'? " if near else ""
             raise OptionError(f"no option {key!r}; {hint}There are {', '.join(KNOWN)}")
@@ -147,12 +152,7 @@ def directory(given: Mapping[str, str], key: str) -> str:
     text = given.get(key, "")
     if not text:
         raise OptionError(f"option '{_LOWER[key]}' is missing: give a directory")
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        text = unquote(parts.path)
-    elif "://" in text:
-        raise OptionError(f"option '{_LOWER[key]}' must be a local directory, not {text!r}")
-    return str(Path(text).absolute())
+    return places.local(text, _LOWER[key])
 
 
 def _streams(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,130 +1,178 @@
-"""Planning for Spark: the one part of the source that opens the store.
+"""Planning for Spark: which streams of which stores are read, and in which splits.
 
-Invariants: the store is closed again before anything is sent to a task; what a plan names is
-durable before a task can read it, so that a task never finds other bytes there.
+Invariants: stores are closed again before anything is sent to a task; a stream that is named and in
+none of the stores, a group that a stream has not and an offset of a stream that is not read are
+errors before the first plan is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from logstore.api import arguments
-from logstore.api.open_store import open_store
-from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.api.stream import Stream
-from logstore.engine.shm import process
-from logstore.engine.shm.process import Identity
-from logstore.errors import OptionError, StreamNotFoundError
-from logstore.ids import StreamID
+from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.ids import MAX_ID, StreamID
 from logstore.logger import Logger
-from logstore.scan import plan
 from logstore.scan.plan import Plan
 from logstore.scan.snapshot import Split
-from logstore.spark_io import offsets
+from logstore.spark_io import offsets, stores
 from logstore.spark_io.options import SourceOptions
+from logstore.spark_io.stores import PlannedStore
 
 SAMPLED_STREAMS = 16
-SAMPLED_ENTRIES = 20
+OPEN_STORES_MAX = 64
 TOLD_STREAMS = 3
 _log = Logger("logstore.spark")
-
-
-def driver() -> Identity:
-    """The process whose end ends the plans made here: Spark's driver.
-
-    A planner is a process of its own that ends with the plan. Spark's driver is the Java virtual
-    machine above it, which also ends when the Python script that started it does.
-    """
-    return process.identity(process.ancestor("java"))
-
-
-def open_for(options: SourceOptions) -> Store[bytes]:
-    """The store of a load."""
-    readonly = bool(options.snapshot_dir)
-    return open_store(Path(options.path), create=False, background=False, readonly=readonly)
 
 
 def check_streams(options: SourceOptions) -> None:
     """StreamNotFoundError, naming it, for a stream that is not there; OptionError for an offset of
     another one, or a group that is not there."""
-    with open_for(options) as store:
-        _ranges(options, store, stream_names(options, store))
-
-
-def _ranges(
-    options: SourceOptions, store: Store[bytes], names: Sequence[bytes]
-) -> dict[offsets.Range, list[bytes]]:
-    """The streams of a load, by what is read of them."""
-    offsets.check("startingOffsets", options.starts, names)
-    offsets.check("endingOffsets", options.ends, names)
-    group = options.group
-    behind = {name: offsets.of_group(store, name, group) for name in names} if group else {}
-    every = options.start, options.end
-    return offsets.ranges(names, every, options.starts, options.ends, behind)
+    _ranges(options, _names(options))
 
 
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
-    """The streams of a load, by name or pattern; StreamNotFoundError for an unknown name."""
-    for wanted in options.streams:
-        if wanted not in store:
-            raise StreamNotFoundError(
-                f"there is no such stream in {options.path}; see store.streams()",
-                stream=arguments.stream_name(wanted),
-            )
-    names = [arguments.stream_name(name) for name in options.streams]
-    if names and not options.patterns:
-        return names
-    for name in store.streams():
-        text = name.decode("utf-8", "replace")
+    """The streams of a load of one store; StreamNotFoundError for an unknown name."""
+    place = options.places[0]
+    found, missing = _of_store(options, stores.LocalStore(options, place, store))
+    _check_missing(options, missing)
+    return found
+
+
+def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes], set[str]]:
+    """The streams of a load that a store has, by name or pattern; and the names that it has not."""
+    found: list[bytes] = []
+    missing: set[str] = set()
+    for name in options.streams:
+        meant = (arguments.stream_name(name), offsets.meant(name))
+        there = next((each for each in meant if store.has(each)), None)
+        if there is None:
+            missing.add(name)
+        elif there not in found:
+            found.append(there)
+    if options.streams and not options.patterns:
+        return found, missing
+    for each in store.names():
+        text = offsets.shown(each)
         every = not options.patterns
-        if name not in names and (every or any(fnmatchcase(text, p) for p in options.patterns)):
-            names.append(name)
-    return names
+        if each not in found and (every or any(fnmatchcase(text, p) for p in options.patterns)):
+            found.append(each)
+    return found, missing
 
 
-def splits(options: SourceOptions, cores: int, fields: Sequence[str]) -> list[Split]:
-    """The splits of a new plan, in the order of the streams and their IDs.
+def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
+    for name in missing:
+        where = options.places[0] if len(options.places) == 1 else f"{len(options.places)} stores"
+        raise StreamNotFoundError(
+            f"there is no such stream in {where}; see store.streams()",
+            stream=arguments.stream_name(name),
+        )
 
-    OptionError for one of the ``fields`` that entries have under a name of other case only.
+
+def streams(options: SourceOptions) -> dict[str, list[bytes]]:
+    """The streams of a load by store; StreamNotFoundError for a name that none of them has."""
+    return _names(options)
+
+
+class _Found(dict[str, list[bytes]]):
+    """The streams of a load by store, and where those begin that a group has read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.behind: dict[tuple[str, bytes], StreamID] = {}
+
+
+def _names(options: SourceOptions, fields: Sequence[str] = (), hidden: str = "") -> _Found:
+    """The streams of each store, in the order of the stores; a name must be in one of them.
+
+    OptionError for one of the ``fields`` that entries have under a name of other case only, and for
+    a field ``hidden`` that they have and that the column for the store would hide.
     """
-    found: list[Plan] = []
-    with open_for(options) as store:
-        names = stream_names(options, store)
-        for name in names[:SAMPLED_STREAMS]:
-            _check_case(store.stream(name), options, fields)
-        ranges = _ranges(options, store, names)
-        for (start, end), some in ranges.items():
-            made = plan.make(
-                opened_of(store).engine(),
-                some,
-                start,
-                end,
-                min_partitions=options.min_partitions,
-                cores=cores,
-                ttl_ms=options.pin_ms,
-                home=Path(options.snapshot_dir) if options.snapshot_dir else None,
-                owner=driver(),
-                purpose="spark",
-            )
-            found.append(made)
-            _tell(options, made, some, start, end)
-        if not options.snapshot_dir:
-            store.sync()
-    return [split for made in found for split in made.splits]
+    found = _Found()
+    missing: set[str] | None = None
+    sampled = SAMPLED_STREAMS
+    for place in options.places:
+        with stores.opened(options, place) as store:
+            found[place], absent = _of_store(options, store)
+            missing = absent if missing is None else missing & absent
+            for name in found[place] if options.group else ():
+                found.behind[place, name] = _behind(options.group, store, name)
+            for name in found[place][:sampled] if fields or hidden else ():
+                _check_case(options, store, name, fields, hidden)
+                sampled -= 1
+    _check_missing(options, sorted(missing or ()))
+    return found
 
 
-def _tell(
-    options: SourceOptions, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID
-) -> None:
+def _behind(group: str, store: PlannedStore, name: bytes) -> StreamID:
+    """The ID behind the last one that a group was given of a stream."""
+    try:
+        last = store.delivered(name, group)
+    except GroupNotFoundError:
+        raise OptionError(
+            f"option 'startingGroup': stream {name!r} has no group {group!r} in {store.place}: "
+            "create it, or leave the stream out"
+        ) from None
+    return last.next() if last < MAX_ID else last
+
+
+def _ranges(options: SourceOptions, found: _Found) -> dict[str, dict[offsets.Range, list[bytes]]]:
+    """The streams of each store, by what is read of them."""
+    every = {name for names in found.values() for name in names}
+    offsets.check("startingOffsets", options.starts, every)
+    offsets.check("endingOffsets", options.ends, every)
+    return {
+        place: offsets.ranges(
+            names,
+            (options.start, options.end),
+            options.starts,
+            options.ends,
+            {name: found.behind[place, name] for name in names} if options.group else {},
+        )
+        for place, names in found.items()
+    }
+
+
+def splits(
+    options: SourceOptions, cores: int, fields: Sequence[str], hidden: str = ""
+) -> list[Split]:
+    """The splits of a new plan, in the order of the stores, the streams and their IDs.
+
+    OptionError as `_names` says.
+    """
+    with ExitStack() as kept:  # what is opened again meanwhile is shared
+        for place in options.places[:OPEN_STORES_MAX]:
+            kept.enter_context(stores.opened(options, place))
+        return _planned(options, cores, _ranges(options, _names(options, fields, hidden)))
+
+
+def _planned(
+    options: SourceOptions, cores: int, ranges: dict[str, dict[offsets.Range, list[bytes]]]
+) -> list[Split]:
+    plans = max(1, sum(len(each) for each in ranges.values()))
+    parts = None if options.min_partitions is None else -(-options.min_partitions // plans)
+    cores = -(-cores // plans)
+    found: list[Split] = []
+    for place, some in ranges.items():
+        if some:
+            with stores.opened(options, place) as store:
+                for (start, end), names in some.items():
+                    made = store.plan(names, start, end, parts, cores)
+                    found += made.splits
+                    _tell(place, made, names, start, end)
+    return found
+
+
+def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID) -> None:
     """One line a plan."""
-    first = ", ".join(repr(name.decode("utf-8", "replace")) for name in names[:TOLD_STREAMS])
+    first = ", ".join(repr(offsets.shown(name)) for name in names[:TOLD_STREAMS])
     more = f" and {len(names) - TOLD_STREAMS} more" if len(names) > TOLD_STREAMS else ""
     _log.info(
         "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
-        options.path,
+        place,
         len(names),
         first,
         more,
@@ -136,18 +184,21 @@ def _tell(
     )
 
 
-def _check_case(stream: Stream[bytes], options: SourceOptions, fields: Sequence[str]) -> None:
+def _check_case(
+    options: SourceOptions, store: PlannedStore, name: bytes, fields: Sequence[str], hidden: str
+) -> None:
     """By the first and last entries; a column of nulls would not tell that the case differs."""
-    if not fields:
-        return
-    first = stream.range(options.start, options.end, count=SAMPLED_ENTRIES)
-    last = stream.range(options.start, options.end, count=SAMPLED_ENTRIES, reverse=True)
-    seen = {name.decode("utf-8", "replace") for each in (*first, *last) for name in each.fields}
-    for name in set(fields) - seen:
-        other = next((each for each in sorted(seen) if each.lower() == name.lower()), None)
+    seen = store.fields(name, options.start, options.end)
+    if hidden in seen:
+        raise OptionError(
+            f"column {hidden!r} says which store a row is from, and entries of stream {name!r} "
+            "have a field of this name: give option 'storeColumn' another name for the store"
+        )
+    for field in set(fields) - seen:
+        other = next((each for each in sorted(seen) if each.lower() == field.lower()), None)
         if other is not None:
             raise OptionError(
-                f"column {name!r}: entries of stream {stream.name!r} have a field {other!r}, and "
+                f"column {field!r}: entries of stream {name!r} have a field {other!r}, and "
                 f"names of fields differ by case: write {other!r} in the schema, or read "
-                f"fields[{name!r}]"
+                f"fields[{field!r}]"
             )

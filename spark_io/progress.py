@@ -18,14 +18,14 @@ from logstore.errors import (
     OptionError,
     StreamNotFoundError,
 )
-from logstore.spark_io import planning
+from logstore.spark_io import stores
 from logstore.spark_io.stream_options import StreamOptions
 from logstore.spark_io.tailing import UNKNOWN, Offset, Offsets
 
 
 def publish(options: StreamOptions, offsets: Offsets) -> None:
     """Tell the group of these offsets; OptionError if it has consumers."""
-    with planning.open_for(options.source) as store:
+    with stores.local(options.source, options.source.path) as store:
         for name, offset in offsets.items():
             # A stream that was dropped, or a group that somebody else made or destroyed at this
             # moment, is met again at the next batch.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from logstore.scan import conversion
@@ -21,19 +23,24 @@ _RECORD = (Source("id", standard=True), Source("pairs", standard=True, binary=Tr
 
 
 class Rows(Shape):
-    """Turns gathered batches into those that Spark asks for; ``corrupt`` is the place of the column
-    for malformed records among the ``targets``, or -1."""
+    """Turns gathered batches into those that Spark asks for; ``corrupt`` and ``of_store`` are the
+    places of the columns for malformed records and for the ``store`` among the ``targets``, or -1.
+    """
 
-    def __init__(self, targets: Sequence[Target], *, mode: str, corrupt: int) -> None:
+    def __init__(
+        self, targets: Sequence[Target], *, mode: str, corrupt: int, of_store: int = -1,
+        store: str = "",
+    ) -> None:  # fmt: skip
         self._corrupt = corrupt
+        self._of_store = of_store
+        self._store = store
         self._drop = mode == DROPMALFORMED
         super().__init__(targets, strict=mode == FAILFAST)
+        made = (corrupt, of_store)  # here, and not gathered
+        self._values = [each for at, each in enumerate(targets) if at not in made]
+        self.sources[:] = [each for at, each in enumerate(self.sources) if at not in made]
         if corrupt >= 0:
-            self._values = [each for at, each in enumerate(targets) if at != corrupt]
-            del self.sources[corrupt]
             self.sources += _RECORD
-        else:
-            self._values = list(targets)
 
     def batch(self, gathered: Any) -> Any:
         """The batch with the types of the schema."""
@@ -46,14 +53,23 @@ class Rows(Shape):
                 if mask is not None:
                     bad.append(mask)
         malformed = _either(bad)
-        if self._corrupt >= 0:
-            arrays.insert(self._corrupt, _texts(gathered, malformed))
+        own = [(self._corrupt, partial(_texts, gathered, malformed))]
+        own += [(self._of_store, partial(_repeated, self._store, gathered.num_rows))]
+        for place, make in sorted(own, key=itemgetter(0)):
+            if place >= 0:
+                arrays.insert(place, make())
         made = self.made(gathered, arrays)
         if self._drop and malformed is not None:
             import pyarrow.compute as pc
 
             return made.filter(pc.invert(malformed))
         return made
+
+
+def _repeated(text: str, count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _either(masks: list[Any]) -> Any:

@@ -25,6 +25,7 @@ DDL = (
     "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>, "
     "id_key binary, pairs array<struct<field:string,value:string>>"
 )
+DDL_OF_SEVERAL = DDL + ", {} string"  # the name of the column for the store
 OPTIONS_KEY = "logstore.options"  # in the metadata of a table's first column
 _STANDARD: dict[str, tuple[str, ...]] = {
     "stream": ("string",),
@@ -115,17 +116,14 @@ def table_options(schema: Any) -> dict[str, str]:
     return {}
 
 
-def columns(schema: Any, corrupt: str) -> tuple[Column, ...]:
-    """The columns of a StructType, checked; OptionError names the one that cannot be.
-
-    ``corrupt`` is the name of the column for malformed records.
-    """
+def columns(schema: Any, options: SourceOptions) -> tuple[Column, ...]:
+    """The columns of a StructType, checked; OptionError names the one that cannot be."""
     found = tuple(
         Column(field.name, field.dataType.simpleString(), field.nullable) for field in schema
     )
     seen: dict[str, str] = {}
     for field, column in zip(schema, found, strict=True):
-        _check(column, corrupt)
+        _check(column, options)
         if not getattr(field.dataType, "valueContainsNull", True):
             raise OptionError(f"column {column.name!r}: the values of a map may be null in Spark")
         if not getattr(field.dataType, "containsNull", True):
@@ -146,10 +144,18 @@ def _twice(before: str, name: str) -> str:
     )
 
 
-def _check(column: Column, corrupt: str) -> None:
+def _check(column: Column, options: SourceOptions) -> None:
     name, kind, nullable = column
     standard = column.standard
-    if name.lower() == corrupt.lower():
+    if name.lower() == options.store_column.lower():
+        if kind != "string" or standard:
+            raise OptionError(
+                f"column {name!r} says which store a row is from: it must be a string, and no "
+                "other standard column; for a field of this name take fields[...], or give option "
+                "'storeColumn' another name for the store"
+            )
+        return
+    if name.lower() == options.corrupt.lower():
         if kind != "string" or not nullable or standard:
             raise OptionError(
                 f"column {name!r} is for malformed records: it must be a string that may be null, "
@@ -170,22 +176,30 @@ def _check(column: Column, corrupt: str) -> None:
         raise OptionError(f"column {name!r} may be null: leave NOT NULL out of the schema")
 
 
-def fields(wanted: Sequence[Column], corrupt: str) -> tuple[str, ...]:
+def fields(wanted: Sequence[Column], options: SourceOptions) -> tuple[str, ...]:
     """The names of fields among the columns."""
-    return tuple(
-        each.name for each in wanted if not each.standard and each.name.lower() != corrupt.lower()
-    )
+    own = (options.corrupt.lower(), options.store_column.lower())
+    return tuple(each.name for each in wanted if not each.standard and each.name.lower() not in own)
 
 
-def rows(wanted: Sequence[Column], options: SourceOptions) -> tuple[Rows, Gather]:
-    """What makes batches for Spark, and what gathers nodes for it."""
+def hidden(wanted: Sequence[Column], options: SourceOptions) -> str:
+    """The name of the field that the column for the store hides; empty if there is no such column,
+    or all fields are read."""
+    if {"fields", "pairs"} & {each.standard for each in wanted}:
+        return ""
+    own = options.store_column.lower()
+    return next((each.name for each in wanted if each.name.lower() == own), "")
+
+
+def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[Rows, Gather]:
+    """What makes batches for Spark of a store's rows, and what gathers nodes for it."""
     targets = [
         Target(each.name, arrow_type(each.type), each.standard, each.nullable) for each in wanted
     ]
     names = [each.name.lower() for each in wanted]
-    corrupt = options.corrupt.lower()
-    place = names.index(corrupt) if corrupt in names else -1
-    made = Rows(targets, mode=options.mode, corrupt=place)
+    own = (options.corrupt.lower(), options.store_column.lower())
+    corrupt, of_store = (names.index(each) if each in names else -1 for each in own)
+    made = Rows(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
     return made, Gather(made.sources, BATCH_ROWS)
 
 

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from logstore.errors import OptionError
 from logstore.scan import read
 from logstore.spark_io import options as source_options
+from logstore.spark_io import places, sink, sink_options, stream_options, tables
 from logstore.spark_io import schema as columns
-from logstore.spark_io import sink, sink_options, stream_options, tables
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.partition import SplitPartition
 
@@ -53,12 +53,17 @@ class LogstoreSource(DataSource):
                     "option 'table' is not kept with a table of Spark: create a temporary view"
                 )
             planning.check_streams(parsed)
-            return tables.TABLES[table]
+            return tables.ddl(table, several=places.several(self.given))
         if stream_options.is_streaming(self.given):
             planning.check_streams(stream_options.parse(self.given).source)
         else:
             planning.check_streams(_parsed(self.given))
-        return columns.of_table(self.given) if self.of_table else columns.DDL
+        if self.of_table:
+            return columns.of_table(self.given)
+        if places.several(self.given):
+            name = self.given.get("storecolumn", source_options.STORE_COLUMN)
+            return columns.DDL_OF_SEVERAL.format(f"`{name}`")
+        return columns.DDL
 
     def reader(self, schema: Any) -> Any:
         """The reader of the standard columns or of those that the user named."""
@@ -66,14 +71,14 @@ class LogstoreSource(DataSource):
             return tables.TableReader(*tables.parse(self.given), schema)
         parsed = _parsed(self.given or columns.table_options(schema))
         cores = self.cores or os.cpu_count() or 1
-        return LogstoreReader(parsed, columns.columns(schema, parsed.corrupt), cores)
+        return LogstoreReader(parsed, columns.columns(schema, parsed), cores)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
         """The reader of a streaming query."""
         from logstore.spark_io.stream_source import LogstoreStreamReader
 
         parsed = stream_options.parse(self.given)
-        wanted = columns.columns(schema, parsed.source.corrupt)
+        wanted = columns.columns(schema, parsed.source)
         return LogstoreStreamReader(parsed, wanted, self.cores or os.cpu_count() or 1)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
@@ -120,14 +125,15 @@ class LogstoreReader(DataSourceReader):
         """The splits of a new plan, pinned."""
         from logstore.spark_io import planning
 
-        wanted = columns.fields(self.wanted, self.options.corrupt)
-        splits = planning.splits(self.options, self.cores, wanted)
+        fields = columns.fields(self.wanted, self.options)
+        hidden = columns.hidden(self.wanted, self.options)
+        splits = planning.splits(self.options, self.cores, fields, hidden)
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one split; SnapshotExpired if its pin is over."""
         if not isinstance(partition, SplitPartition):
             return  # Spark's way to say that there are no partitions
-        rows, gather = columns.rows(self.wanted, self.options)
+        rows, gather = columns.rows(self.wanted, self.options, partition.split.store)
         for batch in read.batches(partition.split, gather):
             yield rows.batch(batch)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import ZERO_ID, StreamID, parse_id
 from logstore.spark_io import options as source_options
+from logstore.spark_io import places
 from logstore.spark_io.options import SourceOptions
 from logstore.tuples import NamedTuple
 
@@ -62,6 +63,8 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
         raise OptionError(
             f"option {key!r} is for batch reads: give 'startingOffsets', and filter what you read"
         )
+    if places.several(given):
+        raise OptionError("a streaming query reads one store: give its directory as option 'path'")
     start = own.get("startingoffsets", EARLIEST)
     after = ZERO_ID
     if start not in (EARLIEST, LATEST):

@@ -150,6 +150,6 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one split; SnapshotExpired if its pin is over."""
         if not isinstance(partition, SplitPartition):
             return
-        rows, gather = columns.rows(self.wanted, self.options.source)
+        rows, gather = columns.rows(self.wanted, self.options.source, partition.split.store)
         for batch in read.batches(partition.split, gather):
             yield rows.batch(batch)

@@ -39,7 +39,8 @@ TABLES = {
     "pins": "pin string, purpose string, host string, pid bigint, since timestamp, "
     "until timestamp, segments bigint, segment_bytes bigint, snapshot_bytes bigint",
 }
-_ALLOWED = {"path", "stream", "streams", "snapshotdir"}
+OF_STORE = ", store string"
+_ALLOWED = {"path", "paths", "stream", "streams", "snapshotdir"}
 
 
 def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
@@ -55,8 +56,13 @@ def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
     return table, source_options.parse(rest)
 
 
+def ddl(table: str, *, several: bool) -> str:
+    """The columns of a table, of several stores with the one that says which."""
+    return TABLES[table] + (OF_STORE if several else "")
+
+
 def _types(table: str) -> dict[str, str]:
-    pairs = (each.split() for each in TABLES[table].split(", "))
+    pairs = (each.split() for each in ddl(table, several=True).split(", "))
     return {name: kind for name, kind in pairs}  # noqa: C416  (a list is no pair to a checker)
 
 
@@ -79,15 +85,17 @@ class TableReader(DataSourceReader):
         for name, kind in self.wanted.items():
             if kinds.get(name) != kind:
                 raise OptionError(
-                    f"column {name!r} {kind}: the table {table!r} has {TABLES[table]}"
+                    f"column {name!r} {kind}: the table {table!r} has {ddl(table, several=True)}"
                 )
 
     def partitions(self) -> list[InputPartition]:
         """The rows, as they are now."""
-        from logstore.spark_io import planning
+        from logstore.spark_io import planning, stores
 
-        with planning.open_for(self.options) as store:
-            rows = list(_ROWS[self.table](store, planning.stream_names(self.options, store)))
+        rows: list[tuple[Any, ...]] = []
+        for place, names in planning.streams(self.options).items():
+            with stores.local(self.options, place) as store:
+                rows += [(*row, place) for row in _ROWS[self.table](store, names)]
         return [
             TablePartition(self._packed(rows[at : at + BATCH_ROWS]))
             for at in range(0, len(rows), BATCH_ROWS)

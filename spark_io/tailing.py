@@ -29,7 +29,7 @@ from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.scan import plan
 from logstore.scan.snapshot import Split
-from logstore.spark_io import planning
+from logstore.spark_io import planning, stores
 from logstore.spark_io.stream_options import StreamOptions
 from logstore.tuples import NamedTuple
 
@@ -71,7 +71,7 @@ def _records(opened: OpenStore[bytes], names: Sequence[bytes]) -> dict[str, Stre
 
 def ends(options: StreamOptions) -> Offsets:
     """Where the streams end now."""
-    with planning.open_for(options.source) as store:
+    with stores.local(options.source, options.source.path) as store:
         records = _records(opened_of(store), planning.stream_names(options.source, store))
         store.sync()
         return {name: _end(each) for name, each in records.items()}
@@ -85,7 +85,7 @@ def latest(
 
     ``upto`` bounds them, too. SnapshotExpired if unread entries went, unless that is allowed.
     """
-    with planning.open_for(options.source) as store:
+    with stores.local(options.source, options.source.path) as store:
         opened = opened_of(store)
         records = _records(opened, planning.stream_names(options.source, store))
         found = {
@@ -253,7 +253,7 @@ def splits(
     """The splits between two offsets, and the pins that hold what they name."""
     found: list[Split] = []
     held: list[str] = []
-    with planning.open_for(options.source) as store:
+    with stores.local(options.source, options.source.path) as store:
         try:
             for name, upto in end.items():
                 offset = start.get(name, Offset(options.after))
@@ -287,7 +287,7 @@ def _plan(
             min_partitions=options.source.min_partitions,
             cores=cores,
             ttl_ms=_OWN_MS,
-            owner=planning.driver(),
+            owner=stores.driver(),
             purpose="a streaming query",
         )
     except StreamNotFoundError:

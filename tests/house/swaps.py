@@ -57,7 +57,7 @@ def found(files: Iterable[Path], compiled: set[str]) -> list[Store]:
     sources, options = process_options([*arguments, *map(str, files)])
     options.export_types = options.preserve_asts = True
     result = build.build(sources, options)
-    assert result.errors == []
+    assert result.errors == [], result.errors
     looked_at = {source.module for source in sources}
     return [
         store

@@ -80,7 +80,7 @@ def test_ranges(
         ({"startIds": "1"}, "did you mean 'startId'"),
         ({"header": "true"}, "no option 'header'"),
         ({"streams": "a,b"}, "either option 'stream'"),
-        ({"paths": "[]"}, "one store a load"),
+        ({"paths": "[]"}, "either option 'path' or paths"),
         ({"path": ""}, "'path' is missing"),
         ({"path": "s3://bucket/store"}, "local directory"),
     ],

@@ -156,17 +156,18 @@ def test_names_that_would_be_null_or_two_are_refused(
         load(stream, schema).collect()
 
 
-def test_columns_that_differ_by_case_are_refused_by_name() -> None:
+def test_columns_that_differ_by_case_are_refused_by_name(path: Path) -> None:
     """Also where Spark itself is told to keep them apart."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     from logstore.errors import OptionError
-    from logstore.spark_io import schema
+    from logstore.spark_io import options, schema
 
+    parsed = options.parse({"path": str(path), "stream": "x"})
     for names in (("temp", "TEMP"), ("id", "ID"), ("a", "a")):
         wanted = StructType([StructField(name, StringType()) for name in names])
         with pytest.raises(OptionError, match=f"'{names[1]}'"):
-            schema.columns(wanted, "_corrupt_record")
+            schema.columns(wanted, parsed)
 
 
 def test_fields_that_differ_by_case_are_told_apart(load: Load) -> None:

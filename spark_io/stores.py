@@ -1,0 +1,128 @@
+"""The stores of a load, as planning sees them: `opened` is the one place where they are opened.
+
+A place is what `places` made of the option `path`. A directory is opened with its index; what lies
+elsewhere needs another class with these methods.
+
+Invariants: nothing that is sent to a task holds a store; what a plan names is durable, or never
+changes, before a task can read it; a store is closed again at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from logstore.api.open_store import open_store
+from logstore.api.opening import opened_of
+from logstore.api.store import Store
+from logstore.engine.shm import process
+from logstore.engine.shm.process import Identity
+from logstore.ids import StreamID
+from logstore.scan import plan
+from logstore.scan.plan import Plan
+from logstore.spark_io.options import SourceOptions
+
+SAMPLED_ENTRIES = 20
+
+
+class PlannedStore(Protocol):
+    """What planning asks of a store."""
+
+    place: str
+
+    def has(self, name: bytes) -> bool:
+        """Whether there is a stream of this name."""
+        ...
+
+    def names(self) -> list[bytes]:
+        """The streams."""
+        ...
+
+    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
+        """The names of fields in the first and last entries of a range."""
+        ...
+
+    def delivered(self, name: bytes, group: str) -> StreamID:
+        """The last ID that a group of a stream was given; GroupNotFoundError."""
+        ...
+
+    def plan(
+        self, names: Sequence[bytes], start: StreamID, end: StreamID, parts: int | None, cores: int
+    ) -> Plan:
+        """The splits of a range of streams, pinned, and durable."""
+        ...
+
+
+def driver() -> Identity:
+    """The process whose end ends the plans made here: Spark's driver.
+
+    A planner is a process of its own that ends with the plan. Spark's driver is the Java virtual
+    machine above it, which also ends when the Python script that started it does.
+    """
+    return process.identity(process.ancestor("java"))
+
+
+@contextmanager
+def opened(options: SourceOptions, place: str) -> Iterator[PlannedStore]:
+    """One of the stores of a load."""
+    with local(options, place) as store:
+        yield LocalStore(options, place, store)
+
+
+def local(options: SourceOptions, place: str) -> Store[bytes]:
+    """A store in a directory, with its index."""
+    readonly = bool(options.snapshot_dir)
+    return open_store(Path(place), create=False, background=False, readonly=readonly)
+
+
+class LocalStore:
+    """A store in a directory."""
+
+    def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
+        self.place = place
+        self._options = options
+        self._store = store
+
+    def has(self, name: bytes) -> bool:
+        """Whether there is a stream of this name."""
+        return name in self._store
+
+    def names(self) -> list[bytes]:
+        """The streams."""
+        return self._store.streams()
+
+    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
+        """The names of fields in the first and last entries of a range."""
+        stream = self._store.stream(name)
+        first = stream.range(start, end, count=SAMPLED_ENTRIES)
+        last = stream.range(start, end, count=SAMPLED_ENTRIES, reverse=True)
+        return {
+            field.decode("utf-8", "replace") for each in (*first, *last) for field in each.fields
+        }
+
+    def delivered(self, name: bytes, group: str) -> StreamID:
+        """The last ID that a group of a stream was given; GroupNotFoundError."""
+        return self._store.stream(name).group(group).info().last_delivered_id
+
+    def plan(
+        self, names: Sequence[bytes], start: StreamID, end: StreamID, parts: int | None, cores: int
+    ) -> Plan:
+        """The splits of a range of streams, pinned, and durable."""
+        options = self._options
+        made = plan.make(
+            opened_of(self._store).engine(),
+            names,
+            start,
+            end,
+            min_partitions=parts,
+            cores=cores,
+            ttl_ms=options.pin_ms,
+            home=Path(options.snapshot_dir) if options.snapshot_dir else None,
+            owner=driver(),
+            purpose="spark",
+        )
+        if not options.snapshot_dir:
+            self._store.sync()
+        return made
