@@ -94,7 +94,7 @@ def test_where_streams_begin_and_end(
         ({"startingOffsets": '{"a": "1-0"'}, "'startingOffsets' is no JSON object"),
         ({"startingOffsets": '{"a": 1}'}, "the offset of 'a' must be text: 1"),
         ({"startingOffsets": '{"a": "1-0", "a": "2-0"}'}, "'a' is there twice"),
-        ({"startingOffsets": '{"c": "1-0"}'}, "names 'c', which is none of the streams"),
+        ({"startingOffsets": '{"c": "1-0"}'}, "names 'c', which is not among the streams"),
         ({"startingOffsets": "1-0", "startId": "1"}, "give 'startId' or 'startingOffsets': one"),
         ({"startingGroup": "nobody"}, "stream b'a' has no group 'nobody'"),
         ({"startingGroup": ""}, "'startingGroup' must name a consumer group"),
