@@ -29,7 +29,6 @@ from logstore.tuples import NamedTuple
 _COPY_BYTES = 1 << 20
 _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
 
-
 _PRIVATE = "logstore-private-"  # directories of indexes that belong to one process
 _CLOEXEC, _DIRECTORY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_DIRECTORY", 0)
 # Opening a FIFO waits for its other end, unless it is told not to.
@@ -91,6 +90,8 @@ def _stat(at: os.stat_result) -> FileStat:
 
 class File:
     """One open file; positional reads and writes only."""
+
+    mappable = True
 
     def __init__(self, fd: int, path: Path) -> None:
         self.fd = fd

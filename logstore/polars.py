@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from logstore.api import arguments
 from logstore.api.open_store import open_store
 from logstore.api.scan import Scan, needing
 from logstore.api.store import Store
@@ -116,7 +115,7 @@ def _opened(store: Any) -> Iterator[Store[Any]]:
     if isinstance(store, Store):
         yield store
         return
-    with open_store(arguments.place(store), readonly=True, create=False) as opened:
+    with open_store(store, readonly=True, create=False) as opened:
         yield opened
 
 

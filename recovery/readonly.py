@@ -49,7 +49,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
             options,
             lambda self: rebuild.build(self, report, lambda: published(self, here)),
         )
-        _build(engine)
+        build(engine)
     except BaseException:
         fs.remove_tree(home)
         raise
@@ -90,7 +90,7 @@ def close_engine(engine: Engine) -> None:
     engine.fs.remove_tree(engine.index_home)
 
 
-def _build(engine: Engine) -> None:
+def build(engine: Engine) -> None:
     """Build the private index; again if a compaction removed a segment meanwhile."""
     last: Exception | None = None
     for _ in range(BUILD_TRIES):
@@ -158,7 +158,7 @@ class Follower:
                 self._take_in(bound)
             except (SegmentGone, FileNotFoundError, DamagedStoreError, GaveUp) as exc:
                 log.info("the log could not be followed: reading it anew: %r", exc)
-                _build(self._engine)
+                build(self._engine)
             self._seen = looked
 
     def _look(self) -> tuple[int, int]:

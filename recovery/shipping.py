@@ -27,11 +27,11 @@ from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import OptionError, SnapshotExpired
 from logstore.fs import File
-from logstore.log import chain, names, pinfile
-from logstore.recovery import shipped
-from logstore.recovery.shipped import (
+from logstore.log import chain, names, pinfile, shipped
+from logstore.log.shipped import (
     CHUNK_BYTES,
     MANIFEST,
+    NOT_PUBLISHED,
     OBJECTS,
     Manifest,
     Part,
@@ -41,6 +41,7 @@ from logstore.recovery.shipped import (
 from logstore.tuples import NamedTuple
 
 LEASE_MS = pins.LEASE_MS_MAX
+SEGMENT_SUFFIX = ".log"
 
 
 class Shipped(NamedTuple):
@@ -187,7 +188,7 @@ class _Ship:
             part is None
             or ours is None
             or ours < part.size_bytes
-            or self._digest(path, part.size_bytes) != part.sha256
+            or self._read(path, part.size_bytes).sha256 != part.sha256
         ):
             raise OptionError(
                 f"{self._place.shown} has a state of this store that does not lead to the present "
@@ -211,21 +212,24 @@ class _Ship:
             if held is None:
                 file.close()
 
-    def _digest(self, path: str, size_bytes: int) -> str:
-        found = hashlib.sha256()
+    def _read(self, path: str, size_bytes: int) -> Part:
+        """A file with its digest, and how a segment begins."""
+        found, head = hashlib.sha256(), b""
         for data in self._chunks(path, size_bytes):
             found.update(data)
-        return found.hexdigest()
+            head = head or data[: fmt.SEGMENT_HEAD_BYTES]
+        begins = head.hex() if path.endswith(SEGMENT_SUFFIX) else ""
+        return Part(path, size_bytes, found.hexdigest(), begins)
 
     def _part(self, path: str, size_bytes: int) -> Part | None:
         """A file with its digest; None: a hint that went meanwhile, which a store can lack."""
         known = self._known.get(path)
-        if known is not None and known.size_bytes == size_bytes and path.endswith(".log"):
+        if known is not None and known.size_bytes == size_bytes and path.endswith(SEGMENT_SUFFIX):
             return known
         try:
-            return Part(path, size_bytes, self._digest(path, size_bytes))
+            return self._read(path, size_bytes)
         except FileNotFoundError:
-            if path.endswith(".log"):
+            if path.endswith(SEGMENT_SUFFIX):
                 raise SnapshotExpired(
                     f"{path} was removed while the store was shipped: ship again"
                 ) from None
@@ -237,7 +241,7 @@ class _Ship:
             return
         place = self._place
         target = place.path(OBJECTS, part.sha256)
-        with place.errors(f"sending {part.path}"):
+        with place.errors(f"sending {part.path}", NOT_PUBLISHED):
             if place.is_local:
                 self._engine.fs.make_directory(Path(place.path(OBJECTS)))
             elif not place.has_objects:
@@ -260,7 +264,7 @@ class _Ship:
         """The commit point."""
         place = self._place
         data = made.pack()
-        with place.errors("publishing the manifest"):
+        with place.errors("publishing the manifest", NOT_PUBLISHED):
             if not place.is_local:
                 with place.fs.open_output_stream(place.path(MANIFEST)) as file:
                     file.write(data)

@@ -18,6 +18,7 @@ from logstore.api.stream import Stream
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.loading import load
 from logstore.tools.output import Output
+from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:  # it loads more than a short command needs
     from logstore.api.group import Group
@@ -25,7 +26,22 @@ if TYPE_CHECKING:  # it loads more than a short command needs
 F = TypeVar("F", bound=Callable[..., Any])
 
 STORE_HELP = "STORE is the directory of a store."
-store_argument = click.argument("path", metavar="STORE", type=click.Path(path_type=Path))
+
+
+class StorePath(click.Path):
+    """The directory of a store, or the URI that one was shipped to."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A URI stays one: as a local path it would lose a slash."""
+        if isinstance(value, str) and is_uri(value):
+            return path_of(value)
+        return super().convert(value, param, ctx)
+
+
+store_argument = click.argument("path", metavar="STORE", type=StorePath())
 
 
 def completed_by(name: str) -> Callable[..., Any]:

@@ -13,10 +13,12 @@ import click
 
 from logstore.api.opening import opened_of
 from logstore.errors import DamagedStoreError
+from logstore.log import shipped
 from logstore.recovery import backup as backups
-from logstore.recovery import check, shipped, shipping
+from logstore.recovery import check, fetch, shipping
 from logstore.tools import options
 from logstore.tools.output import EXIT_OK, Output
+from logstore.uri_path import shown
 
 EXIT_DAMAGED = 1
 
@@ -50,7 +52,7 @@ def ship(output: Output, path: Path, uri: str) -> None:
     with options.changing(path) as store, output.progress("Shipping") as progress:
         opened = opened_of(store).live()
         done = shipping.ship(opened.engine, opened.committer, uri, progress=progress)
-    output.report({"shipped": shipped.shown(uri), **done._asdict()})
+    output.report({"shipped": shown(uri), **done._asdict()})
 
 
 @click.command("verify")
@@ -92,7 +94,7 @@ def restore(output: Output, source: str, target: Path) -> None:
 
 def _restore_shipped(output: Output, uri: str, target: Path) -> None:
     with output.progress("Fetching") as progress:
-        shipped.fetch(uri, target, progress=progress)
+        fetch.fetch(uri, target, progress=progress)
     with output.progress("Verifying the store") as progress:
         found = check.check(target, progress=progress, careful=True)
     _refuse_damaged(found, "what was shipped")

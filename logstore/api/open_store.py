@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from logstore.api import arguments
@@ -17,6 +18,7 @@ from logstore.api.store import Store
 from logstore.clock import Clock, checked
 from logstore.errors import OptionError
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
+from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
@@ -75,7 +77,7 @@ def open_store(
     """Open a store, making it if it is missing and ``create`` allows.
 
     Args:
-        path: the store's directory.
+        path: the store's directory; with ``readonly`` also the URI that one was shipped to.
         sync: "always", "everysec" or "os": what a crash of the machine may lose.
         encoding: None gives bytes, a codec's name gives str.
         readonly: write nothing, and need no permission to.
@@ -113,7 +115,7 @@ def open_store(
         sync, readonly, lock_s, background, checked(clock), compact_rate or 0, low_space_bytes
     )
     options.check()
-    place, may_create = arguments.place(path).absolute(), bool(create) and not readonly
+    place, may_create = _place(path, readonly=readonly), bool(create) and not readonly
     opened: OpenStore[Any] = OpenStore(
         place, options, encoding, limits, _tell_dead_letters, create=may_create
     )
@@ -123,6 +125,18 @@ def open_store(
         opened.close()
         raise
     return Store(opened)
+
+
+def _place(path: str | os.PathLike[str], *, readonly: bool) -> Path:
+    """The directory of a store, or the URI of what was shipped of one."""
+    arguments.place(path)
+    found = path_of(path).absolute()
+    if is_uri(found) and not readonly:
+        raise OptionError(
+            f"{found} is what was shipped of a store, to be read only: give readonly=True, or "
+            "change the store itself"
+        )
+    return found
 
 
 def _given(*limits: int | None) -> dict[str, int]:

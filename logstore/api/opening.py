@@ -25,6 +25,7 @@ from logstore.errors import ClosedError, CommittedInterrupt, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
+from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
@@ -103,7 +104,8 @@ class OpenStore(Generic[T]):
 
     def __reduce__(self) -> Any:
         uuid = None if self._shared is None else self._shared.engine.uuid
-        return _reopen, (str(self.path), self._options, self.encoding, self._tell, uuid)
+        path = self.path if is_uri(self.path) else str(self.path)
+        return _reopen, (path, self._options, self.encoding, self._tell, uuid)
 
     def live(self) -> Shared:
         """The engine with its committer and threads; after a fork it is opened anew.
@@ -256,9 +258,9 @@ def opened_of(holder: _Holder[T]) -> OpenStore[T]:
 
 
 def _reopen(
-    path: str, options: StoreOptions, encoding: str | None, tell: Teller, uuid: bytes | None
+    path: str | Path, options: StoreOptions, encoding: str | None, tell: Teller, uuid: bytes | None
 ) -> OpenStore[Any]:
-    return OpenStore(Path(path), options, encoding, StoreLimits(), tell, create=False, uuid=uuid)
+    return OpenStore(path_of(path), options, encoding, StoreLimits(), tell, create=False, uuid=uuid)
 
 
 def acquire(
@@ -283,15 +285,19 @@ def acquire(
 
     def find() -> tuple[registry.Key, Shared]:
         if options.readonly:
-            from logstore.recovery import readonly
+            from logstore.log import shipped_files
+            from logstore.recovery import readonly, shipped_view
 
-            engine, report = readonly.open_engine(fs, path, options)
+            if shipped_files.is_shipped(path):
+                engine, report = shipped_view.open_engine(path, options)
+            else:
+                engine, report = readonly.open_engine(fs, path, options)
             close = readonly.close_engine
         else:
             engine, report = open_store.open_engine(fs, path, options, create=create, limits=limits)
             close = open_store.close_engine
         # Of what was opened: another directory may stand at ``path`` by now.
-        directory = fs.stat(engine.path)
+        directory = fs.stat(engine.index_home if is_uri(engine.path) else engine.path)
         made = directory.device, directory.inode, options.readonly
         return made, Shared(engine, close, report, _compacting)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import logstore
 from logstore.ids import StreamID
-from logstore.recovery import shipped
+from logstore.recovery import fetch
 from tests.house.repo import ROOT
 from tests.peers.servers import Peer
 from tests.recovery.test_shipping import bucket_server
@@ -125,7 +125,7 @@ def test_the_edge_sensor(tmp_path: Path) -> None:
             said, _ = sensor.communicate(timeout=60)
             assert sensor.returncode == 0
             assert b"shipped " in said
-            shipped.fetch(uri, tmp_path / "again")
+            fetch.fetch(uri, tmp_path / "again")
     with (
         logstore.open(tmp_path / "s", readonly=True) as there,
         logstore.open(tmp_path / "again", readonly=True) as here,

@@ -25,9 +25,9 @@ from logstore.errors import (
     OptionError,
     SnapshotExpired,
 )
-from logstore.recovery import shipped, shipping
+from logstore.log.shipped import MANIFEST, OBJECTS, Place
+from logstore.recovery import fetch, shipping
 from logstore.recovery.check import check
-from logstore.recovery.shipped import MANIFEST, OBJECTS, Place
 from logstore.recovery.shipping import Progress, Shipped
 from tests.tools.commands import invoke, ok
 
@@ -55,7 +55,7 @@ def ids(store: logstore.Store[bytes]) -> list[str]:
 def restored(uri: object, target: Path) -> list[str]:
     """What a store that is made of a URI has; checked, all of it."""
     shutil.rmtree(target, ignore_errors=True)
-    shipped.fetch(str(uri), target)
+    fetch.fetch(str(uri), target)
     found = check(target, careful=True)
     assert (found.damage, found.tail_bytes) == ([], 0)
     with logstore.open(target, background=False) as store:
@@ -174,7 +174,7 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
     for bad in (b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack()):
         manifest.write_bytes(bad)
         with pytest.raises(CorruptionError, match=MANIFEST):
-            shipped.fetch(str(uri), target)
+            fetch.fetch(str(uri), target)
         assert not target.exists()
     manifest.write_bytes(whole)
     thing = uri / OBJECTS / segment.sha256
@@ -191,12 +191,12 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
         if changed is not None:
             thing.write_bytes(changed)
         with pytest.raises(error, match=segment.path):
-            shipped.fetch(str(uri), target)
+            fetch.fetch(str(uri), target)
         assert not (target / "STORE").exists()
         shutil.rmtree(target)
         thing.touch()
     with pytest.raises(NotAStoreError, match="nothing was shipped"):
-        shipped.fetch(str(tmp_path / "nothing"), target)
+        fetch.fetch(str(tmp_path / "nothing"), target)
 
 
 KILLED = """
@@ -272,7 +272,7 @@ def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
     with bucket_server(tmp_path / "s3", port):
         with pytest.raises(NotAStoreError, match="nothing was shipped"):
-            shipped.fetch(uri, tmp_path / "again")
+            fetch.fetch(uri, tmp_path / "again")
         done = ship(store, uri)
         assert 0 < done.sent_files <= done.files - 3
         store.stream("x").add({"a": "1"})

@@ -99,8 +99,9 @@ class Segments:
             raise SegmentGone(number) from None
         if sealed and not file.size_bytes():  # which cannot be mapped
             raise CorruptFrameError("the segment is empty", segment=number, offset=0)
-        made: File | MappedSegment = MappedSegment(file) if sealed else file
-        if sealed:
+        made: File | MappedSegment = file
+        if sealed and file.mappable:
+            made = MappedSegment(file)
             file.close()
         with self._lock:
             self._files[key] = made

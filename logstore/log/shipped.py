@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from logstore import format as fmt
 from logstore.errors import (
     CorruptionError,
     FileSystemError,
@@ -29,26 +27,32 @@ from logstore.errors import (
     OptionError,
     SnapshotExpired,
 )
-from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names
 from logstore.tuples import NamedTuple
+from logstore.uri_path import is_uri, shown
 
 MANIFEST = "MANIFEST.json"
 OBJECTS = "objects"
 KIND, VERSION = "logstore-shipped", 1
 MANIFEST_MAX_BYTES = 256 << 20
 CHUNK_BYTES = 4 << 20
+TRY_AGAIN = "try again when it can be reached"
+NOT_PUBLISHED = f"nothing was published: {TRY_AGAIN}, what is there already is not sent again"
 _DIGEST_DIGITS = 64
 _OF_OBJECTS = ("abfs", "gcs", "s3")  # which need no directories
 Progress = Callable[[int, int], None]
 
 
 class Part(NamedTuple):
-    """A file of a store, by its path in the store; ``sha256`` (hex) also names its object."""
+    """A file of a store, by its path in the store; ``sha256`` (hex) also names its object.
+
+    ``head`` (hex): how a segment begins, so that opening a store does not ask for each.
+    """
 
     path: str
     size_bytes: int
     sha256: str
+    head: str = ""
 
 
 class Manifest(NamedTuple):
@@ -78,7 +82,7 @@ class Place:
                 "URIs need pyarrow: install it with pip install 'logstore-streams[arrow]'"
             ) from None
         self.shown = shown(uri)
-        text = uri if "://" in uri else Path(uri).absolute().as_uri()
+        text = uri if is_uri(uri) else Path(uri).absolute().as_uri()
         try:
             found, root = arrow_fs.FileSystem.from_uri(text)
         except (ValueError, OSError) as exc:
@@ -94,17 +98,14 @@ class Place:
         return "/".join((self.root, *parts))
 
     @contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
+    def errors(self, doing: str, hint: str = TRY_AGAIN) -> Iterator[None]:
         """FileSystemError for what the file system says; what is missing stays what it is."""
         try:
             yield
         except (FileNotFoundError, FileSystemError):
             raise
         except OSError as exc:
-            raise FileSystemError(
-                f"{doing} at {self.shown} failed: {exc}; nothing was published: try again when it "
-                "can be reached, what is there already is not sent again"
-            ) from exc
+            raise FileSystemError(f"{doing} at {self.shown} failed: {exc}; {hint}") from exc
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each object that is there, by its name; also of what no manifest names."""
@@ -124,6 +125,17 @@ class Place:
             except FileNotFoundError:
                 return None
         return _unpack(data, self.shown)
+
+    def published(self) -> Manifest:
+        """The same; NotAStoreError for nothing."""
+        found = self.manifest()
+        if found is None:
+            raise NotAStoreError(f"nothing was shipped to {self.shown}: it has no {MANIFEST}")
+        return found
+
+    def source(self, part: Part) -> Any:
+        """An object, opened for reading anywhere in it; FileNotFoundError if it is gone."""
+        return self.fs.open_input_file(self.path(OBJECTS, part.sha256))
 
     def chunks(self, part: Part) -> Iterator[bytes]:
         """The bytes of an object, checked at the end; CorruptionError if they are others.
@@ -157,17 +169,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def shown(uri: str) -> str:
-    """A URI without the secrets that it may have: user, password and query."""
-    if "://" not in uri:
-        return uri
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return uri.partition("://")[0] + "://..."
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def is_object(name: str) -> bool:
     """Whether a name in objects/ is one that we give."""
     return len(name) == _DIGEST_DIGITS and all(each in "0123456789abcdef" for each in name)
@@ -193,6 +194,7 @@ def _unpack(data: bytes, where: str) -> Manifest:
             )
         parts = tuple(Part(*each) for each in body["parts"])
         for part in parts:
+            bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
                 raise ValueError(f"it names {part.path!r}, which no store has")
         return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts)
@@ -211,52 +213,3 @@ def _is_of_a_store(path: str) -> bool:
         return names.is_segment_file(name)
     half = name + names.TEMPORARY
     return path == names.STORE or (folder == names.CHECKPOINTS and names.is_half_checkpoint(half))
-
-
-def fetch(
-    uri: str, target: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL
-) -> Manifest:
-    """Make a store in an empty or new directory of what was shipped to a URI.
-
-    Crash order: everything but STORE is written and synced, then STORE: without it the directory is
-    no store. NotAStoreError if nothing was shipped there; CorruptionError, SnapshotExpired and
-    FileSystemError as the objects are.
-    """
-    place = Place(uri)
-    manifest = place.manifest()
-    if manifest is None:
-        raise NotAStoreError(f"nothing was shipped to {place.shown}: it has no {MANIFEST}")
-    if fs.names(target):
-        raise OptionError(f"{target} is not empty: give a new or an empty directory for the store")
-    for folder in (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX):
-        fs.make_directory(target / folder)
-    total = sum(part.size_bytes for part in manifest.parts)
-    done, store = 0, b""
-    for part in manifest.parts:
-        if progress is not None:
-            progress(done, total)
-        if part.path == names.STORE:
-            if part.size_bytes > fmt.STORE_BODY_MAX_BYTES * 2:
-                raise CorruptionError(f"{MANIFEST} at {place.shown} is damaged: its STORE is huge")
-            store = b"".join(place.chunks(part))
-        else:
-            _write(fs, target / part.path, place.chunks(part))
-        done += part.size_bytes
-    if not store:
-        raise CorruptionError(f"{MANIFEST} at {place.shown} is damaged: it names no STORE")
-    for folder in (names.LOG, names.CHECKPOINTS):
-        fs.sync_directory(target / folder)
-    fs.write_atomic(target / names.STORE, store)
-    return manifest
-
-
-def _write(fs: FileSystem, path: Path, chunks: Iterator[bytes]) -> None:
-    file: File = fs.open_new(path)
-    offset = 0
-    try:
-        for data in chunks:
-            file.pwrite(data, offset)
-            offset += len(data)
-        file.sync()
-    finally:
-        file.close()
