@@ -31,7 +31,7 @@ from logstore.aio.stream import AsyncStream
 from logstore.api.delivery import Delivery
 from logstore.errors import GroupExistsError, UsageError
 from logstore.ids import StreamID
-from logstore.jobs.worker import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, here, is_gone
+from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, here, is_gone, text
 
 R = TypeVar("R")
 GROUP = "workers"
@@ -168,7 +168,7 @@ async def _rescued(group: AsyncGroup[bytes], name: str) -> list[Delivery[bytes]]
     """Take over what workers hold whose processes are gone."""
     taken: list[Delivery[bytes]] = []
     for consumer in await group.consumers():
-        if consumer.pending and is_gone(consumer.name.decode("utf-8", "backslashreplace")):
+        if consumer.pending and is_gone(text(consumer.name)):
             held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
             ids = [each.id async for each in held]
             taken += await group.claim(name, ids, min_idle=CLAIM_IDLE)

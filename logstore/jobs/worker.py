@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import signal
 import threading
 import time
@@ -28,8 +27,8 @@ from typing import Any
 
 from logstore.api.delivery import Delivery
 from logstore.api.worker import Work, consume
-from logstore.engine.shm import process
 from logstore.errors import Error, NotOwner
+from logstore.jobs import gone
 from logstore.jobs.ends import Ends, Fields
 from logstore.jobs.queue import Jobs
 from logstore.jobs.task import Task
@@ -38,11 +37,6 @@ from logstore.logger import Logger
 log = Logger("logstore.jobs")
 
 STOP_S = 0.1  # how late a stop may be seen
-LOOK_S = 2.0  # how often a worker looks for others that are gone
-# A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
-CLAIM_IDLE = timedelta(seconds=1)
-CLAIM_JOBS = 100  # at once
-FORGET_AFTER = timedelta(minutes=10)
 DEATHS_MAX = 3  # of workers that did a job, on top of its retries
 BACKOFF_MAX_S = 3600.0
 ERROR_MAX_CHARS = 2000
@@ -55,7 +49,7 @@ class Worker:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._ends = Ends(jobs.store, f"{jobs.queue}:results", self._not_ended)
-        self.name = f"{here()}:{next(_numbers)}"
+        self.name = f"{gone.here()}:{next(_numbers)}"
         self._stopped = threading.Event()
         self._loop: asyncio.Runner | None = None
 
@@ -65,7 +59,7 @@ class Worker:
         """Do jobs until stopped, as ``Jobs.work``; how many."""
         jobs = self._jobs
         jobs.schedule_tasks()
-        self._rescue()
+        gone.rescue(jobs.group, self.name)
         looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
         looker.start()
         try:
@@ -155,16 +149,16 @@ class Worker:
 
     # -- workers that are gone --------------------------------------------------------------------
     def _look(self) -> None:
-        next_look = time.monotonic() + LOOK_S
+        next_look = time.monotonic() + gone.LOOK_S
         while not self._stopped.is_set():
             left_s = next_look - time.monotonic()
             if left_s > 0:
                 if self._ends.wait(min(left_s, STOP_S)):
                     self._ends.commit_old()
                 continue
-            next_look = time.monotonic() + LOOK_S
+            next_look = time.monotonic() + gone.LOOK_S
             try:
-                self._rescue()
+                gone.rescue(self._jobs.group, self.name)
                 self._drop_done()
             except Error as error:
                 log.warning("jobs of workers that are gone wait for the next look: %s", error)
@@ -179,27 +173,6 @@ class Worker:
         first = stream.first
         if first is not None and first.id < upto:
             stream.trim(minid=upto, approximate=True, references="acked")
-
-    def _rescue(self) -> None:
-        """Take over the jobs of workers that are gone, and forget those that have none.
-
-        None is forgotten that was awake a while ago: who adds a job may be handing it over in that
-        moment, and what a removed consumer holds nobody gets.
-        """
-        group = self._jobs.group
-        for consumer in group.consumers():
-            name = _text(consumer.name)
-            if name == self.name or not is_gone(name):
-                continue
-            if not consumer.pending:
-                if consumer.idle >= FORGET_AFTER:
-                    group.remove_consumer(consumer.name)
-                continue
-            held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
-            ids = [each.id for each in held]
-            if ids:
-                taken = group.claim(self.name, ids, min_idle=CLAIM_IDLE)
-                log.info("%d jobs are taken over: their worker %s is gone", len(taken), name)
 
 
 class WorkersDied(Exception):  # noqa: N818
@@ -216,33 +189,6 @@ def _named(delivery: Delivery[Any], fields: dict[bytes, bytes]) -> tuple[str, st
         else id.decode("utf-8", "replace"),
         fields.get(b"task", b"").decode("utf-8", "replace"),
     )
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
-
-
-def here() -> str:
-    """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
-    pid = os.getpid()
-    parts = (process.boot_id(), process.pid_namespace(), pid, process.start_ticks(pid))
-    return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
-
-
-def is_gone(worker: str) -> bool:
-    """Whether a worker surely ended: its process, or the boot of this machine that it ran in.
-
-    Never for one of another host, or of another container: ``redeliver_after`` is for those.
-    """
-    parts, ours = worker.split(":"), here().split(":")
-    if len(parts) != len(ours) + 1 or parts[0] != ours[0]:
-        return False
-    if parts[1] != ours[1]:
-        return bool(parts[1])
-    pid, start = parts[3], parts[4]
-    if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
-        return False
-    return int(start) > 0 and not process.lives(int(pid), int(start))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 import logstore
 from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
 from logstore.jobs import Job, Jobs, ends, worker
+from logstore.jobs import gone as gone_workers
 from tests.engine.procs import Forked
 
 
@@ -176,7 +177,7 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its process; a task that kills worker after worker ends as a dead job."""
-    monkeypatch.setattr(worker, "CLAIM_IDLE", timedelta(0))
+    monkeypatch.setattr(gone_workers, "CLAIM_IDLE", timedelta(0))
     with Jobs(tmp_path / "s") as jobs:
 
         @jobs.task
@@ -185,17 +186,17 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
 
         held, living = note.delay(), note.delay()
         gone = worker.Worker(jobs).name.rsplit(":", 3)[0] + ":1:1:1"  # pid 1 did not start then
-        assert worker.is_gone(gone)
+        assert gone_workers.is_gone(gone)
         here = worker.Worker(jobs).name
-        assert not worker.is_gone(here)
-        assert not worker.is_gone("elsewhere" + here)
-        assert not worker.is_gone("somebody")
+        assert not gone_workers.is_gone(here)
+        assert not gone_workers.is_gone("elsewhere" + here)
+        assert not gone_workers.is_gone("somebody")
         jobs.group.read(gone, count=1)
         jobs.group.read(here, count=1)
         assert jobs.work(timeout=0) == 1
         assert held.result(0) == "done"
         assert not living.done()
-        monkeypatch.setattr(worker, "FORGET_AFTER", timedelta(0))
+        monkeypatch.setattr(gone_workers, "FORGET_AFTER", timedelta(0))
         jobs.work(timeout=0)
         assert gone not in [each.name for each in jobs.group.consumers()]
         assert here in [each.name for each in jobs.group.consumers()]

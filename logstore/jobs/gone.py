@@ -1,0 +1,87 @@
+"""Workers that are gone: seen by the names of their consumers, and what they held taken over.
+
+A consumer's name says which process it is of, so that others on the machine see whether that still
+lives. The workers of ``logstore.jobs`` and of huey take over by ``rescue``; taskiq's, awaited, by
+the same rules.
+
+Invariants: nothing is taken from a worker that lives, or of which nothing is known: another host's,
+another container's. None is forgotten that was awake a while ago.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from logstore.api.delivery import DeletedDelivery, Delivery
+from logstore.api.group import Group
+from logstore.engine.shm import process
+from logstore.logger import Logger
+
+log = Logger("logstore.jobs")
+
+LOOK_S = 2.0  # how often a worker looks for others that are gone
+# A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
+CLAIM_IDLE = timedelta(seconds=1)
+CLAIM_JOBS = 100  # at once
+FORGET_AFTER = timedelta(minutes=10)
+
+
+def here() -> str:
+    """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
+    pid = os.getpid()
+    parts = (process.boot_id(), process.pid_namespace(), pid, process.start_ticks(pid))
+    return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
+
+
+def is_gone(worker: str) -> bool:
+    """Whether a worker surely ended: its process, or the boot of this machine that it ran in.
+
+    Never for one of another host, or of another container: ``redeliver_after`` is for those.
+    """
+    parts, ours = worker.split(":"), here().split(":")
+    if len(parts) != len(ours) + 1 or parts[0] != ours[0]:
+        return False
+    if parts[1] != ours[1]:
+        return bool(parts[1])
+    pid, start = parts[3], parts[4]
+    if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
+        return False
+    return int(start) > 0 and not process.lives(int(pid), int(start))
+
+
+def text(name: str | bytes) -> str:
+    """A consumer's name as text, whatever the store's encoding."""
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
+
+
+def rescue(group: Group[Any], taker: str) -> list[Delivery[Any] | DeletedDelivery[Any]]:
+    """Take over the jobs of workers that are gone, and forget those that have none.
+
+    None is forgotten that was awake a while ago: who adds a job may be handing it over in that
+    moment, and what a removed consumer holds nobody gets.
+
+    Args:
+        group: the workers.
+        taker: the consumer that takes.
+
+    Returns:
+        What it took.
+    """
+    taken: list[Delivery[Any] | DeletedDelivery[Any]] = []
+    for consumer in group.consumers():
+        name = text(consumer.name)
+        if name == taker or not is_gone(name):
+            continue
+        if not consumer.pending:
+            if consumer.idle >= FORGET_AFTER:
+                group.remove_consumer(consumer.name)
+            continue
+        held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
+        ids = [each.id for each in held]
+        if ids:
+            found = group.claim(taker, ids, min_idle=CLAIM_IDLE)
+            log.info("%d jobs are taken over: their worker %s is gone", len(found), name)
+            taken += found
+    return taken
