@@ -1,8 +1,8 @@
-"""Which stores a load names: one directory, several, or those that a pattern finds.
+"""Which stores a load names: one directory or URI, several, or those that a pattern finds.
 
 Invariants: a store is read once, whatever it is called by: one that is named twice, or a copy of
 another one, is an OptionError, for its rows would come twice. A pattern that finds no store is one,
-too. Opens nothing but STORE files.
+too. Opens nothing but STORE files, and of what was shipped its manifests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from logstore.errors import NotAStoreError, OptionError
 from logstore.fs import LOCAL
-from logstore.log import names, storefile
+from logstore.log import names, shipped, storefile
+from logstore.log.shipped_files import is_shipped
+from logstore.uri_path import is_uri, shown
 
 PATH, PATHS = "path", "paths"  # Spark makes the second one of load([a, b]), as JSON
 _WILD = "*?["
@@ -23,23 +25,24 @@ _WILD = "*?["
 
 def several(given: Mapping[str, str]) -> bool:
     """Whether a load may have more than one store, by what it says: a list or a pattern."""
-    return PATHS in given or any(each in given.get(PATH, "") for each in _WILD)
+    return PATHS in given or _is_wild(given.get(PATH, ""))
 
 
 def stores(given: Mapping[str, str]) -> tuple[str, ...]:
     """The stores of a load, each once: the places that `spark_io.stores` opens."""
     found: list[str] = []
     for text in _named(given):
-        place = local(text, PATH)
-        found += [place] if _is_store(place) or not _is_wild(place) else _matching(place)
+        found += _found(text)
     by_uuid: dict[bytes, str] = {}
     for place in found:
-        uuid = storefile.read(LOCAL, Path(place)).uuid
+        uuid = _uuid(place)
         before = by_uuid.setdefault(uuid, place)
         if before is not place:
-            how = "is named twice" if before == place else f"and {before} are the same store, or"
+            how = "is named twice" if before == place else f"and {shown(before)} are the same store, or"
             more = "" if before == place else " copies of one"
-            raise OptionError(f"{place} {how}{more}: its rows would come twice, so leave one out")
+            raise OptionError(
+                f"{shown(place)} {how}{more}: its rows would come twice, so leave one out"
+            )
     return tuple(found)
 
 
@@ -50,7 +53,7 @@ def local(text: str, option: str) -> str:
         text = unquote(text.removeprefix("file:"))  # a `?` is a pattern here, and no query
         text = "/" + text.lstrip("/")
     elif "://" in text:
-        raise OptionError(f"option {option!r} must be a local directory, not {text!r}")
+        raise OptionError(f"option {option!r} must be a local directory, not {shown(text)!r}")
     return str(Path(text).absolute())
 
 
@@ -72,7 +75,30 @@ def _named(given: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _found(text: str) -> list[str]:
+    if is_remote(text):
+        found = shipped.matching(text) if _is_wild(text) else [text]
+        if not found:
+            raise OptionError(f"option 'path': no store was shipped to where {shown(text)!r} finds")
+        return found
+    place = local(text, PATH)
+    return [place] if _is_store(place) or not _is_wild(place) else _matching(place)
+
+
+def is_remote(place: str) -> bool:
+    """Whether it is a URI, and no local path."""
+    return is_uri(place) and not place.startswith("file:")
+
+
+def _uuid(place: str) -> bytes:
+    if is_remote(place) or is_shipped(Path(place)):
+        return bytes.fromhex(shipped.place(place).published().uuid)
+    return storefile.read(LOCAL, Path(place)).uuid
+
+
 def _is_wild(place: str) -> bool:
+    if is_remote(place):
+        return shipped.is_pattern(place)
     return any(each in place for each in _WILD)
 
 
@@ -91,7 +117,7 @@ def _matching(pattern: str) -> list[str]:
         else:
             found = [each / part for each in found]
     kept = [
-        str(each) for each in found if any(LOCAL.exists(each / n) for n in (names.STORE, names.LOG))
+        str(each) for each in found if any(LOCAL.exists(each / n) for n in (names.STORE, names.LOG, shipped.MANIFEST))
     ]
     if not kept:
         raise OptionError(f"option 'path': there is no store that {pattern!r} finds")

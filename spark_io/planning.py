@@ -21,6 +21,7 @@ from logstore.scan.snapshot import Split
 from logstore.spark_io import offsets, stores
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.stores import PlannedStore
+from logstore.uri_path import shown
 
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64
@@ -65,7 +66,7 @@ def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes],
 
 def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
     for name in missing:
-        where = options.places[0] if len(options.places) == 1 else f"{len(options.places)} stores"
+        where = shown(options.places[0]) if len(options.places) == 1 else f"{len(options.places)} stores"
         raise StreamNotFoundError(
             f"there is no such stream in {where}; see store.streams()",
             stream=arguments.stream_name(name),
@@ -172,7 +173,7 @@ def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: 
     more = f" and {len(names) - TOLD_STREAMS} more" if len(names) > TOLD_STREAMS else ""
     _log.info(
         "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
-        place,
+        shown(place),
         len(names),
         first,
         more,

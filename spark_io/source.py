@@ -23,6 +23,7 @@ from logstore.spark_io import places, sink, sink_options, stream_options, tables
 from logstore.spark_io import schema as columns
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.partition import SplitPartition
+from logstore.uri_path import shown
 
 NAME = "logstore"
 
@@ -134,6 +135,6 @@ class LogstoreReader(DataSourceReader):
         """The record batches of one split; SnapshotExpired if its pin is over."""
         if not isinstance(partition, SplitPartition):
             return  # Spark's way to say that there are no partitions
-        rows, gather = columns.rows(self.wanted, self.options, partition.split.store)
+        rows, gather = columns.rows(self.wanted, self.options, shown(partition.split.store))
         for batch in read.batches(partition.split, gather):
             yield rows.batch(batch)

@@ -1,7 +1,7 @@
 """The stores of a load, as planning sees them: `opened` is the one place where they are opened.
 
-A place is what `places` made of the option `path`. A directory is opened with its index; what lies
-elsewhere needs another class with these methods.
+A place is what `places` made of the option `path`: a directory, which is opened with its index, or a
+URI, of which a view is opened, which makes an index of its own.
 
 Invariants: nothing that is sent to a task holds a store; what a plan names is durable, or never
 changes, before a task can read it; a store is closed again at the end.
@@ -20,9 +20,11 @@ from logstore.api.store import Store
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.ids import StreamID
+from logstore.log.shipped_files import is_shipped
 from logstore.scan import plan
 from logstore.scan.plan import Plan
 from logstore.spark_io.options import SourceOptions
+from logstore.uri_path import path_of, shown
 
 SAMPLED_ENTRIES = 20
 
@@ -72,16 +74,16 @@ def opened(options: SourceOptions, place: str) -> Iterator[PlannedStore]:
 
 
 def local(options: SourceOptions, place: str) -> Store[bytes]:
-    """A store in a directory, with its index."""
-    readonly = bool(options.snapshot_dir)
-    return open_store(Path(place), create=False, background=False, readonly=readonly)
+    """A store in a directory, with its index; or a view of what was shipped of one."""
+    readonly = bool(options.snapshot_dir) or is_shipped(path_of(place))
+    return open_store(place, create=False, background=False, readonly=readonly)
 
 
 class LocalStore:
-    """A store in a directory."""
+    """A store in a directory, or at a URI."""
 
     def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
-        self.place = place
+        self.place = shown(place)
         self._options = options
         self._store = store
 
@@ -123,6 +125,6 @@ class LocalStore:
             owner=driver(),
             purpose="spark",
         )
-        if not options.snapshot_dir:
+        if not opened_of(self._store).engine().options.readonly:
             self._store.sync()
         return made

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import ZERO_ID, StreamID, parse_id
+from logstore.log.shipped_files import is_shipped
 from logstore.spark_io import options as source_options
 from logstore.spark_io import places
 from logstore.spark_io.options import SourceOptions
 from logstore.tuples import NamedTuple
+from logstore.uri_path import path_of
 
 EARLIEST, LATEST = "earliest", "latest"
 KNOWN = (
@@ -80,8 +82,13 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
         raise OptionError(f"option 'failOnDataLoss' is true or false, not {fail!r}")
     if "progressgroup" in own and not own["progressgroup"]:
         raise OptionError("option 'progressGroup' must name a consumer group")
+    source = source_options.parse(given)
+    if is_shipped(path_of(source.path)):
+        raise OptionError(
+            "a streaming query reads the store itself: what was shipped stays as it was published"
+        )
     return StreamOptions(
-        source_options.parse(given),
+        source,
         start == LATEST,
         after,
         _limit(own, "maxrowspertrigger"),

@@ -28,6 +28,7 @@ from logstore.ids import StreamID, parse_id
 from logstore.scan import read
 from logstore.spark_io import schema as columns
 from logstore.spark_io.partition import SplitPartition
+from logstore.uri_path import shown
 from logstore.spark_io.stream_options import StreamOptions
 
 if TYPE_CHECKING:
@@ -150,6 +151,6 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one split; SnapshotExpired if its pin is over."""
         if not isinstance(partition, SplitPartition):
             return
-        rows, gather = columns.rows(self.wanted, self.options.source, partition.split.store)
+        rows, gather = columns.rows(self.wanted, self.options.source, shown(partition.split.store))
         for batch in read.batches(partition.split, gather):
             yield rows.batch(batch)

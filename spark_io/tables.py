@@ -21,6 +21,7 @@ from logstore.ids import U64_MAX
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
 from logstore.spark_io.options import SourceOptions
+from logstore.uri_path import shown
 
 if TYPE_CHECKING:  # with LMDB, which tasks must not need
     from logstore.api.store import Store
@@ -95,7 +96,7 @@ class TableReader(DataSourceReader):
         rows: list[tuple[Any, ...]] = []
         for place, names in planning.streams(self.options).items():
             with stores.local(self.options, place) as store:
-                rows += [(*row, place) for row in _ROWS[self.table](store, names)]
+                rows += [(*row, shown(place)) for row in _ROWS[self.table](store, names)]
         return [
             TablePartition(self._packed(rows[at : at + BATCH_ROWS]))
             for at in range(0, len(rows), BATCH_ROWS)

@@ -71,6 +71,20 @@ def read_item(items: bytes | bytearray, at: int) -> tuple[Item, int] | None:
     return Item(position, size, live, (ms, seq), (last_ms, last_seq), vector, lp), end
 
 
+def segments_of(items: bytes | bytearray) -> set[int]:
+    """The segments that the items of a list are in, which is not cut off."""
+    found: set[int] = set()
+    at = 0
+    while at < len(items):
+        position, size, _, _, _, _, _, vector_bytes = _ITEM.unpack_from(items, at)
+        at += _ITEM.size + vector_bytes
+        if position:
+            found.add(fmt.segment_of(position))
+        else:
+            at += size
+    return found
+
+
 def frame_listpack(data: bytes, at: int, item: Item, stream: int, seed: int) -> bytes | None:
     """The listpack of the node frame at an index; None if it is not the one that is meant."""
     end = at + fmt.FRAME_HEAD_BYTES + item.size_bytes

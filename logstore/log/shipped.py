@@ -16,8 +16,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from logstore.errors import (
     CorruptionError,
@@ -85,9 +88,12 @@ class Place:
         text = uri if is_uri(uri) else Path(uri).absolute().as_uri()
         try:
             found, root = arrow_fs.FileSystem.from_uri(text)
-        except (ValueError, OSError) as exc:
+        except ValueError as exc:
             why = str(exc).replace(text, self.shown)
             raise OptionError(f"{self.shown} is no URI that pyarrow reads: {why}") from None
+        except OSError as exc:
+            why = str(exc).replace(text, self.shown)
+            raise FileSystemError(f"{self.shown} cannot be reached: {why}") from None
         self.fs: Any = found
         self.root: str = root.rstrip("/")
         self.has_objects = found.type_name in _OF_OBJECTS
@@ -106,6 +112,15 @@ class Place:
             raise
         except OSError as exc:
             raise FileSystemError(f"{doing} at {self.shown} failed: {exc}; {hint}") from exc
+
+    def directories(self, root: str) -> list[str]:
+        """The names of directories in one of the file system, as in a shell without hidden ones."""
+        import pyarrow.fs as arrow_fs
+
+        with self.errors("looking for stores"):
+            found = self.fs.get_file_info(arrow_fs.FileSelector(root, allow_not_found=True))
+        named = [str(each.base_name) for each in found if not each.is_file]
+        return sorted(name for name in named if not name.startswith("."))
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each object that is there, by its name; also of what no manifest names."""
@@ -162,6 +177,38 @@ class Place:
                 f"{part.path} at {self.shown} is not what was shipped ({part.size_bytes} bytes): "
                 f"delete the object {part.sha256}, and ship again from the store"
             )
+
+
+@lru_cache(maxsize=8)
+def place(uri: str) -> Place:
+    """The directory at a URI, its connection kept: a task reads many splits of one."""
+    return Place(uri)
+
+
+def is_pattern(uri: str) -> bool:
+    """Whether the path of a URI has ``*`` or ``[...]`` in it (a ``?`` begins its query)."""
+    return any(each in urlsplit(uri).path for each in "*[")
+
+
+def matching(pattern: str) -> list[str]:
+    """The URIs, sorted, of all that was shipped to directories that a pattern finds."""
+    parts = urlsplit(pattern)
+    texts = parts.path.split("/")
+    first = next(at for at, text in enumerate(texts) if is_pattern(f"/{text}"))
+    base = "/".join(texts[:first])
+    here = place(urlunsplit(parts._replace(path=base)))
+    found = [(base, here.root)]
+    for text in texts[first:]:
+        if is_pattern(f"/{text}"):
+            pairs = [(each, name) for each in found for name in here.directories(each[1])]
+            pairs = [(each, name) for each, name in pairs if fnmatchcase(name, unquote(text))]
+        else:
+            pairs = [(each, unquote(text)) for each in found]
+        found = [(f"{uri}/{quote(name)}", f"{root}/{name}") for (uri, root), name in pairs]
+    with here.errors("looking for stores"):
+        looked = here.fs.get_file_info([f"{root}/{MANIFEST}" for _, root in found])
+    kept = [uri for (uri, _), each in zip(found, looked, strict=True) if each.is_file]
+    return sorted(urlunsplit(parts._replace(path=uri)) for uri in kept)
 
 
 def digest(data: bytes) -> str:

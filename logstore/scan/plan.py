@@ -17,20 +17,24 @@ from pathlib import Path
 
 import msgpack
 
-from logstore.codec.located import NodeList
+from logstore.codec.located import NodeList, segments_of
 from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.log import names as logfiles
 from logstore.log import pinfile
+from logstore.log.shipped_files import ShippedFiles
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.listing import Listing
 from logstore.scan.snapshot import Split, Writer
 from logstore.tuples import NamedTuple
+from logstore.uri_path import UriPath
 
 BLOCK_BYTES = 64 << 10
+INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
 SPLIT_BYTES = 16 << 20
 TTL_MS = pins.LEASE_MS_MAX
 PLANNING_MS = 10 * 60 * 1000
@@ -92,6 +96,9 @@ def make(
         raise OptionError(f"minPartitions must be 1 to {MIN_PARTITIONS_MAX}: {min_partitions}")
     if not 1 <= ttl_ms <= pins.LEASE_MS_MAX:
         raise OptionError(f"a pin lives between 1 and {pins.LEASE_MS_MAX} ms: {ttl_ms}")
+    if isinstance(engine.path, UriPath):
+        found = Listing(engine, names, start, end)
+        return _inline(engine, engine.path, found, min_partitions, cores)
     owner = owner or process.identity()
     made_ms = engine.clock.now_ms()
     fs, home = engine.fs, home or engine.path
@@ -121,6 +128,32 @@ def make(
         pins.release(fs, home, pin.id)
         raise
     return Plan(pin.id, splits, found.nodes.live, total)
+
+
+# -- plans of what was shipped --------------------------------------------------------------
+def _inline(
+    engine: Engine, path: UriPath, found: Listing, min_partitions: int | None, cores: int
+) -> Plan:
+    """A plan of a store at a URI, where nothing is written: each split has its part with it. No pin
+    holds what it names; a newer state may take it away."""
+    if not len(found.nodes):
+        return Plan("", [], 0, 0)
+    assert isinstance(engine.fs, ShippedFiles)
+    total, count = found.nodes.size_bytes, len(found.nodes)
+    parts = partition_count(total, count, min_partitions=min_partitions, cores=cores)
+    parts = min(count, max(parts, -(-found.nodes.nbytes // INLINE_BYTES)))
+    writer = snapshotfile.InlineWriter(engine.uuid)
+    place = Split(path.uri, "", engine.uuid, "", 0, 0, ZERO_ID, MAX_ID, 0, 0, 0)
+    splits, _ = _write(writer, place, found, bounds(found.nodes, parts))
+    whole: list[Split] = []
+    for each in splits:
+        split = each._replace(blocks=writer.part(each))
+        numbers: set[int] = set()
+        for _, items in snapshotfile.read(engine.fs, split):
+            numbers |= segments_of(items)
+        files = [logfiles.segment(Path(), number).as_posix() for number in sorted(numbers)]
+        whole.append(split._replace(objects=tuple(engine.fs.parts[file] for file in files)))
+    return Plan("", whole, found.nodes.live, total)
 
 
 # -- plans that are there already -----------------------------------------------------------
@@ -153,8 +186,8 @@ def _shared(engine: Engine, home: Path, key: str, now_ms: int) -> Plan | None:
             )
             for row in table
         ]
-        entries, size = (sum(each) for each in zip(*[split[-2:] for split in splits], strict=True))
-        return Plan(pin.id, splits, entries, size)
+        entries = sum(split.entries for split in splits)
+        return Plan(pin.id, splits, entries, sum(split.data_bytes for split in splits))
     return None
 
 

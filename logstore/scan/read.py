@@ -22,11 +22,14 @@ from logstore.codec.located import Item
 from logstore.errors import SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names, node_reader, pinfile
+from logstore.log.shipped import place
+from logstore.log.shipped_files import ShippedFiles
 from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.located import Stretch
 from logstore.scan.snapshot import Split
+from logstore.uri_path import UriPath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +39,16 @@ GAP_MAX_BYTES = 64 << 10
 OPEN_FILES_MAX = 16
 
 
+def _store(split: Split) -> Path:
+    return UriPath.of(split.store) if split.blocks else Path(split.store)
+
+
 class _Files:
     """The open segments of one split."""
 
     def __init__(self, fs: FileSystem, split: Split, seed: int) -> None:
         self._fs = fs
-        self._store = Path(split.store)
+        self._store = _store(split)
         self._seed = seed
         self._open: OrderedDict[int, File] = OrderedDict()
         self._read_upto = 0  # the position where the last read ended
@@ -96,17 +103,21 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """The entries of a split as record batches, in the order of the plan; the pin is renewed as
     they are read."""
-    home = Path(split.home)
-    lease = pinfile.Lease(fs, home, split.pin_id, now_ms())
+    lease = None
+    if split.blocks:
+        fs = ShippedFiles(place(split.store), split.uuid.hex(), split.objects)
+    else:
+        lease = pinfile.Lease(fs, Path(split.home), split.pin_id, now_ms())
     seed = crc_seed(split.uuid)
     files = _Files(fs, split, seed)
     stretch = Stretch(files, seed)
-    blocks = snapshot.read(fs, home, split.uuid, split.pin_id, split.offset, split.size_bytes)
+    blocks = snapshot.read(fs, split)
     try:
         for section, items in blocks:
             at = 0
             while at < len(items):
-                lease.keep(now_ms())
+                if lease is not None:
+                    lease.keep(now_ms())
                 at = stretch.add(gather, section, items, at)
                 if at < len(items):
                     yield from gather.take()

@@ -1,5 +1,8 @@
 """Snapshot files: what a plan found in the index, for readers that have no index.
 
+Of a store at a URI nobody but the tasks may need to know: there a split has its blocks with it, and
+the objects that they name.
+
 A head, then blocks. A block belongs to one stream and one split; it holds items: locators of sealed
 nodes with their vectors, and the listpacks of nodes that are in no segment as a whole.
 
@@ -21,6 +24,7 @@ from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.log import pinfile, versioned
+from logstore.log.shipped import Part
 from logstore.tuples import NamedTuple
 
 
@@ -38,8 +42,11 @@ class Split(NamedTuple):
     nodes: int
     entries: int
     data_bytes: int
+    blocks: bytes = b""  # of a store at a URI: that part of the snapshot, which is in no file
+    objects: tuple[Part, ...] = ()  # and the segments there that it names
 
 
+NO_PIN = "0" * 32
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK
 WRITE_BYTES = 256 << 10
@@ -70,6 +77,9 @@ class Writer:
         self._pending = bytearray(head)
         self.offset = len(head)
 
+    def _put(self, data: bytes | bytearray, offset: int) -> None:
+        self._file.pwrite(data, offset)
+
     def block(self, section: Section, items: int, data: bytes | bytearray) -> None:
         """Append a block of packed items."""
         name, stream, start, end = section
@@ -82,7 +92,7 @@ class Writer:
             self._write()
 
     def _write(self) -> None:
-        self._file.pwrite(self._pending, self.offset - len(self._pending))
+        self._put(self._pending, self.offset - len(self._pending))
         self._pending = bytearray()
 
     def finish(self) -> None:
@@ -94,6 +104,46 @@ class Writer:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class _Bytes(File):
+    """A part of a snapshot that is in no file."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        super().__init__(-1, Path("of this split"))
+        self._data = data
+        self._offset = offset
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """As of the whole snapshot."""
+        at = offset - self._offset
+        return self._data[at : at + size_bytes]
+
+
+class InlineWriter(Writer):
+    """Keeps a snapshot in memory, for splits that have their part of it with them."""
+
+    def __init__(self, uuid: bytes) -> None:
+        head = _head(uuid, NO_PIN, 0)
+        self._head_crc = int.from_bytes(head[-4:], "little")
+        self._pending = bytearray(head)
+        self._written = bytearray()
+        self.offset = len(head)
+
+    def _put(self, data: bytes | bytearray, offset: int) -> None:
+        assert offset == len(self._written)
+        self._written += data
+
+    def finish(self) -> None:
+        """All is in ``part``."""
+        self._write()
+
+    def close(self) -> None:
+        """There is no file."""
+
+    def part(self, split: Split) -> bytes:
+        """The blocks of a split."""
+        return bytes(self._written[split.offset : split.offset + split.size_bytes])
 
 
 def read_table(fs: FileSystem, home: Path, uuid: bytes, pin: pinfile.Pin) -> bytes:
@@ -113,15 +163,19 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
     )
 
 
-def read(
-    fs: FileSystem, home: Path, uuid: bytes, pin_id: str, offset: int, size_bytes: int
-) -> Generator[tuple[Section, bytes], None, None]:
-    """The blocks of a byte range, checked: what they are of, and a list of nodes as the codec has
+def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None, None]:
+    """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
     it (`logstore.codec.located`). SnapshotExpired if the file is gone."""
-    file = _opened(fs, home, pin_id)
+    offset, end = split.offset, split.offset + split.size_bytes
+    file: File
+    if split.blocks:
+        file = _Bytes(split.blocks, offset)
+        crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
+    else:
+        file = _opened(fs, Path(split.home), split.pin_id)
     try:
-        crc = _check_head(file, uuid, pin_id)
-        end = offset + size_bytes
+        if not split.blocks:
+            crc = _check_head(file, split.uuid, split.pin_id)
         while offset < end:
             section, items, offset = _read_block(file, crc, offset, end)
             yield section, items

@@ -82,7 +82,7 @@ def test_ranges(
         ({"streams": "a,b"}, "either option 'stream'"),
         ({"paths": "[]"}, "either option 'path' or paths"),
         ({"path": ""}, "'path' is missing"),
-        ({"path": "s3://bucket/store"}, "local directory"),
+        ({"path": "gopher://bucket/store"}, "no URI that pyarrow reads"),
     ],
 )
 def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str) -> None:

@@ -1,0 +1,75 @@
+"""Prevents a read of a URI that differs from one of the store that was shipped there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+import logstore
+from logstore.spark_io import options as source_options
+from logstore.spark_io import planning
+from logstore.spark_io.partition import SplitPartition
+from tests.recovery.test_shipped_view import URI
+from tests.recovery.test_shipping import bucket_server, filled, ids, ship
+
+SCHEMA = "id string, a string, n int"
+
+
+def load(spark: Any, path: object, **options: Any) -> Any:
+    reader = spark.read.format("logstore").schema(SCHEMA).options(path=str(path), **options)
+    return reader.option("streams", "*").load()
+
+
+def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Path) -> None:
+    """Sealed nodes, an open one, tombstones; no file of the plan is needed by the tasks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    uri = URI.format(port=port)
+    with bucket_server(tmp_path / "s3", port):
+        with filled(tmp_path / "store") as store:
+            store.stream("open").add({"a": "1", "n": "7"})
+            store.stream("x").delete(ids(store)[7])
+            ship(store, uri)
+        want = load(spark, tmp_path / "store").collect()
+        assert load(spark, uri, minPartitions=5).collect() == want
+        assert load(spark, uri, startId=want[50].id).count() == len(want) - 49  # and the open one
+        groups = spark.read.format("logstore").options(path=uri, table="streams").load()
+        assert {row.stream: row.length for row in groups.collect()} == {"open": 1, "x": 15_999}
+        made = planning.splits(source_options.parse({"path": uri, "streams": "*"}), 2, ())
+        assert all(len(cloudpickle.dumps(SplitPartition(each))) < 64 * 1024 for each in made)
+    with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
+        load(spark, uri).count()
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_newer_there_is_read_by_a_new_load(spark: Any, tmp_path: Path) -> None:
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        ship(store, uri)
+        frame = load(spark, uri)
+        count = frame.count()
+        store.stream("x").add({"a": "late"})
+        ship(store, uri)
+        assert (frame.count(), load(spark, uri).count()) == (count, count + 1)
+        store.stream("x").trim(maxlen=10)
+        store.compact(purge=True)
+        store.checkpoint()
+        ship(store, uri)
+        with pytest.raises(Exception, match="load, again"):
+            frame.count()
+        assert load(spark, uri).count() == 10
+    (uri / "MANIFEST.json").write_bytes((uri / "MANIFEST.json").read_bytes()[:-9])
+    for path in (uri, tmp_path / "nothing", "s3://me:secret@host:99999999/x"):
+        with pytest.raises(Exception, match=r"damaged|not a store|no URI") as caught:
+            load(spark, path).count()
+        assert "secret" not in str(caught.value)
+    with logstore.open(tmp_path / "store") as store:
+        store.ship(tmp_path / "other")
+    reader = spark.readStream.format("logstore").options(path=str(tmp_path / "other"), stream="x")
+    with pytest.raises(Exception, match="reads the store itself"):
+        reader.option("maxRowsPerTrigger", 5).load()
