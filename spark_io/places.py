@@ -38,11 +38,10 @@ def stores(given: Mapping[str, str]) -> tuple[str, ...]:
         uuid = _uuid(place)
         before = by_uuid.setdefault(uuid, place)
         if before is not place:
-            how = "is named twice" if before == place else f"and {shown(before)} are the same store, or"
-            more = "" if before == place else " copies of one"
-            raise OptionError(
-                f"{shown(place)} {how}{more}: its rows would come twice, so leave one out"
-            )
+            how = "is named twice"
+            if before != place:
+                how = f"and {shown(before)} are the same store, or copies of one"
+            raise OptionError(f"{shown(place)} {how}: its rows would come twice, so leave one out")
     return tuple(found)
 
 
@@ -116,9 +115,8 @@ def _matching(pattern: str) -> list[str]:
             found = [each / name for each in found for name in _names(each, part)]
         else:
             found = [each / part for each in found]
-    kept = [
-        str(each) for each in found if any(LOCAL.exists(each / n) for n in (names.STORE, names.LOG, shipped.MANIFEST))
-    ]
+    signs = (names.STORE, names.LOG, shipped.MANIFEST)
+    kept = [str(each) for each in found if any(LOCAL.exists(each / name) for name in signs)]
     if not kept:
         raise OptionError(f"option 'path': there is no store that {pattern!r} finds")
     return sorted(kept)

@@ -66,7 +66,8 @@ def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes],
 
 def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
     for name in missing:
-        where = shown(options.places[0]) if len(options.places) == 1 else f"{len(options.places)} stores"
+        count = len(options.places)
+        where = shown(options.places[0]) if count == 1 else f"{count} stores"
         raise StreamNotFoundError(
             f"there is no such stream in {where}; see store.streams()",
             stream=arguments.stream_name(name),

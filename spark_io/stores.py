@@ -1,7 +1,7 @@
 """The stores of a load, as planning sees them: `opened` is the one place where they are opened.
 
-A place is what `places` made of the option `path`: a directory, which is opened with its index, or a
-URI, of which a view is opened, which makes an index of its own.
+A place is what `places` made of the option `path`: a directory, which is opened with its index, or
+a URI, of which a view is opened, which makes an index of its own.
 
 Invariants: nothing that is sent to a task holds a store; what a plan names is durable, or never
 changes, before a task can read it; a store is closed again at the end.

@@ -28,8 +28,8 @@ from logstore.ids import StreamID, parse_id
 from logstore.scan import read
 from logstore.spark_io import schema as columns
 from logstore.spark_io.partition import SplitPartition
-from logstore.uri_path import shown
 from logstore.spark_io.stream_options import StreamOptions
+from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.spark_io.tailing import Offsets

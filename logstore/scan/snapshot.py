@@ -167,11 +167,9 @@ def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None,
     """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
     it (`logstore.codec.located`). SnapshotExpired if the file is gone."""
     offset, end = split.offset, split.offset + split.size_bytes
-    file: File
-    if split.blocks:
-        file = _Bytes(split.blocks, offset)
-        crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
-    else:
+    file: File = _Bytes(split.blocks, offset)
+    crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
+    if not split.blocks:
         file = _opened(fs, Path(split.home), split.pin_id)
     try:
         if not split.blocks:

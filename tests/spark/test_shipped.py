@@ -40,6 +40,14 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
         assert load(spark, uri, startId=want[50].id).count() == len(want) - 49  # and the open one
         groups = spark.read.format("logstore").options(path=uri, table="streams").load()
         assert {row.stream: row.length for row in groups.collect()} == {"open": 1, "x": 15_999}
+        with logstore.open(tmp_path / "other", background=False) as other:
+            other.stream("x").add({"a": "of another", "n": "1"}, id="1-0")
+            ship(other, uri.replace("stores/a", "stores/b"))
+        every = uri.replace("stores/a", "stores/*")
+        reader = spark.read.format("logstore").schema("store string").option("stream", "x")
+        counts = reader.load(every).groupBy("store").count().collect()
+        at = "s3://bucket/stores"
+        assert dict(map(tuple, counts)) == {f"{at}/a": 15_999, f"{at}/b": 1}
         made = planning.splits(source_options.parse({"path": uri, "streams": "*"}), 2, ())
         assert all(len(cloudpickle.dumps(SplitPartition(each))) < 64 * 1024 for each in made)
     with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
