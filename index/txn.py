@@ -292,6 +292,20 @@ class IndexTxn:
                 return []
             return list(islice(cursor.iternext(), count_max))
 
+    def node_before(self, stream: int, at: StreamID, count: int) -> StreamID | None:
+        """The master ID of a sealed node: of those not above ``at`` the one that ``count`` follow;
+        None if there are not so many. Whether its row is sound is seen by who reads it."""
+        key = _NODE.pack(stream, *at)
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            here = cursor.set_range(key) and cursor.key() == key
+            if not (here or cursor.prev() or cursor.last()):
+                return None
+            found = next(islice(cursor.iterprev(values=False), count, None), b"")
+        if found[:8] != key[:8] or found > key:
+            return None
+        _, ms, seq = _parts(_NODE, found)
+        return StreamID(ms, seq)
+
     def node_count(self, stream: int) -> int:
         """How many sealed nodes of a stream there are."""
         first, count = keys.NUMBER.pack(stream), 0

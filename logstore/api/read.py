@@ -45,20 +45,30 @@ def entries(
     where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
-    if where is not None and not reverse:
-        return chain.from_iterable(_sifted(opened, name, low, high, left, where))
-    maker: ranges.Maker = entry_maker(opened.encoding) if where is None else where
+    if where is not None:
+        return chain.from_iterable(_sifted(opened, name, low, high, left, reverse, where))
+    maker: ranges.Maker = entry_maker(opened.encoding)
     return chain.from_iterable(_batches(opened, name, low, high, left, reverse, maker))
 
 
 def _sifted(
-    opened: OpenStore[T], name: bytes, low: StreamID, high: StreamID, left: int, where: Matching
+    opened: OpenStore[T],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    reverse: bool,
+    where: Matching,
 ) -> Iterator[list[Entry[T]]]:
     from logstore.scan import sift
 
     interval: ranges.Interval | None = None
+    nodes = sift.NODES_MIN
     while True:
-        batch = sift.read_batch(opened.engine(), name, low, high, left, where, interval)
+        batch = sift.read_batch(
+            opened.engine(), name, low, high, left, where, interval, nodes, reverse=reverse
+        )
+        nodes = min(2 * nodes, sift.NODES_MAX)
         interval = interval or (low, high)
         yield batch.entries
         left -= len(batch.entries) if left >= 0 else 0

@@ -99,6 +99,36 @@ cdef int match_own(const u8* p, const Master* m, const Entry* e, const Condition
     return OK
 
 
+cdef bint may_have(const u8* p, u64 total, Condition* where, Py_ssize_t count) noexcept nogil:
+    """False if no entry of the node matches, in whatever interval. True of a damaged one: who reads
+    it says what is wrong."""
+    cdef Master m
+    cdef Entry e
+    cdef Py_ssize_t k
+    cdef u64 pos
+    cdef int code
+    cdef bint matches = False
+    for k in range(count):
+        if not may_stand_in(p, total, &where[k].name) or \
+                not may_stand_in(p, total, &where[k].value):
+            return False
+    if read_master(p, total, &m) != OK or find_slots(p, &m, where, count) != OK:
+        return True
+    e.ordinal = 0
+    pos = m.first
+    while pos < m.end:
+        if read_entry(p, pos, &m, &e) != OK:
+            return True
+        pos = e.after
+        if e.flags & SAME_FIELDS:
+            code = match_same(p, &m, &e, where, count, &matches)
+        else:
+            code = match_own(p, &m, &e, where, count, &matches)
+        if code != OK or (matches and is_live(&e, NULL, 0)):
+            return True
+    return False
+
+
 cdef list matching(bytes lp, u64 master_ms, u64 master_seq, Condition* where, Py_ssize_t count,
                    bytes vector, const Range* r, Py_ssize_t limit, bint reverse):
     cdef Master m
@@ -145,6 +175,22 @@ cdef list matching(bytes lp, u64 master_ms, u64 master_seq, Condition* where, Py
     return found
 
 
+cdef Condition* conditions_of(tuple where) except NULL:
+    """The conditions of names and values, which point into these; to be freed."""
+    cdef Py_ssize_t count = len(where) // 2, k
+    cdef Condition* found = <Condition*>malloc((count + 1) * sizeof(Condition))
+    if found == NULL:
+        raise MemoryError
+    try:
+        for k in range(count):
+            wanted_elem(&found[k].name, <bytes?>where[2 * k])
+            wanted_elem(&found[k].value, <bytes?>where[2 * k + 1])
+    except:
+        free(found)
+        raise
+    return found
+
+
 def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where not None,
                   bytes vector not None=b"", start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1,
                   bint reverse=False):
@@ -155,13 +201,9 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
     if limit == 0:
         return []
     set_range(&r, start, end)
-    conditions = <Condition*>malloc((count + 1) * sizeof(Condition))
-    if conditions == NULL:
-        raise MemoryError
+    conditions = conditions_of(kept)
     try:
         for k in range(count):
-            wanted_elem(&conditions[k].name, <bytes?>kept[2 * k])
-            wanted_elem(&conditions[k].value, <bytes?>kept[2 * k + 1])
             if not may_stand_in(data_of(lp), size_of(lp), &conditions[k].name) or \
                     not may_stand_in(data_of(lp), size_of(lp), &conditions[k].value):
                 return []
@@ -172,44 +214,35 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
 
 def may_match(bytes items not None, u64 at, data not None, u64 position, u64 stream,
               uint32_t seed, list where not None, list found not None):
-    cdef Py_ssize_t count = len(where), k
-    cdef tuple kept = tuple(where)      # the elements point into these
-    cdef Elem* wanted
+    cdef Py_ssize_t count = len(where) // 2
+    cdef tuple kept = tuple(where)      # the conditions point into these
+    cdef Condition* conditions
     cdef Located item
     cdef Py_buffer view
     cdef u64 size, from_here, end = size_of(items)
     cdef const u8* frame
     if at > end:
         raise ValueError("items begin inside of the bytes")
-    wanted = <Elem*>malloc((count + 1) * sizeof(Elem))
-    if wanted == NULL:
-        raise MemoryError
+    conditions = conditions_of(kept)
     try:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     except:
-        free(wanted)
+        free(conditions)
         raise
     try:
         size = view.len
-        for k in range(count):
-            wanted_elem(&wanted[k], <bytes?>kept[k])
         while read_item(data_of(items), at, end, &item):
             from_here = item.position - position
             if item.position < position or from_here > size or \
                     size - from_here < FRAME_BYTES + item.size:
                 break
             frame = <const u8*>view.buf + from_here
-            if not is_its_frame(frame, &item, stream, seed):
-                found.append(at)        # who reads it says what is wrong
-            else:
-                for k in range(count):
-                    if not may_stand_in(frame + FRAME_BYTES + NODE_HEAD_BYTES,
-                                        item.size - NODE_HEAD_BYTES, &wanted[k]):
-                        break
-                else:
-                    found.append(at)
+            if not is_its_frame(frame, &item, stream, seed) or \
+                    may_have(frame + FRAME_BYTES + NODE_HEAD_BYTES, item.size - NODE_HEAD_BYTES,
+                             conditions, count):
+                found.append(at)        # of a damaged one, who reads it says what is wrong
             at = item.after
         return at
     finally:
         PyBuffer_Release(&view)
-        free(wanted)
+        free(conditions)

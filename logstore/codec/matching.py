@@ -19,11 +19,20 @@ from logstore.codec.interface import ID, MAX_ID, ZERO_ID, Buffer, NodeEntry
 from logstore.codec.listpack import parse_int
 from logstore.codec.located import frame_listpack, read_item
 from logstore.codec.node import backward, forward, is_live, read_flat, read_master
+from logstore.errors import CorruptNodeError
 
 
 def _may_match(lp: bytes, where: Sequence[bytes]) -> bool:
     """False if some text of the conditions stands nowhere in the node."""
     return all(text in lp or parse_int(text) is not None for text in where)
+
+
+def _may_have(lp: bytes, where: list[bytes]) -> bool:
+    """False if no entry of the node matches, in whatever interval; True of a damaged one."""
+    try:
+        return bool(entries_where(lp, 0, 0, where, limit=1))
+    except CorruptNodeError:
+        return True
 
 
 def _matches(flat: Sequence[bytes], where: Sequence[bytes]) -> bool:
@@ -78,8 +87,8 @@ def may_match(
     """Go through items of a list of nodes (`located`) from an offset on, whose frames lie in
     ``data``, which is of the log from ``position`` on.
 
-    Puts the offsets of those that may hold an entry that matches into ``found``, and of those whose
-    frame is not sound.
+    Puts the offsets of those that have an entry that matches, in whatever interval and whatever is
+    in their vector, into ``found``, and of those that are not sound.
 
     Returns:
         The offset of the first item that does not lie there as a whole.
@@ -92,7 +101,7 @@ def may_match(
             break
         frame = bytes(data[begin:end])
         lp = frame_listpack(frame, 0, item, stream, seed)
-        if lp is None or _may_match(lp, where):
+        if lp is None or _may_have(lp, where):
             found.append(at)
         at = after
     return at

@@ -1,8 +1,11 @@
 """Reading the few entries that match of many: nodes that cannot have one are passed over in place.
 
-Invariants: a node is passed over only if its frame is sound and lacks a text that an entry which
-matches must have (``codec.may_match``); any other is read, and told if it is damaged, as all reads
-do it. No snapshot lives longer than NODES_MAX nodes take. What is said of lost rows is the same.
+The nodes are their own summaries: an entry is compared where it lies in the mapped segment, and no
+object is made of what does not match.
+
+Invariants: a node is passed over only if its frame is sound and has no entry that matches
+(``codec.may_match``); any other is read, and told if it is damaged, as all reads do it. No snapshot
+lives longer than NODES_MAX nodes take. What is said of lost rows is the same.
 """
 
 from __future__ import annotations
@@ -11,17 +14,18 @@ from typing import Any, Protocol
 
 from logstore.codec import codec
 from logstore.codec.interface import ID
-from logstore.codec.located import Item, read_item
+from logstore.codec.located import Item, NodeList, read_item
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.read import Batch, Interval, confirm
 from logstore.format import FRAME_HEAD_BYTES
 from logstore.ids import StreamID
-from logstore.index.keys import Locator
+from logstore.index.keys import Locator, StreamRecord
 from logstore.scan import walk
+from logstore.tuples import NamedTuple
 
-NODES_MAX = 1000
+NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first ones are small, as often one has it all
 
 
 class Sifting(Protocol):
@@ -41,6 +45,7 @@ class Sifting(Protocol):
         start: ID,
         end: ID,
         limit: int,
+        reverse: bool,
         /,
     ) -> list[Any]:
         """In order, those between two IDs; at most ``limit`` unless it is negative."""
@@ -55,45 +60,88 @@ def read_batch(
     limit: int,
     maker: Sifting,
     walked: Interval | None,
+    nodes: int,
+    *,
+    reverse: bool = False,
 ) -> Batch:
-    """As ``engine.streams.read.read_batch``, forwards, of some hundred nodes."""
+    """As ``engine.streams.read.read_batch``, of so many nodes."""
     if start > end or limit == 0:
         return Batch([], None)
-    batch = snapshot.read(engine, _sift, engine, name, start, end, limit, maker, walked)
+    sift = _Sift(engine, name, start, end, limit, maker, walked, nodes)
+    batch = snapshot.read(engine, sift.backward if reverse else sift.forward)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch
 
 
-def _sift(
-    view: Snapshot,
-    engine: Engine,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    maker: Sifting,
-    walked: Interval | None,
-) -> Batch:
-    record = view.record(name)
-    if record is None or not record.length:
-        return Batch([], None)
-    listed = walk.new_list()
-    follows, _ = walk.piece(view, record, start, end, listed, NODES_MAX)
-    entries: list[Any] = []
-    for item in _wanted(view, engine, record.number, listed.items(), maker.where):
-        lp, master = item.lp, StreamID(*item.master)
-        if item.position:
-            locator = Locator(item.position, item.size_bytes, item.live, StreamID(*item.last))
-            lp = engine.segments.node(record.number, master, locator, view.meta.active_segment)
-        left = -1 if limit < 0 else limit - len(entries)
-        entries += maker.entries(lp, *master, item.vector, start, end, left)
-        if 0 <= limit <= len(entries):
+class _Sift(NamedTuple):
+    """One batch of a read."""
+
+    engine: Engine
+    name: bytes
+    start: StreamID
+    end: StreamID
+    limit: int
+    maker: Sifting
+    walked: Interval | None
+    nodes: int
+
+    def forward(self, view: Snapshot) -> Batch:
+        """The first ones."""
+        record = view.record(self.name)
+        if record is None or not record.length:
+            return Batch([], None)
+        listed = walk.new_list()
+        follows, _ = walk.piece(view, record, self.start, self.end, listed, self.nodes)
+        entries, full = self._entries(view, record, listed, self.start, reverse=False)
+        if full:
             return Batch(entries, None)
-    if follows is not None:
-        return Batch(entries, (max(start, follows), end))
-    confirm(view, record, start, end, listed.live, walked)
-    return Batch(entries, None)
+        if follows is not None:
+            return Batch(entries, (max(self.start, follows), self.end))
+        confirm(view, record, self.start, self.end, listed.live, self.walked)
+        return Batch(entries, None)
+
+    def backward(self, view: Snapshot) -> Batch:
+        """The last ones, in the order of falling IDs."""
+        record = view.record(self.name)
+        if record is None or not record.length:
+            return Batch([], None)
+        # A border as between two pieces: live entries of the nodes before are below this master ID.
+        border = view.index.node_before(record.number, self.end, self.nodes - 1)
+        low = self.start if border is None else max(self.start, border)
+        listed = walk.new_list()
+        walk.piece(view, record, low, self.end, listed, self.nodes + 1)
+        entries, full = self._entries(view, record, listed, low, reverse=True)
+        if full:
+            return Batch(entries, None)
+        if low > self.start:
+            return Batch(entries, (self.start, low.previous()))
+        confirm(view, record, self.start, self.end, listed.live, self.walked)
+        return Batch(entries, None)
+
+    def _entries(
+        self,
+        view: Snapshot,
+        record: StreamRecord,
+        listed: NodeList,
+        low: StreamID,
+        *,
+        reverse: bool,
+    ) -> tuple[list[Any], bool]:
+        """Those that match of nodes, and whether they are as many as were asked for."""
+        entries: list[Any] = []
+        wanted = _wanted(view, self.engine, record.number, listed.items(), self.maker.where)
+        active = view.meta.active_segment
+        for item in reversed(wanted) if reverse else wanted:
+            lp, master = item.lp, StreamID(*item.master)
+            if item.position:
+                locator = Locator(item.position, item.size_bytes, item.live, StreamID(*item.last))
+                lp = self.engine.segments.node(record.number, master, locator, active)
+            left = -1 if self.limit < 0 else self.limit - len(entries)
+            entries += self.maker.entries(lp, *master, item.vector, low, self.end, left, reverse)
+            if 0 <= self.limit <= len(entries):
+                return entries, True
+        return entries, False
 
 
 def _wanted(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from logstore import format as fmt
 from logstore.codec import Codec
+from logstore.errors import CorruptNodeError
 from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer, crc_seed
 from tests.codec.strategies import entries, names, next_id, steps, texts
@@ -94,8 +95,8 @@ def test_other_things_than_bytes_are_refused_by_the_compiled_one(native: Codec) 
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [
-        ([], [0, 1, 2, 3]), ([b"a", b"needle"], [1, 3]), ([b"a", b"7"], [0, 1, 2, 3]),
-        ([b"b", b"needle"], [3]), ([b"n", b"needle"], [1, 3]),
+        ([], [0, 1, 2, 3]), ([b"a", b"needle"], [1, 3]), ([b"a", b"7"], [3]),
+        ([b"b", b"needle"], [3]), ([b"n", b"needle"], [3]),
     ],
 )  # fmt: skip
 def test_nodes_are_passed_over_in_place_if_they_are_sound(
@@ -122,3 +123,32 @@ def test_nodes_are_passed_over_in_place_if_they_are_sound(
         upto = codec.may_match(items, 0, data[:cut], begin, 1, SEED, [b"a", b"absent"], found)
         assert (upto, found) == (0 if cut < 20 else offsets[3], [])
     assert codec.may_match(items, 0, data, begin + 1, 1, SEED, where, found) == 0
+
+
+@given(
+    drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=12),
+    picks=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size=1, max_size=2),
+    broken=st.none() | st.integers(0, 500),
+)
+def test_a_node_is_passed_over_if_no_entry_matches_and_none_that_is_damaged(
+    codec: Codec, drawn: Any, picks: Any, broken: int | None
+) -> None:
+    """Names and values that stand in the node, but seldom in one entry; bytes that are wrong."""
+    lp, _ = node_of(codec, drawn)
+    if broken is not None:
+        at = broken % len(lp)
+        lp = lp[:at] + bytes([lp[at] ^ 0x40]) + lp[at + 1 :]
+    parts = [part for _, flat in drawn for part in flat]
+    where = [parts[pick % len(parts)] for pair in picks for pick in pair]
+    buffer = CommitBuffer(fmt.position(1, fmt.SEGMENT_HEAD_BYTES), 1)
+    position, size = add_frame(buffer, frames.Node(1, 5, 5, 5, 5, 1, lp))
+    listed = codec.NodeList()
+    listed.add(position, size, 1, (5, 5), (5, 5), b"")
+    found: list[int] = []
+    data = buffer.encode(SEED, 0)
+    codec.may_match(listed.items(), 0, data, position, 1, SEED, where, found)
+    try:
+        expected = bool(codec.entries_where(lp, 5, 5, where, limit=1))
+    except CorruptNodeError:
+        expected = True
+    assert bool(found) == expected

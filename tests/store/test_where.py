@@ -16,6 +16,7 @@ import logstore.aio
 from logstore import CorruptionError, EntryTypeError, InvalidEntryError, OptionError
 from logstore.api.read import Following
 from logstore.api.store import Store
+from logstore.scan import sift
 from tests.store.conftest import OpenStore
 
 LONG_S = 60.0
@@ -40,10 +41,13 @@ def filled(store: Store[Any], rng: random.Random, count: int = 700) -> dict[int,
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("nodes_max", [1, 3, 1000])
 def test_a_range_gives_what_a_filter_over_all_entries_gives(
-    open_store: OpenStore, reverse: bool
+    open_store: OpenStore, reverse: bool, nodes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over many batches, most of which hold nothing that matches."""
+    monkeypatch.setattr(sift, "NODES_MIN", min(nodes_max, sift.NODES_MIN))
+    monkeypatch.setattr(sift, "NODES_MAX", nodes_max)
     rng = random.Random(5)
     with open_store(node_max_entries=5) as store:
         rows = filled(store, rng)
@@ -186,7 +190,8 @@ def test_a_node_that_is_damaged_is_told_whether_or_not_it_matches(tmp_path: Path
             writing.seek(data.index(b"-050-") + 1)
             writing.write(b"X")
         for text in ("needle-010-", "needle-050-", "other"):
-            with pytest.raises(CorruptionError):
-                list(store["s"].range(where={"text": text}))
+            for reverse in (False, True):
+                with pytest.raises(CorruptionError):
+                    list(store["s"].range(where={"text": text}, reverse=reverse))
         assert ids(store["s"].range(1, 40, where={"text": "needle-010-"})) == [10]
         assert ids(store["s"].range(60, where={"text": "needle-090-"}, count=1)) == [90]
