@@ -84,16 +84,26 @@ def _teller(jobs: Any, show: Callable[[str], None] | None) -> Callable[[int], No
         if show is None or now - state["at"] < TOLD_S:
             return
         try:
-            info = jobs.info()
+            info, longest = jobs.info(), jobs.running()[:1]
         except StreamNotFoundError:
             return
         rate = (info.finished - state["finished"]) / (now - state["at"])
         rated = f" ({rate:,.0f}/s)" if state["finished"] >= 0 else ""
         state.update(at=now, finished=info.finished)
-        show(
-            f"{running} workers, {info.running:,} running, {info.waiting:,} waiting, "
-            f"{info.retrying:,} retrying, {info.scheduled:,} scheduled, "
-            f"{info.finished:,} finished{rated}, {info.dead:,} dead"
-        )
+        counts = [
+            f"{running} workers",
+            f"{info.running:,} running" + "".join(map(_longest, longest)),
+            f"{info.waiting:,} waiting",
+            *(f"{count:,} {what}" for what, count in (
+                ("dead", info.dead), ("retrying", info.retrying), ("scheduled", info.scheduled)
+            ) if count),
+            f"{info.finished:,} finished{rated}",
+        ]  # fmt: skip
+        show(", ".join(counts))
 
     return tell
+
+
+def _longest(job: Any) -> str:
+    """The task that runs longest, and for how long."""
+    return f" ({job.task} {job.since.total_seconds():,.0f} s)"

@@ -9,7 +9,7 @@ It stands on the public face of the store alone: a queue is a stream with a cons
 
 from __future__ import annotations
 
-from logstore.jobs.queue import Jobs, JobsInfo
+from logstore.jobs.queue import Jobs, JobsInfo, RunningJob
 from logstore.jobs.task import Job, Task
 
-__all__ = ["Job", "Jobs", "JobsInfo", "Task"]
+__all__ = ["Job", "Jobs", "JobsInfo", "RunningJob", "Task"]

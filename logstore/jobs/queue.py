@@ -31,7 +31,9 @@ from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import EntryTypeError, GroupExistsError, OptionError, UsageError, shown
+from logstore.ids import StreamID
 from logstore.index.group_keys import NOBODY  # has what waits for its next try
+from logstore.jobs.gone import text
 from logstore.jobs.task import Job, Task
 from logstore.options import Sync, seconds
 
@@ -59,6 +61,16 @@ class JobsInfo:
     def as_dict(self) -> dict[str, int]:
         """Plain values; for --json."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that a worker has."""
+
+    id: str
+    task: str
+    worker: str  # host, boot, process: the name of its consumer
+    since: timedelta  # since it was fetched: it may have waited for others of its batch
 
 
 class Jobs:
@@ -331,6 +343,28 @@ class Jobs:
             finished=max(0, read - pending.count),
         )
 
+    def running(self, count: int = 100) -> list[RunningJob]:
+        """Tell what runs: the jobs that workers have, those first that they have had longest.
+
+        Args:
+            count: how many at most, of the jobs that were added first.
+
+        Returns:
+            The jobs, with their tasks and workers.
+
+        Raises:
+            StreamNotFoundError: there was no job yet.
+        """
+        found: list[RunningJob] = []
+        for each in self.group.pending_entries():
+            entry = self.stream.get(each.id) if each.idle is not None else None
+            if entry is not None and each.idle is not None:
+                id, task = name_of(each.id, self.fields(entry))
+                found.append(RunningJob(id, task, text(each.consumer or ""), each.idle))
+                if len(found) == count:
+                    break
+        return sorted(found, key=lambda each: each.since, reverse=True)
+
     def work(
         self,
         *,
@@ -409,6 +443,16 @@ def _module(function: Callable[..., Any]) -> str:
     main = sys.modules[name]
     spec = getattr(main, "__spec__", None)
     return spec.name if spec is not None else Path(getattr(main, "__file__", name)).stem
+
+
+def name_of(entry: StreamID, fields: Mapping[bytes, bytes]) -> tuple[str, str]:
+    """The ID of a job, and the name of its task."""
+    id = fields.get(b"job")
+    return (
+        # One that repeats has none: its entry's ID is as good.
+        f"{entry.ms:011x}-{entry.seq:012x}" if id is None else id.decode("utf-8", "replace"),
+        fields.get(b"task", b"").decode("utf-8", "replace"),
+    )
 
 
 def _is_hex(text: str) -> bool:

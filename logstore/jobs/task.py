@@ -48,7 +48,8 @@ class Job(Generic[R]):
             timeout: seconds or a timedelta; None: for ever, 0: only look.
 
         Returns:
-            It, as the queue's codec gives it back (JSON makes lists of tuples).
+            It, as the queue's codec gives it back (JSON makes lists of tuples). A job that was
+            given up, and requeued, fails until it is done.
 
         Raises:
             JobFailedError: the job was given up; ``error`` says why.
@@ -58,8 +59,12 @@ class Job(Generic[R]):
         results, after = self._jobs.results, self._after()
         while True:
             seen = results.last_id
-            for entry in results.range(after, where=self._where()):
-                return self._of(entry)
+            found: Entry[Any] | None = None
+            for found in results.range(after, where=self._where()):
+                if found.get("error") is None:
+                    break  # one that was given up may have been tried again since
+            if found is not None:
+                return self._of(found)
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             if left_s == 0 or not results.read(seen, count=1, timeout=left_s):
                 raise JobNotDoneError(

@@ -30,7 +30,7 @@ from logstore.api.worker import Work, consume
 from logstore.errors import Error, NotOwner
 from logstore.jobs import gone
 from logstore.jobs.ends import Ends, Fields
-from logstore.jobs.queue import Jobs
+from logstore.jobs.queue import Jobs, name_of
 from logstore.jobs.task import Task
 from logstore.logger import Logger
 
@@ -76,7 +76,7 @@ class Worker:
     # -- one job --------------------------------------------------------------------------------
     def _handle(self, delivery: Delivery[Any]) -> None:
         fields = self._jobs.fields(delivery)
-        id, name = _named(delivery, fields)
+        id, name = name_of(delivery.id, fields)
         task = self._jobs.tasks.get(name)
         try:
             if task is None:
@@ -114,7 +114,7 @@ class Worker:
 
     def _not_ended(self, delivery: Delivery[Any], error: Exception) -> None:
         """A job was done, but its end cannot be committed: as if it had failed."""
-        id, name = _named(delivery, self._jobs.fields(delivery))
+        id, name = name_of(delivery.id, self._jobs.fields(delivery))
         log.error("job %s of task %s did not end: %s", id, name, error)
         try:
             self._failed(self._jobs.tasks.get(name), id, delivery, error)
@@ -177,18 +177,6 @@ class Worker:
 
 class WorkersDied(Exception):  # noqa: N818
     """A job was begun more often than it failed."""
-
-
-def _named(delivery: Delivery[Any], fields: dict[bytes, bytes]) -> tuple[str, str]:
-    """The ID of a job, and the name of its task."""
-    id = fields.get(b"job")
-    return (
-        # One that repeats has none: its entry's ID is as good.
-        f"{delivery.id.ms:011x}-{delivery.id.seq:012x}"
-        if id is None
-        else id.decode("utf-8", "replace"),
-        fields.get(b"task", b"").decode("utf-8", "replace"),
-    )
 
 
 @contextmanager

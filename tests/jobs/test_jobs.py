@@ -202,6 +202,36 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
         assert here in [each.name for each in jobs.group.consumers()]
 
 
+def test_a_dead_job_that_was_requeued_gives_its_new_result(tmp_path: Path) -> None:
+    """And what runs is told meanwhile, with its task and worker."""
+    with Jobs(tmp_path / "s") as jobs:
+        broken = [True]
+        seen: list[Any] = []
+
+        @jobs.task
+        def mended() -> str:
+            seen.append(jobs.running())
+            if broken:
+                raise ValueError("broken")
+            return "well"
+
+        job = mended.delay()
+        assert jobs.running() == []
+        jobs.work(timeout=0)
+        with pytest.raises(JobFailedError, match="broken"):
+            job.result(0)
+        broken.clear()
+        assert len(jobs.store.requeue("jobs:dead")) == 1
+        with pytest.raises(JobFailedError, match="broken"):
+            job.result(0)
+        jobs.work(timeout=0)
+        assert job.result(0) == "well"
+        ((one,), (other,)) = seen
+        assert (one.id, one.task, other.id) == (job.id, mended.name, job.id)
+        assert gone_workers.here() in one.worker
+        assert jobs.info().dead == 0
+
+
 REFUSED = {
     "a path": (lambda jobs: Jobs(5), "path"),
     "a codec": (lambda jobs: Jobs("x", codec="yaml"), "codec"),
