@@ -33,6 +33,7 @@ class StreamSettings(NamedTuple):
     idempotent_max_ids: int = IDEMPOTENT_IDS  # how many of a producer are remembered
     codec: str | None = None  # what values are encoded with; None: they are text or bytes
     compact_by: bytes | str | None = None  # of each value of this field keep the newest entry
+    keep_until_shipped: bool = False  # retention drops only what a ship published
 
     @property
     def max_age(self) -> timedelta | None:
@@ -58,6 +59,10 @@ class StreamSettings(NamedTuple):
         codec: object = self.codec
         if codec is not None and not (isinstance(codec, str) and len(codec) <= CODEC_NAME_MAX):
             raise OptionError(f"codec must be a name: {shown(codec)}")
+        if not isinstance(self.keep_until_shipped, bool):
+            raise OptionError(
+                f"keep_until_shipped must be True or False: {shown(self.keep_until_shipped)}"
+            )
         field: object = self.compact_by
         if field is not None and not (isinstance(field, bytes) and len(field) <= FIELD_MAX_BYTES):
             raise OptionError(

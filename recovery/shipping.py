@@ -27,7 +27,8 @@ from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import OptionError, SnapshotExpired
 from logstore.fs import File
-from logstore.log import chain, names, pinfile, shipped
+from logstore.log import chain, names, pinfile, shipfile, shipped
+from logstore.log.shipfile import ShipRecord
 from logstore.log.shipped import (
     CHUNK_BYTES,
     MANIFEST,
@@ -132,6 +133,7 @@ class _Ship:
         pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)  # no erasure came
         made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts))
         self._publish(made)
+        self._record(made)
         removed, left = self._sweep({part.sha256 for part in parts})
         return Shipped(
             position,
@@ -271,6 +273,14 @@ class _Ship:
                 return
             self._engine.fs.sync_directory(Path(place.path(OBJECTS)))
             self._engine.fs.write_atomic(Path(place.path(MANIFEST)), data)
+
+    def _record(self, made: Manifest) -> None:
+        """What the store knows of it; if that fails, it knows less than is there."""
+        engine, active = self._engine, fmt.segment_of(made.position)
+        numbers = (names.segment_number(part.path) for part in made.parts)
+        later = tuple(number for number in numbers if number > active)
+        record = ShipRecord(made.position, made.shipped_ms, later, self._place.shown)
+        shipfile.write(engine.fs, engine.path, record)
 
     def _sync(self, path: Path) -> None:
         """Make an object of a local file system durable; the others say when they have it."""

@@ -168,6 +168,7 @@ class Setting(click.ParamType[Any]):
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
 @click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many; or none.")
 @click.option("--max-bytes", type=Setting(click.IntRange(0)), help="Keep no more bytes; or none.")
+@click.option("--keep-until-shipped", type=bool, help="Drop only what was shipped: yes, no.")
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.")
 @click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")
 @click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")

@@ -102,6 +102,12 @@ def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
     if found.compacted_ms:
         when = units.ago(units.at(found.compacted_ms))
         yield "compacted", f"{when}; {units.size(found.compacted_bytes)} since it is open"
+    if found.shipped_ms:
+        behind = "all of it"
+        if found.unshipped_bytes:
+            behind = f"all but {units.size(found.unshipped_bytes)}"
+        when = units.ago(units.at(found.shipped_ms))
+        yield "shipped", f"{when}, {behind}, to {found.shipped_to}"
     yield "format", str(found.format_version)
     yield "runs as", f"{found.engine} engine, {found.codec} codec"
 

@@ -329,6 +329,7 @@ PHRASES = {
     "wait, raise lock_timeout, or look at that process": (
         "try again when it is done, or look at that process"
     ),
+    "give readonly=True, or change the store itself": "change the store itself",
     "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
     "fix the permissions, or open with readonly=True": "fix the permissions",

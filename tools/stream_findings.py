@@ -83,9 +83,13 @@ def _retention(look: Look, found: StreamSummary) -> Iterator[Finding]:
                 SOON,
                 readable(found.name),
                 f"{over:,} entries are older than its max age of "
-                f"{told(timedelta(milliseconds=settings.max_age_ms))}: no process that has the "
-                "store open drops them",
-                look.command("retain"),
+                f"{told(timedelta(milliseconds=settings.max_age_ms))}: "
+                + (
+                    "they wait until they are shipped"
+                    if settings.keep_until_shipped
+                    else "no process that has the store open drops them"
+                ),
+                look.command("ship" if settings.keep_until_shipped else "retain"),
             )
 
 

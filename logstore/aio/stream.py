@@ -379,6 +379,7 @@ class AsyncStream(TimedStream[T]):
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
         compact_by: str | bytes | Literal[Keep.KEEP] | None = KEEP,
+        keep_until_shipped: bool | Literal[Keep.KEEP] = KEEP,
         create: bool = True,
         sync: Sync | None = None,
     ) -> StreamSettings:
@@ -391,6 +392,7 @@ class AsyncStream(TimedStream[T]):
             idempotent_duration=idempotent_duration,
             idempotent_max_ids=idempotent_max_ids,
             compact_by=compact_by,
+            keep_until_shipped=keep_until_shipped,
             create=create,
             sync=sync,
         )

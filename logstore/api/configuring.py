@@ -44,6 +44,7 @@ def stream_changes(
     idempotent_duration: timedelta | float | Literal[Keep.KEEP],
     idempotent_max_ids: int | Literal[Keep.KEEP],
     compact_by: str | bytes | Literal[Keep.KEEP] | None,
+    keep_until_shipped: bool | Literal[Keep.KEEP],
     encoding: str | None,
 ) -> dict[str, Any]:
     """The settings of a stream that are to be changed, checked."""
@@ -54,6 +55,7 @@ def stream_changes(
         "idempotent_duration_s": _whole_seconds(idempotent_duration, "idempotent_duration"),
         "idempotent_max_ids": idempotent_max_ids,
         "compact_by": compact_by,
+        "keep_until_shipped": keep_until_shipped,
     }
     if isinstance(compact_by, str):
         changes["compact_by"] = arguments.text_bytes(compact_by, encoding)

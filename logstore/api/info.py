@@ -230,6 +230,9 @@ class StoreInfo:
     pins: int = 0  # what keeps segments: see ``Store.pins``
     pinned_bytes: int = 0  # of the segments and snapshot files that these keep
     oldest_pin_ms: int = 0  # unix ms when the oldest was made; 0: there is none, or it is not known
+    shipped_ms: int = 0  # unix ms when it was last shipped; 0: never
+    shipped_to: str = ""  # where, without user, password and query
+    unshipped_bytes: int = 0  # of the log, behind what was shipped
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""

@@ -24,8 +24,9 @@ from logstore.features.expiry import ExpiryRows
 from logstore.features.schedule import ScheduleRows
 from logstore.format import FRAME_HEAD_BYTES, position_parts
 from logstore.index.keys import SegmentRow
-from logstore.log import names, segment, storefile
+from logstore.log import names, segment, shipfile, storefile
 from logstore.log.pinfile import Pin
+from logstore.log.shipfile import ShipRecord
 
 _ENGINE = "interpreted" if (pipeline.__file__ or ".py").endswith(".py") else "compiled"
 
@@ -54,6 +55,7 @@ def store_info(engine: Engine) -> StoreInfo:
     oldest = min(gone, default=0)
     applied, durable = position_parts(meta.applied), position_parts(durable_upto(engine))
     compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)
+    shipped = shipfile.read(engine.fs, engine.path)
     return StoreInfo(
         path=str(engine.path),
         uuid=engine.uuid.hex(),
@@ -79,7 +81,19 @@ def store_info(engine: Engine) -> StoreInfo:
         compacted_bytes=compacted_bytes,
         reclaimable_bytes=reclaimable.log_bytes(engine),
         **pin_counts(engine),
+        shipped_ms=shipped.shipped_ms,
+        shipped_to=shipped.uri,
+        unshipped_bytes=_unshipped_bytes(shipped, sizes, meta.applied),
     )
+
+
+def _unshipped_bytes(shipped: ShipRecord, sizes: dict[int, int], applied: int) -> int:
+    """Bytes of the log that were written after what was shipped ended, if anything ever was."""
+    number, offset = position_parts(shipped.position)
+    if not shipped.shipped_ms or shipped.position == applied:
+        return 0
+    later = [each for each in sizes if each > number and each not in shipped.compacted]
+    return max(0, sizes.get(number, offset) - offset) + sum(sizes[each] for each in later)
 
 
 def durable_upto(engine: Engine) -> int:

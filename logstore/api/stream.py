@@ -227,6 +227,7 @@ class Stream(StreamWrites[T]):
         idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
         idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
         compact_by: str | bytes | Literal[Keep.KEEP] | None = KEEP,
+        keep_until_shipped: bool | Literal[Keep.KEEP] = KEEP,
         create: bool = True,
         sync: Sync | None = None,
     ) -> StreamSettings:
@@ -243,6 +244,7 @@ class Stream(StreamWrites[T]):
             idempotent_max_ids: how many of a producer are, 1 to 10,000, as XCFGSET.
             compact_by: a field, of each value of which only the newest entry is kept (see
                 ``latest``); entries without it are kept; None: all are kept.
+            keep_until_shipped: drop by the three limits only what ``Store.ship`` published.
             create: whether to make a stream that is not there.
             sync: a stronger promise than the store's, for this commit.
 
@@ -264,6 +266,7 @@ class Stream(StreamWrites[T]):
             idempotent_duration,
             idempotent_max_ids,
             compact_by,
+            keep_until_shipped,
             self._opened.encoding,
         )
         return configuring.configure_stream(

@@ -15,6 +15,7 @@ USERS = "USERS"
 WAKE = "WAKE"
 BOOT = "BOOT"
 RESERVE = "RESERVE"
+SHIPPED = "SHIPPED"
 LOG = "log"
 CHECKPOINTS = "checkpoint"
 PINS = "pins"
@@ -104,6 +105,12 @@ def is_half_checkpoint(name: str) -> bool:
     """Whether a name in checkpoint/ is that of one that was not finished."""
     stem = name.removesuffix(".ckpt" + TEMPORARY)
     return stem != name and len(stem) == _DIGITS and _is_number(stem)
+
+
+def segment_number(path: str) -> int:
+    """The number of the segment whose log has this path in a store; 0: another file."""
+    stem, dot, rest = path.rpartition("/")[2].partition(".")
+    return int(stem) if dot + rest == ".log" and _is_number(stem) else 0
 
 
 def is_segment_file(name: str) -> bool:

@@ -47,6 +47,7 @@ NOT_MET_MESSAGES = {
     "the store was opened with readonly=True: open it for writing",  # no command that writes does
     "syntax error, LIMIT cannot be used without the special ~ option: give approximate=True",
     "pins cannot be given back through a store opened with readonly=True",  # --release writes
+    "keep_until_shipped must be True or False: {}",  # the command's option is a flag
     "a naive datetime is no ID: give it a time zone",
     "look_s and settle_s are above 0",
     "series_max must be a number from 0 on, not {}",  # of a collector; --series is checked itself

@@ -5,8 +5,10 @@ under the writer lock, a bounded number of nodes a commit. Nodes go as approxima
 them: what groups hold of their entries stays pending, ``max_deleted`` stays as it is, and so does a
 stream that got empty.
 
-Invariants: a node goes only whole; for its bytes alone the last node never goes; a clock that goes
-back drops nothing. Several processes do not share the work: one that finds another at it leaves it.
+Invariants: a node goes only whole; of a stream that is kept until it is shipped, only one that was
+written before the end of what was shipped last (the open node: if nothing changed since); for its
+bytes alone the last node never goes; a clock that goes back drops nothing. Several processes do not
+share the work: one that finds another at it leaves it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from logstore.features.settings import OF_STREAM, SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.log import names
+from logstore.log import names, shipfile
+from logstore.log.shipfile import ShipRecord
 from logstore.settings import StreamSettings, restored
 
 LOOK_S = 1.0
@@ -49,7 +52,12 @@ class Dropped(NamedTuple):
 
 
 def surplus(
-    view: View, record: StreamRecord, settings: StreamSettings, now_ms: int, most: int
+    view: View,
+    record: StreamRecord,
+    settings: StreamSettings,
+    now_ms: int,
+    most: int,
+    shipped: ShipRecord,
 ) -> list[NodeRef]:
     """The oldest nodes that the settings do not keep, at most so many."""
     oldest, length, size = ZERO_ID, record.length, 0
@@ -72,7 +80,7 @@ def surplus(
             goes = goes or length > settings.max_entries <= length - ref.live
         if settings.max_bytes is not None:
             goes = goes or (size > settings.max_bytes and not last)
-        if not goes:
+        if not goes or (settings.keep_until_shipped and not _covers(shipped, record, ref)):
             break
         going.append(ref)
         length -= ref.live
@@ -80,13 +88,18 @@ def surplus(
     return going
 
 
-def drop(txn: WriteTxn, stream: int) -> Dropped:
+def _covers(shipped: ShipRecord, record: StreamRecord, ref: NodeRef) -> bool:
+    at = record.position if ref.locator is None else ref.locator.position
+    return shipped.covers(at)
+
+
+def drop(txn: WriteTxn, stream: int, shipped: ShipRecord) -> Dropped:
     """Drop what a stream does not keep, some nodes of it: one commit's part."""
     record = txn.record(stream)
     if record is None:
         return Dropped(0, more=False)
     settings = txn.settings.stream(stream)
-    going = surplus(txn, record, settings, txn.now_ms, NODES_A_COMMIT)
+    going = surplus(txn, record, settings, txn.now_ms, NODES_A_COMMIT, shipped)
     if not going:
         return Dropped(0, more=False)
     entries = sum(ref.live for ref in going)
@@ -98,14 +111,14 @@ def drop(txn: WriteTxn, stream: int) -> Dropped:
     return Dropped(entries, more=len(going) == NODES_A_COMMIT)
 
 
-def look(view: Snapshot, after: int, now_ms: int) -> tuple[list[int], int]:
+def look(view: Snapshot, after: int, now_ms: int, shipped: ShipRecord) -> tuple[list[int], int]:
     """Streams above ``after`` with something to drop; the last one looked at, 0 at the end."""
     due: list[int] = []
     for count, (number, kept) in enumerate(SettingRows(view.index).rows(OF_STREAM, after), 1):
         settings = restored(StreamSettings, kept)
         record = view.index.record(number) if settings.retains else None
         try:
-            if record is not None and surplus(view, record, settings, now_ms, 1):
+            if record is not None and surplus(view, record, settings, now_ms, 1, shipped):
                 due.append(number)
         except CorruptionError:
             due.append(number)  # it is told where it can be passed over
@@ -117,19 +130,23 @@ def look(view: Snapshot, after: int, now_ms: int) -> tuple[list[int], int]:
 def run(engine: Engine, committer: Committer) -> int:
     """Drop all that no stream keeps, by call; how many entries went."""
     entries = after = 0
+    shipped = shipfile.read(engine.fs, engine.path)
     while True:
-        due, after = snapshot.read(engine, partial(look, after=after, now_ms=engine.clock.now_ms()))
+        now_ms = engine.clock.now_ms()
+        due, after = snapshot.read(
+            engine, partial(look, after=after, now_ms=now_ms, shipped=shipped)
+        )
         for number in due:
             more = True
             while more:
-                dropped = _commit(committer, number)
+                dropped = _commit(committer, number, shipped)
                 entries, more = entries + dropped.entries, dropped.more
         if not after:
             return entries
 
 
-def _commit(committer: Committer, number: int) -> Dropped:
-    dropped: Dropped = committer.free(partial(drop, stream=number))
+def _commit(committer: Committer, number: int, shipped: ShipRecord) -> Dropped:
+    dropped: Dropped = committer.free(partial(drop, stream=number, shipped=shipped))
     if dropped.more:
         time.sleep(PAUSE_S)
     return dropped
@@ -146,6 +163,7 @@ class Retention:
         self._looked_s = 0.0
         self._due: deque[int] = deque()
         self._failed: dict[int, float] = {}
+        self._shipped = shipfile.NEVER  # when it was last looked
 
     def tick(self) -> None:
         """Do what is due, for a bounded time."""
@@ -170,8 +188,10 @@ class Retention:
     def _look(self) -> None:
         started_s = time.monotonic()
         after, self._after = self._after, 0
+        engine, now_ms = self._engine, self._engine.clock.now_ms()
+        self._shipped = shipfile.read(engine.fs, engine.path)
         due, self._after = snapshot.read(
-            self._engine, partial(look, after=after, now_ms=self._engine.clock.now_ms())
+            engine, partial(look, after=after, now_ms=now_ms, shipped=self._shipped)
         )
         self._due.extend(stream for stream in due if self._failed.get(stream, 0.0) <= started_s)
         self._looked_s += time.monotonic() - started_s
@@ -180,7 +200,7 @@ class Retention:
         while self._due and time.monotonic() < until_s:
             number = self._due[0]
             try:
-                more = _commit(self._committer, number).more
+                more = _commit(self._committer, number, self._shipped).more
             except CorruptionError as exc:
                 log.warning("retention passes over stream %d for now: %s", number, exc)
                 self._failed[number] = time.monotonic() + FAILED_AGAIN_S
