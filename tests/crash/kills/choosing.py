@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tests.crash.kills import names
 from tests.crash.kills.operations import Work
 from tests.crash.kills.own import Step
 
@@ -11,6 +12,7 @@ IDLE_S = 0.05  # of the shared group: who is idle for longer loses what it has
 WEIGHTS = {
     "add": 12, "add_many": 12, "tx": 16, "shared": 12, "delete": 6, "trim": 6, "settings": 2,
     "group settings": 2, "idem": 6, "again": 4, "later": 3, "cancel": 2, "soon": 3, "job": 6,
+    "expect": 4, "keep": 6, "brief": 4, "fetch": 4, "put off": 4,
     "requeue": 4, "read": 8, "ack": 6, "nack": 4, "claim": 5, "take": 14, "done": 12, "give": 4,
     "compact": 1, "purge": 0.3, "checkpoint": 1, "reopen": 1, "sync": 1,
 }  # fmt: skip
@@ -26,7 +28,7 @@ def choose(work: Work, rng: random.Random, number: int, kind: str = "") -> Step:
     tag = f"{work.slot}.{number}"
     if kind == "tx":
         _transaction(work, rng, step, tag, live)
-    elif kind in {"add", "idem"}:
+    elif kind in {"add", "idem", "expect"}:
         step["tags"] = [tag]
     elif kind in {"add_many", "job"}:
         step["tags"] = [f"{tag}.{row}" for row in range(rng.randint(2, 40 if kind != "job" else 5))]
@@ -59,11 +61,15 @@ def _others(work: Work, rng: random.Random, step: Step, tag: str, live: list[str
         step["tags"] = [tag for id, tag in work.state["jobs"] if id == step["origin"]]
     elif kind == "cancel":
         step["key"] = rng.choice(sorted(work.state["later"]) or [""])
-    elif kind in {"read", "claim", "take"}:
+    elif kind in {"read", "claim", "take", "fetch"}:
         step["by"], step["count"] = rng.choice("ab"), rng.randint(1, 6)
         step["idle"] = rng.choice((None, IDLE_S))
     elif kind in {"ack", "nack"}:
         step["ids"] = _some(rng, list(work.state["pending"]), 3)
+    elif kind == "put off":
+        step["ids"] = _some(rng, list(work.state["patient"]), 3)
+    elif kind in {"keep", "brief"}:
+        step["tag"], step["key"], step["ttl"] = tag, rng.choice(names.KEYS), rng.choice((0.01, 0.2))
     elif kind in {"done", "give"}:
         step["ids"] = _some(rng, sorted(work.held), rng.randint(1, 4))
 

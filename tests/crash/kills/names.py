@@ -11,6 +11,7 @@ SHARED, CREW, CREW_DEAD = b"shared", "crew", b"dead-crew"
 TICKS, TICK_MS = b"ticks", 50  # one entry each so many ms, added by whoever is awake
 SIZES = (10, 100, 100, 400, 3000, 9000)
 SMALL = (10, 60)
+KEYS = ("a", "b", "c")  # of the stream that keeps the newest of each
 Tagged = tuple[str, str]  # ID and tag
 
 
@@ -37,6 +38,16 @@ def later(slot: int) -> bytes:
 def soon(slot: int) -> bytes:
     """The stream with entries for a moment from now, added by whoever is awake."""
     return b"soon-%d" % slot
+
+
+def kept(slot: int) -> bytes:
+    """The stream that keeps the newest entry of each key."""
+    return b"kept-%d" % slot
+
+
+def brief(slot: int) -> bytes:
+    """The stream whose entries expire: half of them at once, the others in an hour."""
+    return b"brief-%d" % slot
 
 
 def origin_of(dead: logstore.Entry[bytes]) -> str:
@@ -73,8 +84,11 @@ def set_up(store: logstore.Store[bytes], slots: int) -> None:
     """Streams, groups and settings that are there from the start."""
     for slot in range(slots):
         store.stream(own(slot)).configure(idempotent_duration=86_400, idempotent_max_ids=10_000)
+        store.stream(kept(slot)).configure(compact_by="k")
         group = store.stream(jobs(slot)).group("g", start="0")
         group.configure(max_deliveries=2, dead_letter=dead(slot))
+        patient = store.stream(jobs(slot)).group("patient", start="0")
+        patient.configure(redeliver_after=3600)
     store.stream(TICKS).schedule({"t": "tick"}, every=TICK_MS / 1000, name="tick")
     crew = store.stream(SHARED).group(CREW, start="0")
     crew.configure(max_deliveries=4, dead_letter=CREW_DEAD)

@@ -17,13 +17,13 @@ from tests.crash.steps import Task, Watch
 
 FAR_MS = 5_000_000_000_000
 CARE = ("compact", "purge", "checkpoint", "reopen", "sync")
-GROUPS = ("read", "claim", "ack", "nack", "take", "done", "give")
+GROUPS = ("fetch", "put off", "read", "claim", "ack", "nack", "take", "done", "give")
 TIMED = ("soon", "later", "cancel")
-ADDS = ("add", "add_many", "job", "idem", "shared")
+ADDS = ("add", "add_many", "job", "idem", "shared", "expect", "keep", "brief")
 # What cannot go by without a commit: the first one after a kill tells when somebody took over.
 COMMITS = {
     "add", "add_many", "tx", "shared", "job", "soon", "later", "delete", "idem", "again", "cancel",
-    "requeue",
+    "requeue", "expect", "keep", "brief",
 }  # fmt: skip
 
 
@@ -72,6 +72,18 @@ class Work:
             return {"job_ids": [str(each) for each in added]}
         if kind == "idem":
             return {"ids": [self._idempotent(step["tags"][0])]}
+        if kind == "expect":
+            return {"ids": [self._expecting(step["tags"][0])]}
+        if kind == "keep":
+            row = names.fields(step["tag"], names.SMALL) | {"k": step["key"].encode()}
+            self.store.stream(names.kept(self.slot)).add(row)
+            return {}
+        if kind == "brief":
+            with self.store.transaction() as tx:
+                stream = tx.stream(names.brief(self.slot))
+                stream.add(names.fields(step["tag"] + "s", names.SMALL), ttl=step["ttl"])
+                stream.add(names.fields(step["tag"] + "l", names.SMALL), ttl=3600)
+            return {}
         self.store.stream(names.SHARED).add(names.fields(step["shared"], names.SMALL))
         return {}
 
@@ -108,8 +120,21 @@ class Work:
         who = f"producer-{self.slot}"
         return str(own_stream.add(names.fields(tag), producer=who, idempotent_id=tag))
 
+    def _expecting(self, tag: str) -> str:
+        """An add that must find the last ID where it was, and one before it that does not."""
+        mine = self.store.stream(names.own(self.slot))
+        last = mine.last_id
+        try:
+            mine.add(names.fields("no"), expected_last_id=last.next())
+        except logstore.LastIDConflictError:
+            return str(mine.add(names.fields(tag), expected_last_id=last))
+        raise AssertionError("an add that expected another last ID was not refused")
+
     def _jobs(self) -> logstore.Group[bytes]:
         return self.store.stream(names.jobs(self.slot)).group("g")
+
+    def _patient(self) -> logstore.Group[bytes]:
+        return self.store.stream(names.jobs(self.slot)).group("patient")
 
     def _schedule(self, step: Step) -> Result:
         if step["op"] == "cancel":
@@ -144,7 +169,11 @@ class Work:
 
     def _group(self, step: Step) -> Result:
         kind, crew = step["op"], self.store.stream(names.SHARED).group(names.CREW)
-        if kind == "read":
+        if kind == "fetch":
+            self._patient().read(step["by"], count=step["count"])
+        elif kind == "put off":
+            self._patient().nack(*step["ids"], delay=3600)
+        elif kind == "read":
             got = self._jobs().read(step["by"], count=step["count"])
             self.mine |= {(str(each.id), each.delivery_count): each for each in got}
         elif kind == "claim":

@@ -17,6 +17,7 @@ from tests.crash.kills.names import SMALL, number, tagged
 State = dict[str, Any]
 Step = dict[str, Any]
 Result = dict[str, Any]
+ADDS = {"add", "add_many", "tx", "idem", "expect"}  # what adds to the stream of rows
 
 
 def empty() -> State:
@@ -24,6 +25,7 @@ def empty() -> State:
     return {
         "rows": [], "added": 0, "iids": 0, "twice": 0, "max_entries": None, "max_deliveries": 2,
         "jobs": [], "last": "0-0", "read": 0, "pending": {}, "dead": [], "later": {},
+        "kept": {}, "brief": [], "patient": {},
     }  # fmt: skip
 
 
@@ -54,8 +56,33 @@ def look(store: logstore.Store[bytes], slot: int) -> State:
             str(row.id): (row.consumer and row.consumer.decode(), row.delivery_count)
             for row in pending
         },
-        "dead": dead, "later": later,
+        "dead": dead, "later": later, "kept": _kept(store, slot), "brief": _lasting(store, slot),
+        "patient": _patient(store, slot),
     }  # fmt: skip
+
+
+def _kept(store: logstore.Store[bytes], slot: int) -> dict[str, str]:
+    """The newest entry of each key, which is the last one of all that are still there."""
+    stream = store.stream(names.kept(slot))
+    last = {entry["k"].decode(): entry["t"].decode() for entry in stream}
+    found = {key: stream.latest(key) for key in names.KEYS}
+    newest = {key: entry["t"].decode() for key, entry in found.items() if entry is not None}
+    assert newest == last, f"the newest entries are {newest}, the last of each key {last}"
+    return newest
+
+
+def _patient(store: logstore.Store[bytes], slot: int) -> dict[str, str | None]:
+    """What is pending in the group that gives back for later, with whom, or with nobody."""
+    pending = store.stream(names.jobs(slot)).group("patient").pending_entries()
+    return {str(each.id): each.consumer and each.consumer.decode() for each in pending}
+
+
+def _lasting(store: logstore.Store[bytes], slot: int) -> list[str]:
+    """What expires in an hour. Each came with one that expires at once, in one commit."""
+    there = [tag for _, tag in tagged(store, names.brief(slot), SMALL)]
+    lasting = [tag[:-1] for tag in there if tag.endswith("l")]
+    assert {tag[:-1] for tag in there} == set(lasting), "half a transaction"
+    return lasting
 
 
 def changed(before: State, step: Step, result: Result) -> State:
@@ -70,7 +97,7 @@ def change(state: State, step: Step, result: Result) -> None:
     kind = step["op"]
     if result.get("refused"):
         return
-    if kind in {"add", "add_many", "tx", "delete", "idem"}:
+    if kind == "delete" or kind in ADDS:
         gone = set(step.get("delete", ()))
         rows = [row for row in state["rows"] if row[0] not in gone]
         tags = step.get("tags", ())[: len(result.get("ids", ()))]
@@ -90,6 +117,21 @@ def change(state: State, step: Step, result: Result) -> None:
     elif kind in {"job", "requeue"}:
         state["dead"] = [id for id in state["dead"] if id != step.get("origin")]
         state["jobs"] = state["jobs"] + list(zip(result["job_ids"], step["tags"], strict=True))
+    else:
+        _of_features(state, step, result)
+
+
+def _of_features(state: State, step: Step, result: Result) -> None:
+    kind = step["op"]
+    if kind == "keep":
+        state["kept"] = state["kept"] | {step["key"]: step["tag"]}
+    elif kind == "fetch":
+        there = [id for id, _ in state["jobs"]][len(state["patient"]) :][: step["count"]]
+        state["patient"] = state["patient"] | dict.fromkeys(there, step["by"])
+    elif kind == "put off":
+        state["patient"] = state["patient"] | dict.fromkeys(step["ids"])
+    elif kind == "brief":
+        state["brief"] = [*state["brief"], step["tag"]]
     elif kind == "later":
         state["later"][result["key"]] = step["tag"]
     elif kind == "cancel":
@@ -156,7 +198,7 @@ def happened(before: State, found: State, step: Step) -> bool:
     if step["op"] == "add_many":  # a commit a batch: a prefix of whole batches may be there
         counts = [*range(step["batch"], len(tags), step["batch"]), len(tags)]
     result = result_of(before, found, step)
-    right = step["op"] not in {"add", "add_many", "idem", "tx"} or len(result["ids"]) in counts
+    right = step["op"] not in ADDS or len(result["ids"]) in counts
     right = right and (step["op"] not in {"job", "requeue"} or len(result["job_ids"]) == len(tags))
     right = right and (step["op"] != "later" or "key" in result)
     if right and found == changed(before, step, result):

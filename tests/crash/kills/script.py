@@ -26,7 +26,7 @@ KINDS = (
     "add", "add_many", "job", "read", "ack", "shared", "take", "done", "tx", "delete", "idem",
     "again", "later", "checkpoint", "cancel", "nack", "claim", "settings", "add_many", "trim",
     "group settings", "compact", "soon", "take", "give", "reopen", "add", "job", "read", "tx",
-    "purge", "add_many", "sync",
+    "purge", "add_many", "sync", "expect", "keep", "brief", "fetch", "put off", "keep", "requeue",
 )  # fmt: skip
 SEVERAL_COMMITS = {"add_many", *CARE}
 SEED = 5
