@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import logstore
+from logstore.index.group_keys import NOBODY
 from logstore.log import names
 from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
 from tests.crash.states.workload import Begun, Do, Session, Workload
-from tests.groups.model import Group
+from tests.groups.model import Group, Held
 from tests.model.shelf import Shelf, Stream
 from tests.support import inside
 from tests.support.inside import do_due_work
@@ -78,6 +81,33 @@ def nack(n: int, mode: str) -> Do:
         f"nack {n} {mode}", lambda of: of.nack((n, 1), mode=mode),
         lambda model, stream, now: model.nack(stream, [(n, 1)], mode=mode),
     )  # fmt: skip
+
+
+def put_off(n: int, ms: int, delay_ms: int) -> Do:
+    """Given back for later: nobody's, and idle for long enough when it is time."""
+
+    def model(model: Group, stream: Stream, now: int) -> None:
+        model.consumer(NOBODY, now)
+        count = model.pending[n, 1].count
+        at = now + delay_ms * 2 ** (count - 1) - model.redeliver_after_ms
+        model.pending[n, 1] = Held(NOBODY, at, count)
+
+    return at_ms(ms, on(
+        f"put off {n}", lambda of: of.nack((n, 1), delay=delay_ms / 1000), model
+    ))  # fmt: skip
+
+
+def expecting(n: int) -> Do:
+    """An add to a stream whose last ID is the one before; one that expects another is refused."""
+
+    def do(at: Session) -> None:
+        stream, row = at.store.stream("e"), {"v": value(n)}
+        with suppress(logstore.LastIDConflictError):
+            stream.add(row, f"{n}-1", expected_last_id=f"{n}-1")
+            raise AssertionError("it expected another last ID")
+        stream.add(row, f"{n}-1", expected_last_id=f"{n - 1}-1" if n > 1 else 0)
+
+    return Do(f"expecting {n}", do, lambda model: model.add(b"e", pairs(n), (n, 1)))
 
 
 def claim(who: str, n: int, ms: int) -> Do:
@@ -163,7 +193,7 @@ GROUPS = (
     on("fatal", lambda of: of.claim("d", ["6-1"], min_idle=0, retry_count=2, idle=1),
        lambda model, stream, now: model.claim(
            stream, b"d", now, [(6, 1)], min_idle=0, idle=1000, retry_count=2)),
-    read("e", 3, 4100),
+    read("e", 3, 4100), put_off(8, 4200, 5000),
     on("remove consumer", lambda of: of.remove_consumer("h1"),
        lambda model, stream, now: model.remove_consumer(b"h1"), "h"),
     Do("destroy", lambda at: at.store.stream("s").group("h").destroy(), _destroyed),
@@ -372,7 +402,7 @@ def _begun(path: Path) -> Begun:
 
 AGAIN = (
     due(1500), repeat("t", 51, 1000, "tick"), requeue(1), repeat("u", 52, 700, "tock"),
-    due(7200), CHECKPOINT, requeue(), stop("t", "tick"), due(8000),
+    due(7200), CHECKPOINT, expecting(1), requeue(), stop("t", "tick"), due(8000), expecting(2),
 )  # fmt: skip
 
 WORKLOADS = (

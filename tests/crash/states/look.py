@@ -87,6 +87,9 @@ def _group(group: logstore.Group[bytes], info: logstore.GroupInfo[bytes]) -> Con
     assert info.pending == summary.count == len(pending)
     consumers = {}
     for each in group.consumers():
+        if not each.name:  # what waits for its time is told as nobody's
+            consumers[""] = (str(each.idle), None)
+            continue
         mine = [row for row in pending if row[1] == each.name.decode()]
         assert each.pending == len(mine) == summary.consumers.get(each.name, 0)
         own = group.pending_entries(consumer=each.name)

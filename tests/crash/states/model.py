@@ -95,8 +95,9 @@ def _group(of: Group) -> Content:
         "last": text(of.last),
         "settings": _changed({name: getattr(of, name) for name in GROUP_SETTINGS}, {}),
         "pending": [
-            (text(id), held.owner and held.owner.decode(), held.count,
-             None if held.owner is None else held.time)
+            # What waits for its time is nobody's (b""), and told as what waits for nothing.
+            (text(id), held.owner.decode() if held.owner else None, held.count,
+             held.time if held.owner else None)
             for id, held in sorted(of.pending.items())
         ],
         "consumers": sorted(name.decode() for name in of.consumers),
