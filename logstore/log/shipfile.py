@@ -50,7 +50,7 @@ def read(fs: FileSystem, store: Path) -> ShipRecord:
             tuple(map(int, found["compacted"])),
             str(found["uri"]),
         )
-    except (FileNotFoundError, CorruptionError, TypeError, ValueError):
+    except (FileNotFoundError, CorruptionError, OverflowError, TypeError, ValueError):
         return NEVER
 
 
