@@ -81,10 +81,11 @@ class FileStat(NamedTuple):
     size_bytes: int
     modified_ns: int = 0
     mode: int = 0  # its kind and permissions, as in the module ``stat``
+    user: int = -1  # whose it is
 
 
 def _stat(at: os.stat_result) -> FileStat:
-    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode)
+    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode, at.st_uid)
     return tuple.__new__(FileStat, fields)
 
 

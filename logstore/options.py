@@ -73,6 +73,8 @@ class StoreOptions(NamedTuple):
     clock: Clock = SYSTEM_CLOCK
     compact_rate_bytes_s: float = COMPACT_RATE_BYTES_S  # of compaction in the background; 0: none
     low_space_bytes: int | None = None  # with less a warning is logged; None: by size of the disk
+    only_join: bool = False  # refuse a store that no other process has open
+    copy_index: bool = False  # readonly: of a store that is closed, and what it says is believed
 
     def check(self) -> None:
         """OptionError for values out of range."""
@@ -93,7 +95,7 @@ class StoreOptions(NamedTuple):
             raise OptionError(
                 f"low_space_bytes must be 0 (no warning) to 2^63-1, or None: {shown(low)}"
             )
-        for name in ("readonly", "background"):
+        for name in ("readonly", "background", "only_join", "copy_index"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False: {shown(getattr(self, name))}")
         if not callable(getattr(self.clock, "now_ms", None)):

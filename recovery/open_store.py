@@ -46,6 +46,10 @@ from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
 
+class NotOpenError(StoreError):
+    """Nobody has the store open whom ``only_join`` could join; nothing was changed."""
+
+
 @translated()
 def open_engine(
     fs: FileSystem,
@@ -124,7 +128,8 @@ def _open_locked(
     users: File | None = None
     engine: Engine | None = None
     try:
-        lock.acquire(_peek_at_wake(fs, path), options.lock_timeout_s)
+        # Who may not be the first writes nothing before that is known, not even its pid.
+        lock.acquire(None if options.only_join else _peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
         # (1) STORE and versions.
@@ -133,6 +138,8 @@ def _open_locked(
         )
         users = fs.open(path / names.USERS, write=True, create=True)
         first = report.first_opener = users.try_lock(exclusive=True)
+        if first and options.only_join:
+            raise NotOpenError(f"no other process has {path} open")
         if shortage and first:
             _give_up(fs, path, shortage)
         _upgrade(fs, path, content, first=first)

@@ -1,8 +1,9 @@
 """Opening without writing: a private index in a temporary directory, following the log.
 
 For a store, a backup or a copied directory, with or without permission to write, while others write
-or nobody does. The index is built from checkpoint, hints and log as recovery does it, and every
-read first takes in what was appended since.
+or nobody does. The index is built from checkpoint, hints and log as recovery does it; with
+``copy_index`` it is a copy of the one that a clean close left, if there is one. Every read first
+takes in what was appended since.
 
 Invariants: nothing below the store's directory is written, locked or removed; a commit is taken in
 only when it is complete, and, where a living writer tells in WAKE, only when it was published.
@@ -21,9 +22,9 @@ from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import CorruptFrameError, DamagedStoreError
+from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
-from logstore.index.env import GaveUp, translated
+from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, reader, storefile
 from logstore.options import StoreOptions
@@ -47,7 +48,10 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
             home,
             content,
             options,
-            lambda self: rebuild.build(self, report, lambda: published(self, here)),
+            lambda self: (
+                (_copied_index(self, report) if options.copy_index else 0)
+                or rebuild.build(self, report, lambda: published(self, here))
+            ),
         )
         build(engine)
     except BaseException:
@@ -55,6 +59,41 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
         raise
     engine.follow = Follower(engine).follow
     return engine, report
+
+
+def _copied_index(engine: Engine, report: RecoveryReport) -> int:
+    """The generation that a clean close left behind, copied into the private directory; 0 if there
+    is none. So what is looked at need not be read from the log, however much it is.
+
+    The mark of a clean close goes before anybody writes to the index: if it is there before the
+    copy and after it, and is the same, nobody wrote meanwhile.
+    """
+    fs, marker = engine.fs, index_validity.read_marker(engine.fs, engine.path)
+    if report.rebuilt or marker is None or not marker.clean_applied:
+        return 0
+    if index_validity.why_not(engine, marker):
+        return 0
+    number, data = marker.generation, names.generation(engine.path, marker.generation) / "data.mdb"
+    copy = names.generation(engine.index_home, number)
+    fs.remove_tree(copy)
+    fs.make_directory(copy)
+    source = fs.open(data)
+    try:
+        fs.copy_atomic(copy / data.name, source, 0, marker.clean_bytes)
+    finally:
+        source.close()
+    again = index_validity.read_marker(fs, engine.path)
+    if again != marker or index_validity.why_not(engine, marker):
+        fs.remove_tree(copy)
+        return 0
+    try:
+        index_validity.check_log_reaches(engine, marker.clean_applied)
+        open_generation(fs, copy, number).close()
+    except CorruptionError:  # a rebuild tells what is left
+        fs.remove_tree(copy)
+        return 0
+    report.why_not_trusted, report.rebuilt = "", True
+    return number
 
 
 def private_engine(

@@ -13,7 +13,7 @@ from itertools import islice
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from logstore.api.open_store import open_store
+from logstore.api.open_store import open_to_look
 from logstore.api.store import Store
 from logstore.errors import Error, UsageError
 from logstore.tools import options
@@ -62,7 +62,7 @@ def _completed(
     path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
     if path is None:
         return []
-    with suppress(Error, OSError), open_store(path, readonly=True, create=False) as store:
+    with suppress(Error, OSError), open_to_look(path) as store:
         names = (name.decode("utf-8", "replace") for name in look(store) if name.startswith(begin))
         typeable = (name for name in names if name.isprintable() and "\ufffd" not in name)
         return [CompletionItem(name) for name in islice(typeable, SHOWN_MAX)]

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from logstore.api import units
+from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
 from logstore.api.store_info import living_pins
 from logstore.api.summary import summaries
@@ -68,7 +69,8 @@ def command(
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and what was looked at."""
-    with options.reading(path) as store:
+    # (from the log: what its index says is among what is examined)
+    with open_store(path, readonly=True, create=False) as store:
         opened = opened_of(store)
         engine = opened.engine()
         first = list(summaries(opened, store.streams()))

@@ -1,6 +1,6 @@
 """What the commands share: their common options, and how they open a store.
 
-Invariants: a command that only reads opens with ``readonly=True`` and never makes a store.
+Invariants: a command that only reads never makes a store, and changes nothing in one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logstore.api.open_store import open_store
+from logstore.api.open_store import open_store, open_to_look
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
@@ -115,7 +115,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
-    return open_store(path, readonly=True, create=False)
+    return open_to_look(path)
 
 
 def changing(path: Path) -> Store[bytes]:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from logstore.api import arguments
-from logstore.api.opening import OpenStore
+from logstore.api.opening import FILES, OpenStore
 from logstore.api.store import Store
 from logstore.clock import Clock, checked
-from logstore.errors import OptionError
+from logstore.errors import Error, OptionError
+from logstore.log import names
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
 from logstore.uri_path import is_uri, path_of
+
+JOIN_WAIT_S = 2.0  # for a commit of others, before a look at the store is one from outside
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
@@ -137,6 +141,40 @@ def _place(path: str | os.PathLike[str], *, readonly: bool) -> Path:
             "change the store itself"
         )
     return found
+
+
+def open_to_look(path: str | os.PathLike[str]) -> Store[bytes]:
+    """Open a store to read from it, as the commands do.
+
+    Where another process has it open and this user owns it, this is one more of its processes. Else
+    it is opened with ``readonly``, with a copy of the index that a clean close left. Both take no
+    time, however long the history is; only a store that crashed is read as ``readonly`` reads it.
+
+    Raises:
+        NotAStoreError: there is none at ``path``; and what ``open_store`` raises.
+    """
+    place = _place(path, readonly=True)
+    if not is_uri(place) and _may_join(place):
+        joining = StoreOptions(lock_timeout_s=JOIN_WAIT_S, background=False, only_join=True)
+        with suppress(Error, OSError):  # nobody has it open, or whoever has is stuck
+            return _opened(place, joining)
+    return _opened(place, StoreOptions(readonly=True, copy_index=True))
+
+
+def _opened(place: Path, options: StoreOptions) -> Store[bytes]:
+    return Store(OpenStore(place, options, None, StoreLimits(), _tell_dead_letters, create=False))
+
+
+def _may_join(place: Path) -> bool:
+    """Whether joining would make no file, and none that its owner could not write to."""
+    fs = FILES[0]
+    try:
+        owner = fs.stat(place).user
+        return owner == os.geteuid() and all(
+            fs.stat(place / name).user == owner for name in (names.LOCK, names.USERS, names.WAKE)
+        )
+    except OSError:
+        return False
 
 
 def _given(*limits: int | None) -> dict[str, int]:
