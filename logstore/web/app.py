@@ -22,6 +22,7 @@ from starlette.routing import Route
 from logstore import __version__
 from logstore.api import units
 from logstore.api.info import plain_text
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import EntryNotFoundError, Error, StreamNotFoundError, UsageError
@@ -42,6 +43,7 @@ class Pages:
 
     def __init__(self, store: Store[bytes], *, write: bool) -> None:
         self._store = store
+        self._path = str(opened_of(store).path)
         self._write = write
         self._templates = Environment(
             loader=PackageLoader("logstore.web"),
@@ -50,19 +52,22 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(
-            size=units.size,
-            age=units.age,
-            text=plain_text,
-            span=units.length,
-            moment=_moment,
-        )
+        filters: dict[str, Callable[..., str]] = {
+            "age": units.age,
+            "counted": units.counted,
+            "moment": _moment,
+            "share": units.share,
+            "size": units.size,
+            "span": units.length,
+            "text": plain_text,
+        }
+        self._templates.filters.update(filters)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made of a template."""
         html = self._templates.get_template(f"{template}.html").render(
             page=template,
-            path=self._store.info().path,
+            path=self._path,
             version=__version__,
             write=self._write,
             **values,
@@ -75,7 +80,7 @@ class Pages:
         number = request.query_params.get("page", "1")
         page = min(int(number), PAGE_MAX) if number.isdecimal() else 1
         found = views.stream_list(self._store, text, page)
-        return self.page("streams", found=found, text=text, info=self._store.info())
+        return self.page("streams", found=found, text=text, store=views.numbers(self._store))
 
     def _named(self, request: Request) -> Stream[bytes]:
         """The stream that an address names; StreamNotFoundError."""
@@ -129,16 +134,18 @@ class Pages:
 
     def segments(self, _request: Request) -> Response:
         """The segments, as a map."""
+        used = views.used(self._store)
         return self.page(
             "segments",
-            segments=views.segments(self._store),
+            used=used,
+            segments=used.segments[-views.SEGMENTS_MAX :],
             pins=self._store.pins(),
-            info=self._store.info(),
+            store=views.numbers(self._store),
         )
 
     def health(self, _request: Request) -> Response:
         """For a monitor: the store can be read."""
-        return JSONResponse({"status": "ok", "streams": self._store.info().streams})
+        return JSONResponse({"status": "ok", "streams": len(self._store.streams())})
 
     def asset(self, request: Request) -> Response:
         """A style sheet or a script of ours."""

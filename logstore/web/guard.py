@@ -24,7 +24,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # With "no-referrer" a browser says that a change comes from "null", and it would be refused.
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 

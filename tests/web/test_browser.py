@@ -1,0 +1,123 @@
+"""Prevents pages that a real browser shows without style, too wide, too dim to be read, or dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import logstore
+from tests.web.browser import Browser, installed
+from tests.web.test_web import address, served, store
+
+__all__ = ["address", "store"]  # fixtures
+PAGES = ("", "stream?name=orders", "dead", "segments", "stream?name=absent")
+# What the eye sees: text that stands out of its ground by less can hardly be read.
+CONTRAST_MIN = 4.5
+CONTRASTS = """(() => {
+  const light = (text) => {
+    const at = text.match(/[\\d.]+/g).slice(0, 3).map((n) => n / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * at[0] + 0.7152 * at[1] + 0.0722 * at[2];
+  };
+  const ground = (one) => {
+    for (let at = one; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let worst = 21;
+  while (walker.nextNode()) {
+    const one = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || one.closest("title, script, style")) continue;
+    const [a, b] = [light(getComputedStyle(one).color), light(ground(one))].sort((x, y) => y - x);
+    worst = Math.min(worst, (a + 0.05) / (b + 0.05));
+  }
+  return worst;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser; without one the tests are skipped, unless LOGSTORE_REQUIRE_BROWSER is set."""
+    program = installed()
+    if program is None and os.environ.get("LOGSTORE_REQUIRE_BROWSER"):
+        pytest.fail("no browser is installed: apt-get install chromium")
+    if program is None:
+        pytest.skip("no browser is installed: apt-get install chromium")
+    found = Browser(program, tmp_path_factory.mktemp("browser"))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_and_can_be_read(browser: Browser, address: str, width: int, scheme: str) -> None:
+    browser.look(width, scheme=scheme)
+    grounds = set()
+    for page in PAGES:
+        browser.open(address + page)
+        assert browser.of_page("document.documentElement.scrollWidth") <= width, page
+        assert browser.of_page(CONTRASTS) >= CONTRAST_MIN, page
+        grounds.add(browser.of_page("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)"}
+
+
+def test_a_page_shows_entries_and_breaks_nothing(
+    browser: Browser, address: str, tell: Callable[[str], None]
+) -> None:
+    browser.look()
+    browser.errors.clear()
+    browser.open(f"{address}stream?name=orders")
+    assert browser.of_page("document.querySelectorAll('.entries tbody tr').length") == 50
+    assert browser.of_page("document.querySelector('.entries dd').innerText") == "119"
+    first = browser.of_page("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+    tell(f"first paint of a page of the web view: {first or 0:.0f} ms")
+    browser.of_page("document.querySelector('details summary').click()")
+    assert browser.of_page("document.querySelector('details').open")
+    browser.of_page("document.querySelector('.pages a').click()")
+    browser.until("document.querySelector('.entries dd')?.innerText == '69'")
+    assert [told for told in browser.errors if "favicon" not in told] == []
+
+
+def test_a_live_page_shows_what_comes(browser: Browser, store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    with served(path) as shown:
+        browser.open(f"{shown}stream?name=orders")
+        browser.of_page("document.getElementById('live').click()")
+        browser.of_page("document.activeElement.blur()")
+        with logstore.open(path) as opened:
+            opened.stream("orders").add({"n": "came later"})
+        browser.until("document.querySelector('.entries dd').innerText == 'came later'")
+        browser.of_page("document.getElementById('live').click()")
+
+
+def test_buttons_try_a_dead_letter_again_and_drop_one(
+    browser: Browser, store: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    count = "document.querySelectorAll('.entries tbody tr .act').length"
+    with served(path, "--write") as full:
+        browser.open(full)
+        assert browser.of_page("location.search") == ""  # the token is no longer in the address
+        browser.open(f"http://{urlsplit(full).netloc}/dead")
+        assert browser.of_page(count) == 3
+        browser.of_page("document.querySelector('form[action^=\"/retry\"] button').click()")
+        browser.until(f"document.readyState == 'complete' && {count} == 2")
+        browser.of_page("document.querySelector('form[action^=\"/drop\"] button').click()")
+        browser.until(f"document.readyState == 'complete' && {count} == 1")
+    with logstore.open(path, encoding="utf-8") as opened:
+        assert len(opened.stream("orders:dead")) == 1
+        last = opened.stream("orders").last
+        assert last is not None
+        assert last["who"] == "<b>anna</b>"
