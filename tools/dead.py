@@ -62,7 +62,8 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
                 output.json_object({**name_object(target), "length": length, "groups": names})
             rows.append((target, length, ", ".join(names)))
     if not output.json:
-        output.table(("stream", "dead letters", "of groups"), rows)
+        none = "no group sends its dead letters anywhere"
+        output.table(("stream", "dead letters", "of groups"), rows, none=none)
 
 
 @dead.command("show")

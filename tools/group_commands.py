@@ -13,7 +13,9 @@ import click
 
 from logstore.tools import options
 from logstore.tools.durations import LENGTH, told
-from logstore.tools.output import Output, name_object, readable
+from logstore.tools.output import Output, dated, name_object, readable
+
+HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
 
 
 @click.command("groups")
@@ -33,11 +35,17 @@ def groups(output: Output, path: Path, name: str | None) -> None:
                     values |= name_object(each.name)
                     output.json_object({"stream": readable(stream_name), **values})
                 rows.append(
-                    (stream_name, each.name, each.consumers, each.pending, each.lag,
-                     str(each.last_delivered_id))
-                )  # fmt: skip
+                    (
+                        stream_name,
+                        each.name,
+                        each.consumers,
+                        each.pending,
+                        "unknown" if each.lag is None else each.lag,
+                        dated(each.last_delivered_id),
+                    )
+                )
     if not output.json:
-        output.table(("stream", "group", "consumers", "pending", "lag", "last delivered"), rows)
+        output.table(HEAD, rows, narrow=("last delivered", "consumers"), none="no group")
 
 
 @click.command("pending")
@@ -71,7 +79,8 @@ def pending(
         rows = [
             (str(each.id), each.consumer, told(each.idle), each.delivery_count) for each in entries
         ]
-    output.table(("ID", "consumer", "idle", "deliveries"), rows)
+    head = ("ID", "consumer", "idle", "deliveries")
+    output.table(head, rows, narrow=("deliveries",), none="nothing is pending")
 
 
 @click.command("ack")

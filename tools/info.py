@@ -28,7 +28,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import options
 from logstore.tools.durations import told
-from logstore.tools.output import Output, entry_line, entry_object, name_object, readable
+from logstore.tools.output import Output, dated, entry_line, entry_object, name_object, readable
 
 
 @click.command("info")
@@ -126,7 +126,7 @@ def _tell_stream(output: Output, stream: Stream[bytes]) -> None:
             group.consumers,
             group.pending,
             "unknown" if group.lag is None else group.lag,
-            _id(group.last_delivered_id),
+            dated(group.last_delivered_id),
             _settings(group.settings),
         )
         for group in stream.groups()
@@ -146,9 +146,9 @@ def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
     yield "size", f"{whole} in {nodes}, {units.size(found.open_node_bytes)} in the open one"
     for name, entry in (("first entry", found.first_entry), ("last entry", found.last_entry)):
         yield name, "none" if entry is None else f"{_when(entry.id)}{entry_line(entry)}"
-    yield "last ID", _id(found.last_generated_id)
+    yield "last ID", dated(found.last_generated_id)
     if found.max_deleted_entry_id != ZERO_ID:
-        yield "last deleted ID", _id(found.max_deleted_entry_id)
+        yield "last deleted ID", dated(found.max_deleted_entry_id)
     yield "settings", _settings(found.settings) or "none: everything is kept"
     if found.scheduled:
         due = units.ago(found.next_due)
@@ -169,12 +169,6 @@ def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
 def _when(at: StreamID) -> str:
     moment = units.clock(at.ms)
     return "" if moment is None else f"({units.ago(moment)}) "
-
-
-def _id(at: StreamID) -> str:
-    """An ID, and the moment that it has."""
-    moment = units.clock(at.ms)
-    return str(at) if moment is None else f"{at}, {units.ago(moment)}"
 
 
 def _settings(settings: StreamSettings | GroupSettings[bytes]) -> str:

@@ -234,7 +234,7 @@ def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int)
         entry_objects = [entry_object(each) for each in entries]
         output.json_object({**row, "entries": entry_objects, "bytes": raw.hex()})
         return
-    output.report(row)
+    output.report(row, raw=True)
     for each in entries:
         output.line(entry_line(each))
     shown = raw[: bytes_max or None]

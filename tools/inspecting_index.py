@@ -53,12 +53,14 @@ def stream(output: Output, path: Path, name: str, count: int) -> None:
             output.json_object(row)
         return
     record, *others = rows
-    output.report({key: typed(record, key) for key in record if key != "what"})
+    output.report({key: typed(record, key) for key in record if key != "what"}, raw=True)
     for what, head in HEADS.items():
         of_it = [row for row in others if row["what"] == what]
         if of_it:
             output.line("")
-            output.table(head, [[typed(row, column) for column in head] for row in of_it])
+            said = [column.replace("payload_", "").replace("_", " ") for column in head]
+            cells = [[typed(row, column) for column in head] for row in of_it]
+            output.table(said, cells, narrow=NARROW[what])
 
 
 def typed(row: dict[str, Any], name: str) -> Any:
@@ -72,6 +74,9 @@ HEADS = {
     "node": ("master", "last", "segment", "offset", "payload_bytes", "entries", "live"),
     "group": ("group", "number", "last", "entries_read", "pending", "runs", "consumers"),
 }
+
+
+NARROW = {"node": ("last", "entries", "segment"), "group": ("runs", "number", "entries read")}
 
 
 def _stream_rows(view: Snapshot, name: bytes, count: int) -> list[dict[str, Any]]:
@@ -159,7 +164,7 @@ def node_(output: Output, path: Path, name: str, id: str) -> None:
         ]
         output.json_object({**row, "listpack_bytes": len(lp), "elements": entries})
         return
-    output.report({key: typed(row, key) for key in row if key != "what"})
+    output.report({key: typed(row, key) for key in row if key != "what"}, raw=True)
     output.line("")
     for each in shown:
         output.line(_told(each))

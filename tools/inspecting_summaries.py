@@ -85,7 +85,7 @@ def checkpoint_(output: Output, path: Path, position: int | None) -> None:
         for number, row in enumerate(_chunks(chunks)):
             output.json_object({"what": "chunk", "number": number, **row})
         return
-    output.report({name: typed(shown, name) for name in shown})
+    output.report({name: typed(shown, name) for name in shown}, raw=True)
     output.line("")
     rows = [[number, row["kind"], row["rows"]] for number, row in enumerate(_chunks(chunks))]
     output.table(("chunk", "kind", "rows"), rows)

@@ -11,13 +11,17 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 import click
 
+from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
+from logstore.ids import StreamID
 from logstore.scan import records
+from logstore.tools.durations import told
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
@@ -69,15 +73,26 @@ class Output:
         rows: Iterable[Sequence[Any]],
         title: str = "",
         narrow: Sequence[str] = (),
+        none: str = "",
     ) -> None:
         """A table, its head only if columns have names; numbers stand right. A terminal that is too
-        narrow for all columns does without those that ``narrow`` names, the first first."""
+        narrow for all columns does without those that ``narrow`` names, the first first; if that is
+        not enough, each row is a table of names and values. ``none`` is said where no row is."""
         from rich.table import Table  # (rich takes a while to load)
         from rich.text import Text
 
         console = self._console(WIDTH_OF_A_PIPE)
         cells = [[_cell(value) for value in row] for row in rows]
+        if not cells and none:
+            self.line(none)
+            return
         columns, cells = fitting(columns, cells, narrow, console.width)
+        if any(columns) and least_width(columns, cells) > console.width:
+            for place, row in enumerate(cells):
+                if place:
+                    self.line("")
+                self.table(("", ""), zip(columns, row, strict=True))
+            return
         numeric = [all(map(_is_number, column)) for column in zip(*cells, strict=True)]
         table = Table(
             box=None,
@@ -117,13 +132,19 @@ class Output:
         for line in captured.get().splitlines():
             self.line(line.rstrip())
 
-    def report(self, values: Mapping[str, Any]) -> None:
-        """What a command found or did: one JSON object, or a table of names and values."""
+    def report(self, values: Mapping[str, Any], *, raw: bool = False) -> None:
+        """What a command found or did: one JSON object, or a table of names and values, for people:
+        sizes and lengths of time in units, unless they are to be ``raw``."""
         if self.json:
             self.json_object(values)
+        elif raw:
+            digits = (
+                (name.replace("_", " "), str(value) if type(value) is int else value)
+                for name, value in _flat(values)
+            )
+            self.table(("", ""), digits)
         else:
-            rows = [(name.replace("_", " "), value) for name, value in _flat(values)]
-            self.table(("", ""), rows)
+            self.table(("", ""), (_for_people(name, value) for name, value in _flat(values)))
 
     def flush(self) -> None:
         """Hand over what was written so far."""
@@ -212,12 +233,34 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
+def _for_people(name: str, value: Any) -> tuple[str, Any]:
+    """A name and a value as people say them: bytes as a size, milliseconds as a length of time."""
+    words = name.replace("_", " ").split()
+    if type(value) in {int, float} and "bytes" in words:
+        value = units.size(int(value))
+        if words != ["max", "bytes"]:  # which is a name that users give
+            words = [word for word in words if word != "bytes"] or ["size"]
+    elif type(value) in {int, float} and words[-1] in {"ms", "s"}:
+        unit = timedelta(milliseconds=1) if words.pop() == "ms" else timedelta(seconds=1)
+        value = told(value * unit) if value else "0s"
+    return " ".join(words), value
+
+
+def least_width(columns: Sequence[str], cells: list[list[str]]) -> int:
+    """How many characters a table needs at least, its texts folded."""
+    each_of = zip(columns, *cells, strict=True)
+    widest = [(max(map(cell_len, of_it)), all(map(_is_number, of_it[1:]))) for of_it in each_of]
+    return sum(wide if number else min(wide, FOLDED) for wide, number in widest) + 2 * (
+        len(columns) - 1
+    )
+
+
 def fitting(
     columns: Sequence[str], cells: list[list[str]], narrow: Sequence[str], width: int
 ) -> tuple[Sequence[str], list[list[str]]]:
     """The columns that fit, and their cells; the first one, a name, may be folded."""
     for name in narrow:
-        widths = [max(map(len, column), default=0) for column in zip(columns, *cells, strict=True)]
+        widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
         gaps = 2 * (len(widths) - 1)
         if sum(min(wide, FOLDED) for wide in widths[:1]) + sum(widths[1:]) + gaps <= width:
             break
@@ -225,6 +268,15 @@ def fitting(
         columns = [column for place, column in enumerate(columns) if place != left_out]
         cells = [[cell for place, cell in enumerate(row) if place != left_out] for row in cells]
     return columns, cells
+
+
+def cell_len(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len as width
+
+    return width(text)
 
 
 def _is_number(cell: str) -> bool:
@@ -288,6 +340,12 @@ def entry_line(entry: Entry[bytes]) -> str:
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
     return records.entry_object(str(entry.id), entry.pairs)
+
+
+def dated(at: StreamID) -> str:
+    """An ID, and how long ago the moment is that it has."""
+    moment = units.clock(at.ms)
+    return str(at) if moment is None else f"{at}, {units.ago(moment)}"
 
 
 def name_object(name: bytes) -> dict[str, str]:

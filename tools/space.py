@@ -75,7 +75,8 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
             output.json_object(each.as_dict())
         return
     head = ("ID", "for", "process", "since", "until", "segments", "bytes")
-    output.table(head, (_row(each) for each in found))
+    narrow = ("until", "since", "segments")
+    output.table(head, (_row(each) for each in found), narrow=narrow, none="no pin")
 
 
 def _row(pin: PinInfo) -> tuple[object, ...]:

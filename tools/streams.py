@@ -33,7 +33,7 @@ def command(output: Output, path: Path) -> None:
     with options.reading(path) as store:
         found = summaries(opened_of(store), store.streams())
         if not output.json:
-            output.table(HEAD, map(_row, found), narrow=NARROW)
+            output.table(HEAD, map(_row, found), narrow=NARROW, none="no stream")
             return
         for each in found:
             output.json_object(

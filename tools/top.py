@@ -24,12 +24,12 @@ from logstore.errors import OptionError
 from logstore.telemetry.gathering import gather
 from logstore.tools import options
 from logstore.tools.durations import LENGTH
-from logstore.tools.output import Output, fitting
+from logstore.tools.output import Output, cell_len, fitting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-CPU_SHARE = 0.02
+CPU_SHARE = 0.018  # below 2 %, with what the collector of garbage takes
 LOADING_LOOKS = 2
 SERIES_MAX = 10_000
 WIDTH, HEIGHT = 80, 50  # where there is no terminal
@@ -236,12 +236,14 @@ def _table(
 
     shown = rows if len(rows) <= most else rows[: max(1, most - 1)]
     columns, cells = fitting(head, [list(row) for row in shown], narrow, width)
+    widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
+    left = width - sum(widths[1:]) - 2 * (len(widths) - 1)  # a long name is cut, and no number
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         if place:
-            table.add_column(column, justify="right", no_wrap=True)
+            table.add_column(column, justify="right", no_wrap=True, min_width=widths[place])
         else:
-            table.add_column(column, overflow="ellipsis", no_wrap=True, min_width=10)
+            table.add_column(column, overflow="ellipsis", no_wrap=True, max_width=max(10, left))
     for row in cells:
         table.add_row(*map(Text, row))
     more = len(rows) - len(shown)
