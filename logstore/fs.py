@@ -145,8 +145,7 @@ class File:
     def stat(self) -> FileStat:
         """Device, inode and size of what is open here."""
         with _errors(self.path, "looking at"):
-            at = os.fstat(self.fd)
-            return _stat(at)
+            return _stat(os.fstat(self.fd))
 
     def named_once(self) -> bool:
         """Whether it has this one name: what is written here shows up under no other one."""

@@ -390,6 +390,8 @@ PHRASES = {
     "give readonly=True, or change the store itself": "change the store itself",
     "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
+    "to be read only: give readonly=True, or change the store itself": "to be read only: change "
+    "the store itself",
     "fix the permissions, or open with readonly=True": "fix the permissions",
     "drop the stream, or give replace=True": "give --replace, or --skip",
     "drop it, or give replace=True": "give --replace, or --skip",
