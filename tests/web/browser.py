@@ -34,6 +34,10 @@ class Browser:
         self._process = subprocess.Popen(
             ["bash", "-c", line, program, "--headless", "--no-sandbox", "--disable-gpu",
              "--no-first-run", "--hide-scrollbars",
+             # It talks to loopback only: by itself it would ask its maker for updates and more.
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             "--disable-quic", "--disable-domain-reliability", "--no-pings",
+             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
              f"--user-data-dir={home}", "--remote-debugging-pipe"],
             pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
