@@ -32,10 +32,11 @@ test: ## every check and every test, Spark included
 		$(MAKE) --no-print-directory test-beside; beside=$$?; \
 		$(MAKE) --no-print-directory test-compiled && exit $$((early + beside))
 
-computing: # what one core does while the tests marked `alone` sleep: types, the site, and compile the engine
+computing: # what one core does while the tests marked `alone` sleep: types, the site, compile the engine, an older Spark
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory docs
 	@$(ENV) test compiled -- true
+	@$(ENV) demo older -- true
 
 test-alone:
 	@$(ENV) lint test demo -- pytest -m alone $(ARGS)

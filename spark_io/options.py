@@ -16,6 +16,7 @@ from typing import TypeVar
 from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
 from logstore.ids import U64_MAX as _U64_MAX
+from logstore.log import pinfile
 from logstore.spark_io import offsets, places
 from logstore.spark_io.offsets import EVERY, Offsets
 
@@ -38,6 +39,7 @@ KNOWN = (
     "columnNameOfCorruptRecord",
     "snapshotDir",
     "storeColumn",
+    "asOf",
     "table",
 )
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
@@ -74,6 +76,8 @@ class SourceOptions:
     ends: Offsets = EVERY
     group: str = ""  # whose last delivered IDs are where streams begin
     store_column: str = STORE_COLUMN  # the name of the column for the place of a row's store
+
+    as_of: tuple[str, ...] = ()  # tokens of moments; empty: now
 
     @property
     def path(self) -> str:
@@ -118,7 +122,23 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         ends,
         given.get("startinggroup", ""),
         store_column,
+        _moments(given),
     )
+
+
+def _moments(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The tokens of 'asOf', one for each store."""
+    if "asof" not in given:
+        return ()
+    tokens = tuple(token.strip() for token in given["asof"].split(","))
+    if not all(pinfile.is_id(token) for token in tokens):
+        raise OptionError(
+            f"option 'asOf' takes what store.moment() gave, with commas between those of several "
+            f"stores: {given['asof']!r}"
+        )
+    if "startinggroup" in given:
+        raise OptionError("give 'asOf' or 'startingGroup': a moment does not keep groups")
+    return tokens
 
 
 def is_table(options: Mapping[str, str]) -> bool:

@@ -1,25 +1,20 @@
-"""The Spark sinks: tasks pack rows to nodes in staged files, the driver publishes all at once.
+"""The Spark sink: tasks pack rows to nodes in staged files, the driver publishes all at once.
 
 A task that is tried again, or run twice, writes a file of another name, and only what a task told
-when it ended is published. So a job is in the store as a whole or not at all. A streaming query
-also keeps the number of its last batch in the store, in the same commit: a batch that Spark repeats
-after a crash is known, and not written again.
+when it ended is published. So a job is in the store as a whole or not at all.
 
 Invariants: nothing that is sent anywhere holds an open file or the index; tasks need no LMDB.
 """
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from logstore.fs import LOCAL
 from logstore.log import stagefile
@@ -40,11 +35,12 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
     """OptionError for columns that cannot be written, before a task begins."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    known = inspect.signature(to_arrow_schema).parameters  # before 4.2 it is always UTC
+    arrow = to_arrow_schema(schema, **({"timezone": "UTC"} if "timezone" in known else {}))
     intake.layout(arrow, options.id_column, streams=not options.stream)
 
 
-class _Tasks:
+class Tasks:
     """What a task does, alike in both sinks."""
 
     again: ClassVar[bool] = False  # whether a stage that is gone is made again
@@ -80,12 +76,12 @@ class _Tasks:
             raise
 
 
-def _runs(messages: Any) -> list[list[Run]]:
+def runs_of(messages: Any) -> list[list[Run]]:
     """What the tasks told, in their order; one without a partition tells nothing."""
     return [each.runs if isinstance(each, Wrote) else [] for each in messages]
 
 
-class BatchSink(_Tasks, DataSourceArrowWriter):
+class BatchSink(Tasks, DataSourceArrowWriter):
     """``df.write.format("logstore")``."""
 
     def __init__(self, options: SinkOptions, stage: Pin, *, overwrite: bool) -> None:
@@ -96,7 +92,7 @@ class BatchSink(_Tasks, DataSourceArrowWriter):
         """Publish everything, in one commit."""
         from logstore.spark_io import publishing  # with LMDB, which tasks must not need
 
-        publishing.commit(self.options, _runs(messages), overwrite=self.overwrite)
+        publishing.commit(self.options, runs_of(messages), overwrite=self.overwrite)
         publishing.end(self.options.path, self.stage)
 
     def abort(self, messages: Any) -> None:  # noqa: ARG002  (some of them may be None)
@@ -104,21 +100,3 @@ class BatchSink(_Tasks, DataSourceArrowWriter):
         from logstore.spark_io import publishing
 
         publishing.end(self.options.path, self.stage)
-
-
-class StreamSink(_Tasks, DataSourceStreamArrowWriter):
-    """``df.writeStream.format("logstore")``."""
-
-    again = True
-
-    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803  (Spark's name)
-        """Publish a batch, unless it is there already."""
-        from logstore.spark_io import publishing
-
-        publishing.commit_batch(self.options, _runs(messages), batchId)
-
-    def abort(self, messages: Any, batchId: int) -> None:  # noqa: ARG002, N803
-        """Nothing is published, and the files go."""
-        from logstore.spark_io import publishing
-
-        publishing.discard(self.options.path, _runs([each for each in messages if each]))

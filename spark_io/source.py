@@ -14,9 +14,15 @@ import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+import pyspark
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
-from logstore.errors import OptionError
+from logstore.errors import Error, OptionError
 from logstore.scan import read
 from logstore.spark_io import options as source_options
 from logstore.spark_io import places, sink, sink_options, stream_options, tables
@@ -75,9 +81,20 @@ class LogstoreSource(DataSource):
         return LogstoreReader(parsed, columns.columns(schema, parsed), cores)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
-        """The reader of a streaming query."""
-        from logstore.spark_io.stream_source import LogstoreStreamReader
+        """The reader of a streaming query; one that only raises where there can be none.
 
+        Spark hides an error that is raised here itself behind one of its own.
+        """
+        try:
+            return self._stream_reader(schema)
+        except Error as error:
+            return RefusedReader(error)
+
+    def _stream_reader(self, schema: Any) -> Any:
+        try:
+            from logstore.spark_io.stream_source import LogstoreStreamReader
+        except ImportError:
+            raise _needs("4.2", "reading") from None
         parsed = stream_options.parse(self.given)
         wanted = columns.columns(schema, parsed.source)
         return LogstoreStreamReader(parsed, wanted, self.cores or os.cpu_count() or 1)
@@ -100,7 +117,18 @@ class LogstoreSource(DataSource):
         sink.check_columns(schema, parsed)
         from logstore.spark_io import publishing
 
-        return sink.StreamSink(parsed, publishing.begin(parsed, overwrite=False))
+        try:
+            from logstore.spark_io import stream_sink
+        except ImportError:
+            raise _needs("4.1", "writing") from None
+        return stream_sink.StreamSink(parsed, publishing.begin(parsed, overwrite=False))
+
+
+def _needs(version: str, doing: str) -> OptionError:
+    return OptionError(
+        f"{doing} by a streaming query needs pyspark {version} or later, and this is "
+        f"{pyspark.__version__}: use a batch, or a newer Spark"
+    )
 
 
 def _parsed(given: dict[str, str]) -> SourceOptions:
@@ -110,6 +138,29 @@ def _parsed(given: dict[str, str]) -> SourceOptions:
             "columns of its own Spark hands none over: create a temporary view instead)"
         )
     return source_options.parse(given)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """In the place of a streaming query's reader: an error that Spark shows as it is."""
+
+    def __init__(self, error: Error) -> None:
+        self.error = error
+
+    def initialOffset(self) -> Any:  # noqa: N802  (Spark's names)
+        """It raises the error."""
+        raise self.error
+
+    def latestOffset(self, *_: Any) -> Any:  # noqa: N802
+        """As does this, where a query is started again."""
+        raise self.error
+
+    def partitions(self, *_: Any) -> Any:
+        """And this, where it first does a batch again."""
+        raise self.error
+
+    def read(self, *_: Any) -> Any:
+        """Never called."""
+        raise self.error
 
 
 class LogstoreReader(DataSourceReader):

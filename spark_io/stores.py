@@ -19,9 +19,13 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
+from logstore.errors import OptionError
+from logstore.fs import LOCAL
 from logstore.ids import StreamID
+from logstore.log import pinfile
 from logstore.log.shipped_files import is_shipped
 from logstore.scan import plan
+from logstore.scan.moment import Kept
 from logstore.scan.plan import Plan
 from logstore.spark_io.options import SourceOptions
 from logstore.uri_path import path_of, shown
@@ -69,8 +73,13 @@ def driver() -> Identity:
 @contextmanager
 def opened(options: SourceOptions, place: str) -> Iterator[PlannedStore]:
     """One of the stores of a load."""
+    if options.as_of and is_shipped(path_of(place)):
+        raise OptionError(
+            f"option 'asOf': {shown(place)} was shipped, and is of one moment: leave the option out"
+        )
     with local(options, place) as store:
-        yield LocalStore(options, place, store)
+        kind = StoreAsOf if options.as_of else LocalStore
+        yield kind(options, place, store)
 
 
 def local(options: SourceOptions, place: str) -> Store[bytes]:
@@ -86,6 +95,7 @@ class LocalStore:
         self.place = shown(place)
         self._options = options
         self._store = store
+        self._token = ""
 
     def has(self, name: bytes) -> bool:
         """Whether there is a stream of this name."""
@@ -124,7 +134,34 @@ class LocalStore:
             home=Path(options.snapshot_dir) if options.snapshot_dir else None,
             owner=driver(),
             purpose="spark",
+            moment=self._token,
         )
         if not opened_of(self._store).engine().options.readonly:
             self._store.sync()
         return made
+
+
+class StoreAsOf(LocalStore):
+    """A store in a directory as it was at a moment that is kept."""
+
+    def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
+        super().__init__(options, place, store)
+        here = [each for each in options.as_of if LOCAL.exists(pinfile.path(Path(place), each))]
+        if len(here) > 1:
+            raise OptionError(f"option 'asOf' names two moments of {place}: leave one out")
+        (self._token,) = here or options.as_of[:1]  # of one that is over the error is told
+        engine = opened_of(store).engine()
+        now_ms = engine.clock.now_ms()
+        self._streams = Kept(engine.fs, engine.path, engine.uuid, self._token, now_ms).streams
+
+    def has(self, name: bytes) -> bool:
+        """Whether there was a stream of this name."""
+        return name in self._streams
+
+    def names(self) -> list[bytes]:
+        """The streams that there were."""
+        return sorted(self._streams)
+
+    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
+        """As they are now: a hint against a wrong case, and no more."""
+        return super().fields(name, start, end) if super().has(name) else set()

@@ -35,6 +35,7 @@ _BATCH_ONLY = {
     "endingtimestamp",
     "startinggroup",
     "snapshotdir",
+    "asof",
 }
 _OF_BOTH = {"startingoffsets"}  # alike in a batch read, which also takes JSON
 _LIMIT_MAX = 2**62

@@ -70,6 +70,10 @@ class AsyncStoreCare(Generic[T]):
         """As ``Store.pins``."""
         return await self._run(self._store.pins)
 
+    async def moment(self, *streams: str | bytes) -> str:
+        """As ``Store.moment``."""
+        return await self._run(self._store.moment, *streams)
+
     async def release_pins(self, *ids: str) -> int:
         """As ``Store.release_pins``."""
         return await self._run(self._store.release_pins, *ids)

@@ -106,6 +106,33 @@ class StoreCare(Generic[T]):
 
         return store_info.release_pins(self._engine(), ids)
 
+    def moment(self, *streams: str | bytes) -> str:
+        """Keep how streams are now, all at one moment, for readers that come later.
+
+        Spark loads with the option ``asOf`` show it: what one transaction wrote to several streams
+        is in all of their loads or in none. It keeps the segments that it names from compaction,
+        for an hour after it was last loaded by, or until ``release_pins``.
+
+        Args:
+            streams: names; none: all streams.
+
+        Returns:
+            The token, which is the ID of a pin.
+
+        Raises:
+            StreamNotFoundError: there is no stream of a name.
+            EntryTypeError: a name is neither str nor bytes.
+            InvalidEntryError: a name is text that the store's encoding cannot take.
+            TooLargeError: a name has above 64 KiB.
+            ReadOnlyError: the store was opened with ``readonly``.
+        """
+        from logstore.api import store_info
+
+        names = [arguments.stream_name(name, self._opened.encoding) for name in streams]
+        token = store_info.moment(self._engine(), names)
+        self.sync()
+        return token
+
     def retain(self) -> int:
         """Drop at once what streams do not keep by their settings: retention and ``compact_by``.
 

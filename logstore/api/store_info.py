@@ -153,6 +153,15 @@ def pin_infos(engine: Engine) -> list[PinInfo]:
     return told
 
 
+def moment(engine: Engine, names: Sequence[bytes]) -> str:
+    """Keep how some streams, or all, are now; the token."""
+    from logstore.scan import moment as moments
+
+    if engine.options.readonly:
+        raise ReadOnlyError("a moment cannot be kept through a store opened with readonly=True")
+    return moments.keep(engine, names or None)
+
+
 def release_pins(engine: Engine, ids: Sequence[str]) -> int:
     """Give pins back, all of them if none is named; how many. OptionError if one is not there."""
     if engine.options.readonly:

@@ -175,6 +175,22 @@ cdef class NodeList:
             at += 1
         return at
 
+    def add_items(self, bytes items not None, start, end):
+        cdef Range r
+        cdef Located item
+        cdef u64 at = 0, lp_bytes
+        cdef const u8* data = data_of(items)
+        set_range(&r, start, end)
+        while read_item(data, at, size_of(items), &item):
+            if not below(item.last_ms, item.last_seq, r.start_ms, r.start_seq) and not below(
+                r.end_ms, r.end_seq, item.ms, item.seq
+            ):
+                lp_bytes = item.size if item.position == 0 else 0
+                self.put(data + at, item.live, item.size, item.vector, item.vector_bytes, item.lp,
+                         lp_bytes)
+            at = item.after
+        return at
+
     def mark(self):
         return self.data.size, self.count, self.live, self.size_bytes, self.last()
 

@@ -164,6 +164,19 @@ class NodeList:
             at += 1
         return at
 
+    def add_items(self, items: bytes, start: ID, end: ID) -> int:
+        """Add what can have entries of a closed interval, of a list that was made before.
+
+        Returns:
+            Where the first item begins that is cut off, or the end.
+        """
+        at = 0
+        while (one := read_item(items, at)) is not None:
+            item, at = one
+            if item.last >= start and item.master <= end:
+                self.add(*item)
+        return at
+
     def mark(self) -> tuple[int, int, int, int, ID]:
         """How it stands, for `cut`."""
         return len(self._data), self._count, self.live, self.size_bytes, self._last

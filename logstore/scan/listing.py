@@ -17,7 +17,7 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError
-from logstore.ids import U64_MAX, StreamID
+from logstore.ids import U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.row_seal import LostRowsError
 from logstore.scan import walk
@@ -112,6 +112,37 @@ class Listing:
         if self._start <= first.first and first.last <= self._end:
             snapshot.read(engine, _confirm_all, name)
         return first.number, end
+
+
+class AtOnce:
+    """All nodes of some streams, or of all, on one snapshot; StreamNotFoundError if one is missing.
+
+    ``streams``: names and numbers, also of those without nodes.
+    """
+
+    def __init__(self, engine: Engine, names: Sequence[bytes] | None) -> None:
+        self.nodes = walk.new_list()
+        self.sections: list[tuple[int, Section]] = []
+        self.streams: list[tuple[bytes, int]] = []
+        snapshot.read(engine, self._list, names, self.nodes.mark())
+
+    def _list(self, view: Snapshot, names: Sequence[bytes] | None, mark: Mark) -> None:
+        """It may be called again, on another snapshot."""
+        found = self.nodes
+        found.cut(mark)
+        self.sections, self.streams = [], []
+        records = view.listed() if names is None else (_record(view, name) for name in names)
+        for record in records:
+            before, total = len(found), 0
+            at: StreamID | None = ZERO_ID
+            while at is not None:
+                at, seen = walk.piece(view, record, at, record.last, found, PIECE_NODES)
+                total += seen
+            _confirm(view, record, total)
+            self.streams.append((record.name, record.number))
+            if len(found) > before:
+                section = record.name, record.number, ZERO_ID, record.last
+                self.sections.append((before, section))
 
 
 def _record(view: Snapshot, name: bytes) -> StreamRecord:

@@ -4,7 +4,8 @@ The locators of what is in segments, the vectors, and copies of the open nodes g
 snapshot file; a split names a byte range of it. Nodes that are still in the active segment are read
 from there like others: bytes before the applied position never change, and the pin keeps the file.
 
-Invariants: each stream is planned as it stood at one moment (`listing`). The pin is
+Invariants: each stream is planned as it stood at one moment (`listing`), or all of them as at one
+that is kept (`moment`): its pin is looked at once the plan's own holds every segment. The pin is
 durable before the first snapshot is taken; until the plan is done it holds every segment, and for
 PLANNING_MS only. A plan that fails leaves neither pin nor file.
 """
@@ -27,13 +28,15 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import names as logfiles
 from logstore.log import pinfile
 from logstore.log.shipped_files import ShippedFiles
+from logstore.scan import blocks
 from logstore.scan import snapshot as snapshotfile
+from logstore.scan.blocks import Listed
 from logstore.scan.listing import Listing
+from logstore.scan.moment import Kept
 from logstore.scan.snapshot import Split, Writer
 from logstore.tuples import NamedTuple
 from logstore.uri_path import UriPath
 
-BLOCK_BYTES = 64 << 10
 INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
 SPLIT_BYTES = 16 << 20
 TTL_MS = pins.LEASE_MS_MAX
@@ -84,34 +87,38 @@ def make(
     home: Path | None = None,
     owner: Identity | None = None,
     purpose: str = "",
+    moment: str = "",
 ) -> Plan:
     """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
 
-    The pin is for the process ``owner``, by default this one. A plan of the same that it made of
-    the store as it is now is used again. ``home`` takes pin and snapshot file of a store that may
-    not be written to. No compaction looks there: if somebody else compacts such a store, its
-    readers may have to load again.
+    With a ``moment`` the entries are those of then. The pin is for the process ``owner``, by
+    default this one. A plan of the same that it made of the store as it is now is used again.
+    ``home`` takes pin and snapshot file of a store that may not be written to. No compaction looks
+    there: if somebody else compacts such a store, its readers may have to load again.
     """
     if min_partitions is not None and not 1 <= min_partitions <= MIN_PARTITIONS_MAX:
         raise OptionError(f"minPartitions must be 1 to {MIN_PARTITIONS_MAX}: {min_partitions}")
     if not 1 <= ttl_ms <= pins.LEASE_MS_MAX:
         raise OptionError(f"a pin lives between 1 and {pins.LEASE_MS_MAX} ms: {ttl_ms}")
     if isinstance(engine.path, UriPath):
-        found = Listing(engine, names, start, end)
-        return _inline(engine, engine.path, found, min_partitions, cores)
+        listed = Listing(engine, names, start, end)
+        return _inline(engine, engine.path, listed, min_partitions, cores)
     owner = owner or process.identity()
     made_ms = engine.clock.now_ms()
     fs, home = engine.fs, home or engine.path
+    if moment:  # also where a plan of it is there already: its time begins anew
+        Kept(fs, engine.path, engine.uuid, moment, made_ms)
     # The position before the plan: what is committed after it makes the plan another one.
-    position = snapshot.read(engine, lambda view: view.meta.applied)
-    asked = (owner, str(engine.path), list(names), start, end, min_partitions, cores, ttl_ms)
+    position = 0 if moment else snapshot.read(engine, lambda view: view.meta.applied)
+    what = (str(engine.path), list(names), start, end, moment)
+    asked = (owner, *what, min_partitions, cores, ttl_ms)
     key = hashlib.sha256(repr((position, asked)).encode()).hexdigest()
     shared = _shared(engine, home, key, made_ms)
     if shared is not None:
         return shared
     pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=purpose)
     try:
-        found = Listing(engine, names, start, end)
+        found = _listed(engine, names, start, end, moment)
         if not len(found.nodes):
             pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
@@ -119,7 +126,8 @@ def make(
         parts = partition_count(total, count, min_partitions=min_partitions, cores=cores)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(str(engine.path), str(home), engine.uuid, pin.id, 0, 0, start, end, 0, 0, 0)
-        splits, table_at = _write(writer, place, found, bounds(found.nodes, parts))
+        cuts = bounds(found.nodes, parts)
+        splits, table_at = blocks.write(writer, place, found, cuts, _table)
         # Another plan can only find it once it names all this; the file is durable before that.
         pin = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
         segments = found.nodes.segments()
@@ -128,6 +136,16 @@ def make(
         pins.release(fs, home, pin.id)
         raise
     return Plan(pin.id, splits, found.nodes.live, total)
+
+
+def _listed(
+    engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID, moment: str
+) -> Listed:
+    if not moment:
+        return Listing(engine, names, start, end)
+    now_ms = engine.clock.now_ms()
+    kept = Kept(engine.fs, engine.path, engine.uuid, moment, now_ms)
+    return kept.listed(names, start, end)
 
 
 # -- plans of what was shipped --------------------------------------------------------------
@@ -144,7 +162,7 @@ def _inline(
     parts = min(count, max(parts, -(-found.nodes.nbytes // INLINE_BYTES)))
     writer = snapshotfile.InlineWriter(engine.uuid)
     place = Split(path.uri, "", engine.uuid, "", 0, 0, ZERO_ID, MAX_ID, 0, 0, 0)
-    splits, _ = _write(writer, place, found, bounds(found.nodes, parts))
+    splits, _ = blocks.write(writer, place, found, bounds(found.nodes, parts), _table)
     whole: list[Split] = []
     for each in splits:
         split = each._replace(blocks=writer.part(each))
@@ -208,45 +226,3 @@ def _table(splits: Sequence[Split]) -> bytes:
         ]
     )
     return packed
-
-
-# -- the snapshot file ----------------------------------------------------------------------
-def _write(
-    writer: Writer, place: Split, found: Listing, cuts: Sequence[int]
-) -> tuple[list[Split], int]:
-    """The splits, and where in the file they are listed. A block ends with its split, with its
-    stream, or at BLOCK_BYTES."""
-    splits: list[Split] = []
-    ends = sorted({*cuts, *(first for first, _ in found.sections)})
-    pieces = iter(found.nodes.pieces(ends, BLOCK_BYTES))
-    at = node = number = 0
-    try:
-        for high in cuts[1:]:
-            offset, low, entries, size = writer.offset, node, 0, 0
-            first = last = (0, 0)
-            while node < high:
-                one = next(pieces)
-                while number + 1 < len(found.sections) and found.sections[number + 1][0] <= node:
-                    number += 1
-                writer.block(found.sections[number][1], one.nodes, found.nodes.items(at, one.end))
-                if node == low:
-                    first = one.first
-                last, entries, size = one.last, entries + one.live, size + one.size_bytes
-                at, node = one.end, node + one.nodes
-            splits.append(
-                place._replace(
-                    offset=offset,
-                    size_bytes=writer.offset - offset,
-                    first=StreamID(*first),
-                    last=StreamID(*last),
-                    nodes=node - low,
-                    entries=entries,
-                    data_bytes=size,
-                )
-            )
-        table_at = writer.offset
-        writer.block((b"", 0, ZERO_ID, ZERO_ID), 0, _table(splits))
-        writer.finish()
-    finally:
-        writer.close()
-    return splits, table_at

@@ -284,6 +284,24 @@ def test_rows_become_items(codec: Codec) -> None:
     assert nodes.add_rows(rows, 0, STREAM, (6, 0), MAX_ID, 1) == 3, "it takes one, and stops"
 
 
+def test_items_become_items_again(codec: Codec) -> None:
+    """Of a range, from a list that was made before; a list that is cut off is told."""
+    nodes = codec.NodeList()
+    for ms in (1, 11, 21, 31):
+        nodes.add(0, 3, 2, (ms, 0), (ms + 8, 5), b"\x01", b"lp!")
+    items = nodes.items()
+    for start, end, count in (
+        (ZERO_ID, MAX_ID, 4), ((9, 5), (21, 0), 3), ((9, 6), (20, 9), 1), ((40, 0), MAX_ID, 0),
+    ):  # fmt: skip
+        found = codec.NodeList()
+        assert found.add_items(items, start, end) == len(items)
+        assert (len(found), found.live, found.size_bytes) == (count, 2 * count, 3 * count)
+        assert found.items() in items
+    for cut in range(len(items)):
+        found = codec.NodeList()
+        assert found.add_items(items[:cut], ZERO_ID, MAX_ID) == found.nbytes <= cut
+
+
 def test_rows_that_are_not_right_are_left(codec: Codec) -> None:
     key, data = row(1, 5, 10, b"\x01")
     nodes = codec.NodeList()

@@ -151,6 +151,31 @@ def test_loads_of_one_position_share_a_pin_for_the_driver(spark: Any, path: Path
     assert 0 < pin.expires_ms - now_ms <= 3_600_000
 
 
+def test_loads_as_of_one_moment_are_never_torn(spark: Any, path: Path) -> None:
+    """What became of the store between two loads, and between `moment` and both, is in neither."""
+    with make_store(path) as store:
+        with store.transaction() as txn:
+            txn.stream("x").add({"n": "both"}, id="9000000000000-1")
+            txn.stream("y").add({"n": "both"}, id="9000000000000-1")
+        token = store.moment()
+    loads = []
+    for stream in ("x", "y"):
+        with make_store(path) as store, store.transaction() as txn:
+            for name in ("x", "y"):
+                txn.stream(name).delete("9000000000000-1")
+                txn.stream(name).add({"n": "later"}, id="9000000000000-*")
+        reader = spark.read.format("logstore").option("asOf", token).option("stream", stream)
+        loads.append(reader.load(str(path)))
+    x, y = loads
+    assert (x.count(), y.count()) == (101, 1)
+    assert [row.id for row in x.join(y, "id").select("id").collect()] == ["9000000000000-1"]
+    with make_store(path) as store:
+        store.release_pins(token)
+    for error, value in (("SnapshotExpired", token), ("OptionError", "yesterday")):
+        with pytest.raises(Exception, match=error):
+            load(spark, path, asOf=value)
+
+
 DRIVER = """
 import sys
 from pathlib import Path

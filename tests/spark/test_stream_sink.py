@@ -60,7 +60,7 @@ def test_batches_by_number(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyspark")
     from logstore.spark_io import publishing, sink_options
-    from logstore.spark_io.sink import StreamSink
+    from logstore.spark_io.stream_sink import StreamSink
 
     path, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
     make_store(path).close()

@@ -1,0 +1,134 @@
+"""Moments that are kept: all streams as they stood at once, for readers that come later.
+
+A moment is a snapshot file that lists every node of its streams, and a pin that keeps it and what
+it names. Its token is the pin's ID. A plan of the moment takes its nodes from there, and not from
+the index: so streams that were written in one transaction are never seen apart, whatever is added,
+deleted, dropped or compacted between two plans.
+
+Invariants: the pin is durable, and holds every segment, before the one snapshot of the index is
+taken that all nodes are of. A moment that is over is SnapshotExpired, and never another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from logstore.codec import Section
+from logstore.engine.runtime import pins
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.process import Identity
+from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
+from logstore.fs import FileSystem
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.log import pinfile
+from logstore.scan import blocks, walk
+from logstore.scan import snapshot as snapshotfile
+from logstore.scan.listing import AtOnce
+from logstore.scan.snapshot import Split, Writer
+from logstore.tuples import NamedTuple
+
+PLANNING_MS = 10 * 60 * 1000
+TTL_MS = pins.LEASE_MS_MAX
+MOMENT = "moment"  # in the place of what names a plan, of which no hash is the text
+_NOBODY = Identity("", "", 0, 0)  # whose end nobody sees: the lease counts
+
+
+class _Row(NamedTuple):
+    """A stream of a moment, and the byte range of its nodes in the snapshot file."""
+
+    name: bytes
+    number: int
+    offset: int
+    size_bytes: int
+
+
+def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = TTL_MS) -> str:
+    """Keep how some streams, or all, are now; the token. StreamNotFoundError for a missing one.
+
+    It is a lease: it ends when nobody plans by it for so long, or when its pin is given back.
+    """
+    fs, home = engine.fs, engine.path
+    made_ms = engine.clock.now_ms()
+    pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=MOMENT)
+    try:
+        found = AtOnce(engine, names)
+        writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
+        place = Split(
+            str(home), str(home), engine.uuid, pin.id, 0, 0, ZERO_ID, MAX_ID, 0, 0, 0
+        )  # fmt: skip
+        cuts = [*(first for first, _ in found.sections), len(found.nodes)]
+
+        def table(splits: Sequence[Split]) -> bytes:
+            sized = {
+                section[1]: (split.offset, split.size_bytes)
+                for (_, section), split in zip(found.sections, splits, strict=True)
+            }
+            rows = [(name, number, *sized.get(number, (0, 0))) for name, number in found.streams]
+            packed: bytes = msgpack.packb(rows)
+            return packed
+
+        _, table_at = blocks.write(writer, place, found, cuts, table)
+        pin = pin._replace(plan=MOMENT, table_at=table_at, table_bytes=writer.offset - table_at)
+        segments = found.nodes.segments()
+        pins.narrow(fs, home, pin, segments, engine.clock.now_ms(), ttl_ms, _NOBODY)
+    except BaseException:
+        pins.release(fs, home, pin.id)
+        raise
+    return pin.id
+
+
+class _Listed:
+    """The nodes of a range of some streams of a moment."""
+
+    def __init__(self) -> None:
+        self.nodes = walk.new_list()
+        self.sections: list[tuple[int, Section]] = []
+
+
+class Kept:
+    """A moment, by its token; SnapshotExpired if it is over, else its time begins anew."""
+
+    def __init__(self, fs: FileSystem, home: Path, uuid: bytes, token: str, now_ms: int) -> None:
+        self._fs, self._home, self._uuid, self._token = fs, home, uuid, token
+        if not pinfile.is_id(token):
+            raise OptionError(f"{token!r} is no moment: make one with store.moment()")
+        try:
+            pin = pinfile.renew(fs, home, token, now_ms)
+        except SnapshotExpired:
+            raise SnapshotExpired(
+                f"the moment {token} is over, or of another store than {home}: it is kept for an "
+                "hour behind the last plan made by it, and ends with its pin, or an erasure. Make "
+                "another one with store.moment(), and load all anew"
+            ) from None
+        if pin.plan != MOMENT:
+            raise OptionError(f"{token!r} is a pin, but no moment: make one with store.moment()")
+        table: list[list[Any]] = msgpack.unpackb(snapshotfile.read_table(fs, home, uuid, pin))
+        self.streams = {row.name: row for row in (_Row(*each) for each in table)}
+
+    def listed(self, names: Sequence[bytes], start: StreamID, end: StreamID) -> _Listed:
+        """The nodes of a closed interval of streams; StreamNotFoundError if there was none then."""
+        found = _Listed()
+        for name in names:
+            row = self.streams.get(name)
+            if row is None:
+                raise StreamNotFoundError("there was no such stream at this moment", stream=name)
+            self._add(found, row, start, end)
+        return found
+
+    def _add(self, found: _Listed, row: _Row, start: StreamID, end: StreamID) -> None:
+        before, upto = len(found.nodes), end
+        home = str(self._home)
+        split = Split(
+            home, home, self._uuid, self._token, row.offset, row.size_bytes, start, end, 0, 0, 0
+        )
+        read = snapshotfile.read(self._fs, split)
+        for (_, _, _, last), items in read if row.size_bytes else ():
+            if found.nodes.add_items(items, start, end) < len(items):
+                raise CorruptionError("a list of nodes is cut off", stream=row.name)
+            upto = min(end, StreamID(*last))
+        if len(found.nodes) > before:
+            found.sections.append((before, (row.name, row.number, start, upto)))

@@ -1,0 +1,48 @@
+"""What an older Spark must do: python -m tests.spark.older_spark STORE, with it on the path.
+
+Prints the version, then a line for each answer; `test_older_spark` compares them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tests.spark import conftest
+
+STREAMED = "streamed"
+
+
+def main(path: str, token: str) -> None:
+    """Ask a store of 100 rows, in a session of its own."""
+    from pyspark.errors import StreamingQueryException
+
+    spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
+    print(spark.version)
+
+    def load(schema: str = "", **options: str) -> Any:
+        reader = spark.read.format("logstore").options(stream="x", **options)
+        return (reader.schema(schema) if schema else reader).load(path)
+
+    print(load().count())
+    frame = load("n int, v double, ts timestamp")
+    print(frame.selectExpr("sum(n)", "sum(v)", "count(ts)").first())
+    frame = load(asOf=token)
+    print(frame.selectExpr("count(fields['n'])", "count(pairs)", "max(id_key) is null").first())
+    writer = load().write.format("logstore").mode("append")
+    writer.options(path=path, stream="y").save()
+    spark.sql(f"CREATE TABLE older USING logstore OPTIONS (path '{path}', stream 'y')")
+    print(spark.sql("SELECT count(*) FROM older").first())
+    print([row.col_name for row in spark.sql("DESCRIBE older").collect()])
+    spark.sql("DROP TABLE older")
+    query = spark.readStream.format("logstore").options(path=path, stream="x").load()
+    try:
+        query.writeStream.format("memory").queryName("q").start().processAllAvailable()
+        print(STREAMED)
+    except StreamingQueryException as error:
+        lines = str(error).splitlines()
+        print(next((each for each in lines if "OptionError" in each), lines))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
