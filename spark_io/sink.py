@@ -36,7 +36,8 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     known = inspect.signature(to_arrow_schema).parameters  # before 4.2 it is always UTC
-    arrow = to_arrow_schema(schema, **({"timezone": "UTC"} if "timezone" in known else {}))
+    more: dict[str, Any] = {"timezone": "UTC"} if "timezone" in known else {}
+    arrow = to_arrow_schema(schema, **more)
     intake.layout(arrow, options.id_column, streams=not options.stream)
 
 

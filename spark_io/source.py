@@ -150,15 +150,15 @@ class RefusedReader(DataSourceStreamReader):
         """It raises the error."""
         raise self.error
 
-    def latestOffset(self, *_: Any) -> Any:  # noqa: N802
+    def latestOffset(self, *_: Any, **__: Any) -> Any:  # noqa: N802
         """As does this, where a query is started again."""
         raise self.error
 
-    def partitions(self, *_: Any) -> Any:
+    def partitions(self, start: Any, end: Any) -> Any:  # noqa: ARG002
         """And this, where it first does a batch again."""
         raise self.error
 
-    def read(self, *_: Any) -> Any:
+    def read(self, partition: InputPartition) -> Any:  # noqa: ARG002
         """Never called."""
         raise self.error
 
